@@ -27,19 +27,18 @@ const PERSON_MS = 500;
 const TIMEOUT_MS = 30_000;
 const LABEL_WIDTH = 8;
 
-if (Deno.args[0] === "--ui") await openDashboard();
+if (Deno.args[0] === "--ui") await showDashboard();
 else Deno.exit(await main());
 
 /** Opens the dashboard of the invoices example, on a database that is removed at the end. */
-async function openDashboard(): Promise<void> {
+async function showDashboard(): Promise<void> {
   const folder = await Deno.makeTempDir({ prefix: "holdfast-demo-" });
-  const program = fileURLToPath(new URL("dashboard.ts", import.meta.url));
-  const { status } = new Deno.Command(Deno.execPath(), { args: ["run", "-A", program, folder] }).spawn();
-  const wait = () => {}; // Ctrl+C reaches the other process, too
-  Deno.addSignalListener("SIGINT", wait);
-  await status;
-  Deno.removeSignalListener("SIGINT", wait);
-  await Deno.remove(folder, { recursive: true });
+  try {
+    const { openDashboard } = await import("./dashboard.ts");
+    await openDashboard(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 }
 
 /** Runs the demo, and leaves nothing behind. Answers the exit code. */

@@ -2,20 +2,36 @@
 // deno run -A examples/invoices.ts --ask                waits for your approval instead of approving the totals itself
 // deno run -A examples/invoices.ts --approve <wait id>  approves a total, from another terminal
 //
+// examples/dashboard.ts shows its runs in a browser.
+//
 // Kill it at any moment (kill -9) and start it again: it continues where it stopped. It keeps its runs in jobs.db and
 // the result in invoices.db, in the folder that you name at the end of the command, or in the current one.
 
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
-import { createEngine, defineJob, NonRetryableError, RetryAfterError, SqliteStore } from "@holdfast/jobs";
+import {
+  createEngine,
+  defineJob,
+  NonRetryableError,
+  RetryAfterError,
+  shutdownOnSignal,
+  SqliteStore,
+  type Store,
+} from "@holdfast/jobs";
 import { z } from "zod";
 
-const { values: { ask, approve }, positionals: [folder = "."] } = parseArgs({
+const { values: { ask, stay, approve }, positionals: [folder = "."] } = parseArgs({
+  args: import.meta.main ? Deno.args : [], // the arguments are not its own where another program imports it
   allowPositionals: true,
-  options: { ask: { type: "boolean", default: false }, approve: { type: "string" } },
+  options: {
+    ask: { type: "boolean", default: false },
+    stay: { type: "boolean", default: false }, // does not end, so that it executes what the dashboard asks for
+    approve: { type: "string" },
+  },
 });
 const HOUR_MS = 60 * 60 * 1_000;
 let serviceUrl = "";
+let table: ReturnType<typeof openTable>;
 
 /** What each customer has sent. In production it lies in a bucket or a mailbox. */
 const INBOX: Record<string, string[]> = {
@@ -59,10 +75,18 @@ const processBatch = defineJob({
     const cents = results.reduce((sum, result) => result.status === "completed" ? sum + result.output.cents : sum, 0);
 
     // The wait exists before anybody is asked, so an early answer is kept.
-    const approval = await step.prepareWait("approval", { timeout: 48 * HOUR_MS, metadata: { customer, cents } });
+    const approval = await step.prepareWait("approval", {
+      timeout: 48 * HOUR_MS,
+      metadata: {
+        customer,
+        total: euros(cents),
+        unreadable: unreadable.join(", ") || "none",
+        actions: [{ label: "Approve", payload: { by: "the dashboard" } }], // a button of the dashboard
+      },
+    });
     await step.run("ask", () => {
       say(`${customer} owes ${euros(cents)}; not readable: ${unreadable.join(", ") || "none"}. Is that right?`);
-      if (ask) say(`Answer with: deno run -A examples/invoices.ts --approve ${approval.id} ${folder}`);
+      if (ask && !stay) say(`Answer with: deno run -A examples/invoices.ts --approve ${approval.id} ${folder}`);
     });
     const answer = await step.waitFor(approval, { schema: z.object({ by: z.string() }) });
     if (answer.outcome === "timeout") throw new Error(`Nobody approved the total of ${customer} within two days`);
@@ -83,27 +107,36 @@ const digest = defineJob({
   },
 });
 
-await using cleanup = new AsyncDisposableStack();
-await Deno.mkdir(folder, { recursive: true });
-const table = cleanup.use(openTable(`${folder}/invoices.db`));
-const store = cleanup.use(await SqliteStore.open(`${folder}/jobs.db`));
-const engine = cleanup.use(createEngine({
-  store,
-  jobs: { processBatch, readInvoice, digest },
-  schedules: { nightly: { job: digest, input: {}, cron: "0 2 * * *", timezone: "Europe/Berlin" } },
-  fairnessLabel: "customer", // the customers take turns, however much one of them sends
-  worker: { heartbeatInterval: 500, staleThreshold: 2_000 }, // short: the runs of a killed process continue soon
-  logger: null, // this program prints failures itself
-}));
+/** An engine with these jobs. It executes them once it is started. */
+export function invoicesEngine(store: Store) {
+  return createEngine({
+    store,
+    jobs: { processBatch, readInvoice, digest },
+    schedules: { nightly: { job: digest, input: {}, cron: "0 2 * * *", timezone: "Europe/Berlin" } },
+    fairnessLabel: "customer", // the customers take turns, however much one of them sends
+    worker: { heartbeatInterval: 500, staleThreshold: 2_000 }, // short: the runs of a killed process continue soon
+    logger: null, // this program prints failures itself
+  });
+}
 
-if (approve === undefined) await main();
-else await approveTotal(approve, "you");
+type InvoicesEngine = ReturnType<typeof invoicesEngine>;
 
-async function main(): Promise<void> {
+if (import.meta.main) {
+  await Deno.mkdir(folder, { recursive: true });
+  await using store = await SqliteStore.open(`${folder}/jobs.db`);
+  await using engine = invoicesEngine(store);
+  if (approve === undefined) await main(engine);
+  else await approveTotal(engine, approve, "you");
+}
+
+async function main(engine: InvoicesEngine): Promise<void> {
+  await using cleanup = new AsyncDisposableStack();
+  table = cleanup.use(openTable(`${folder}/invoices.db`));
   const service = startService();
   cleanup.defer(() => service.stop());
+  cleanup.defer(() => engine.stop()); // before the table is closed
   engine.on("run:fail", ({ jobName, error }) => say(`A run of ${jobName} has failed: ${error}`));
-  say(`To see that nothing is lost or done twice: kill -9 ${Deno.pid}, then start this again`);
+  if (!stay) say(`To see that nothing is lost or done twice: kill -9 ${Deno.pid}, then start this again`);
 
   const batches: string[] = [];
   for (const customer of Object.keys(INBOX)) {
@@ -122,7 +155,8 @@ async function main(): Promise<void> {
   }
 
   await engine.start();
-  const approving = ask ? null : setInterval(approveAll, 1_000, batches);
+  if (stay) return await shutdownOnSignal(engine);
+  const approving = ask ? null : setInterval(approveAll, 1_000, engine, batches);
   for (const id of batches) await engine.waitForRun(id);
   if (approving !== null) clearInterval(approving);
   const { id } = await engine.schedules.trigger("nightly"); // now, to show it
@@ -132,16 +166,16 @@ async function main(): Promise<void> {
 }
 
 /** Plays the person who approves: answers each wait that is open. */
-async function approveAll(batches: readonly string[]): Promise<void> {
+async function approveAll(engine: InvoicesEngine, batches: readonly string[]): Promise<void> {
   for (const id of batches) {
     for (const wait of await engine.getWaits(id)) {
-      if (wait.status === "pending") await approveTotal(wait.id, "the demo");
+      if (wait.status === "pending") await approveTotal(engine, wait.id, "the demo");
     }
   }
 }
 
 /** The same answer may be sent again: it counts once. */
-async function approveTotal(waitId: string, by: string): Promise<void> {
+async function approveTotal(engine: InvoicesEngine, waitId: string, by: string): Promise<void> {
   const { disposition } = await engine.signal(waitId, { signalId: `approval by ${by}`, payload: { by } });
   say(`The approval by ${by} was ${disposition === "accepted" ? "accepted" : "known already"}`);
 }
@@ -157,17 +191,24 @@ async function recognize(document: string, abortSignal: AbortSignal): Promise<{ 
   throw new RetryAfterError(retryAfter ?? 1_000);
 }
 
-/** A service that takes half a second for a document, and at most 3 requests in each second of the clock. */
+/**
+ * A service that takes half a second for a document, and at most 3 requests in each second of the clock. It cannot read a
+ * blank page the first time: it is scanned again then, so a retry of the run can.
+ */
 function startService(): { stop(): Promise<void> } {
   let second = 0;
   let requests = 0;
+  let isScannedAgain = false;
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async ({ url }) => {
     const now = Math.floor(Date.now() / 1_000);
     requests = now === second ? requests + 1 : 1;
     second = now;
     if (requests > 3) return new Response("busy", { status: 429, headers: { "retry-after": "1" } });
     await new Promise((resolve) => setTimeout(resolve, 500));
-    if (url.endsWith("-blank.pdf")) return new Response("no text", { status: 422 });
+    if (url.endsWith("-blank.pdf") && !isScannedAgain) {
+      isScannedAgain = true;
+      return new Response("no text", { status: 422 });
+    }
     return Response.json({
       cents: [...new URL(url).pathname].reduce((sum, char) => (sum * 31 + char.charCodeAt(0)) % 99_991, 7),
     });

@@ -4,6 +4,7 @@ import { until } from "./processes/deadline.ts";
 import { SqliteStore } from "../src/stores/sqlite/sqlite_store.ts";
 import { startServer } from "./stores/postgres/server.ts";
 import { aRun } from "./support/fixtures.ts";
+import { needs } from "./support/platform.ts";
 
 /** An example in a process of its own. What it prints is collected. */
 class Example implements AsyncDisposable {
@@ -33,6 +34,11 @@ class Example implements AsyncDisposable {
   async kill(): Promise<void> {
     this.#process.kill("SIGKILL");
     await this.ended();
+  }
+
+  /** Asks it to end, as Ctrl+C does. */
+  interrupt(): void {
+    this.#process.kill("SIGINT");
   }
 
   /** Resolves with its exit code. */
@@ -136,6 +142,44 @@ Deno.test("examples/invoices.ts continues after a SIGKILL, and loses and repeats
   assert.match(second.output, /acme: the batch of an earlier start/);
   assertComplete(folder.path);
 });
+
+for (const file of ["dashboard.ts", "demo.ts"]) {
+  const args = (folder: string) => file === "demo.ts" ? ["--ui"] : [folder];
+
+  Deno.test(`examples/${file} serves a dashboard that retries a run and approves a total, until SIGINT`, {
+    ...needs("signals"),
+  }, async () => {
+    await using folder = await aFolder();
+    await using example = new Example(file, ...args(folder.path));
+    await until(() => /^Open http/.test(example.output), "the example was to print its address");
+    const url = /http:\S+(?=ui\/)/.exec(example.output)![0];
+    const read = async (path: string, body?: object) => {
+      const method = body === undefined ? "GET" : "POST";
+      const response = await fetch(`${url}${path}`, { method, body: body && JSON.stringify(body) });
+      const text = await response.text();
+      assert.equal(response.status, 200, `${path}: ${text}`);
+      return text;
+    };
+    const find = async (path: string, key: string) => JSON.parse(await read(path))[key];
+
+    assert.match(await read("ui/"), /<!doctype html>/i);
+    await until(async () => (await find("runs?status=failed", "total")) === 1, "a document was to fail");
+    const [failed] = await find("runs?status=failed", "runs");
+    const { runId } = JSON.parse(await read(`retrigger?runId=${failed.id}&from=failure`, {}));
+    await until(async () => (await find(`run?runId=${runId}`, "status")) === "completed", "the retry was to complete");
+    await until(async () => (await find("waits/open", "total")) > 0, "a total was to wait for its approval");
+    const [wait] = await find("waits/open", "waits");
+    const [{ payload }] = wait.metadata.actions;
+    await read(`signal?runId=${wait.runId}&waitId=${wait.id}`, { signalId: "test", payload });
+    await until(
+      async () => (await find(`run?runId=${wait.runId}`, "status")) === "completed",
+      "the batch was to complete",
+    );
+    example.interrupt();
+
+    assert.equal(await example.ended(), 0);
+  });
+}
 
 /** Every document that can be read has one row, and every batch one posting of the sum. */
 function assertComplete(folder: string): void {

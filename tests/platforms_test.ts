@@ -25,6 +25,7 @@ const RULES: readonly { name: string; pattern: RegExp; why: string; where: reado
       "bench/workloads/watch.ts",
       "examples/dashboard.ts",
       "examples/demo/worker_process.ts",
+      "tests/examples_test.ts",
       "tests/node_test.ts",
       "tests/processes_test.ts",
       "tests/shutdown_processes_test.ts",

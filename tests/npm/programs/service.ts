@@ -37,9 +37,23 @@ async function passes(origin: string): Promise<void> {
   assert.equal(types.at(-1), "run:complete");
   await assert.rejects(client.run("none"), ClientError);
   await assert.rejects(client.trigger("greet", { name: 7 as never }), /does not fit its schema/);
-  const page = await fetch(`${url}/ui/`);
-  assert.equal(page.status, 200);
-  assert.match(await page.text(), /<!doctype html>/i);
+  await servesDashboard(`${url}/ui/`);
+}
+
+async function servesDashboard(url: string): Promise<void> {
+  const response = await fetch(url);
+  const page = await response.text();
+  assert.equal(response.status, 200);
+  assert.match(page, /<!doctype html>/i);
+  assert.match(response.headers.get("content-security-policy") ?? "", /^default-src 'none'; script-src 'self';/);
+  const paths = new Set([...page.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path]) => path!));
+  assert.ok(paths.size > 30, `the page names ${paths.size} files`);
+  for (const path of paths) {
+    const file = await fetch(new URL(path, url));
+    assert.equal(file.status, 200, path);
+    assert.ok((await file.text()).length > 0, path);
+    assert.match(file.headers.get("content-type")!, /^(?:text\/(?:css|javascript); charset=utf-8|image\/svg\+xml)$/);
+  }
 }
 
 /** What a server answers to a request that is written by hand. */
