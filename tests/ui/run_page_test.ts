@@ -38,7 +38,7 @@ uiTest("the run page retries from the failure, by the keyboard alone", async ({ 
   const { id } = await engine.jobs.fail.trigger({ order: 7 });
   await untilStatus(service, id, "failed");
   const page = await open(`runs/${id}`);
-  await page.getByText("The step “charge” failed").waitFor();
+  await page.getByText("The step “charge” failed after 2 attempts").waitFor();
   await page.getByText("Error: HTTP 402 for order 7", { exact: true }).waitFor();
 
   services.areUp = true;

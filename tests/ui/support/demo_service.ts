@@ -31,7 +31,7 @@ const fail = defineJob({
     await step.run("charge", () => {
       if (!services.areUp) throw new Error(`HTTP 402 for order ${order}`);
       return "charged";
-    });
+    }, { retry: { maxAttempts: 2, delay: 10 } });
   },
 });
 const quick = defineJob({ name: "resize", input: z.object({ n: z.number() }), run: (_step, { n }) => n });

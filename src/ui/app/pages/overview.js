@@ -24,7 +24,7 @@ export function OverviewPage({ onLive }) {
   const { data: whole } = useData("series", { window: window === "24h" ? "24h" : "1h" });
   const { data: failures } = useData("failures");
   const { data: workers } = useData("workers");
-  const { data: waits } = useData("waits/open", { limit: 50 }, 20_000);
+  const { data: waits } = useData("waits/open", { limit: 50 }, 5_000);
   const { data: health } = useData("health", {}, 20_000);
   const isLive = useChanges({}, reload);
   useEffect(() => onLive(isLive), [isLive]);

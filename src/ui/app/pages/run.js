@@ -72,7 +72,7 @@ export function RunPage({ runId, onLive }) {
           <p class="small muted mono id">${run.id}<${Copy} text=${run.id} label="Copy the id" /></p></div>
         <${Problem} error=${failed} />
         <${WhyBanner} run=${run} explanation=${explanation} waits=${waits ??
-          []} reload=${reload} /><${FailureBanner} run=${run} />
+          []} reload=${reload} /><${FailureBanner} run=${run} timeline=${timeline} />
         <${Facts} run=${run} timeline=${timeline} explanation=${explanation} progress=${progress ?? run.progress ??
           null} />
         <${Timeline} key=${run

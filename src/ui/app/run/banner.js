@@ -118,14 +118,18 @@ function linkOf(reason) {
   return null;
 }
 
-/** Why a run failed, with its stack for those who may see it. @param {{ run: any }} props */
-export function FailureBanner({ run }) {
+/** Why a run failed, with its stack for those who may see it. @param {{ run: any, timeline: any }} props */
+export function FailureBanner({ run, timeline }) {
   const { data } = useData(run.status === "failed" ? "failure" : null, { runId: run.id }, 1e9);
   if (run.status !== "failed") return null;
   const failure = data?.run ?? null;
+  const step = timeline?.rows.find((/** @type {any} */ row) => row.kind === "step" && row.name === run.failedStepName);
+  const attempts = step?.spans.filter((/** @type {any} */ span) => span.kind === "active").length;
   return html`<section class="banner error" data-s="failed" aria-label="Error"><div class="why"><${Shape} status="failed" />
     <p class="what">${
-    run.failedStepName === undefined ? "The run failed" : `The step “${run.failedStepName}” failed`
+    run.failedStepName === undefined
+      ? "The run failed"
+      : `The step “${run.failedStepName}” failed${attempts > 1 ? ` after ${attempts} attempts` : ""}`
   }</p>
     <p class="msg">${failure === null ? run.error : `${failure.name}: ${failure.message}`}</p></div>${
     failure !== null && html`
