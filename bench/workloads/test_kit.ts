@@ -18,7 +18,7 @@ export const testKit: Workload = {
         await step.sleep("night", 24 * HOUR);
       }
       await step.wait("review");
-    }),
+    }, { review: true }),
     crashes("100 steps, crashed everywhere", [], steps(100)),
     year("a run that triggers the next one each hour, for 365 days", [{ below: 2_000 }], (t, left) => {
       return t.trigger(chained, { left });
@@ -35,11 +35,16 @@ function steps(count: number): (step: StepContext) => Promise<void> {
   };
 }
 
-function crashes(name: string, goals: readonly Goal[], run: (step: StepContext) => Promise<void>): Trial {
+function crashes(
+  name: string,
+  goals: readonly Goal[],
+  run: (step: StepContext) => Promise<void>,
+  signals: { review?: true } = {},
+): Trial {
   const job = defineJob({ name: "crashed", input: z.null(), run });
   const measure: Measure = async () => {
     const startedAt = performance.now();
-    const report = await crashAtEveryCheckpoint(() => ({ job, input: null, signals: { review: true } }));
+    const report = await crashAtEveryCheckpoint(() => ({ job, input: null, signals }));
     const ms = performance.now() - startedAt;
     report.assertSame();
     return [ms];
