@@ -103,7 +103,7 @@ Deno.test("routes of operators are forbidden with auth and without onOperate, wh
   }
 });
 
-Deno.test("onOperate is told what is asked for, and decides", async () => {
+Deno.test("onOperate gets what is asked for, and decides", async () => {
   const asked: RequestedOperation[] = [];
   let refuses = false;
   await using service = aService({
@@ -288,39 +288,42 @@ forEachStore("GET /metrics shows the store, and what this process has counted", 
   );
 });
 
-forEachStore("GET /metrics counts each wait once, however it ended and whoever replays it", async (world) => {
-  const job = aJob(async (step) => {
-    await step.wait("first", { timeout: 1_000 });
-    await step.sleep("nap", 500);
-    const [wait] = await Promise.all([
-      step.wait("second", { timeout: 100 }),
-      step.run("busy", () => pause(world.host, 300)),
-    ]);
-    await step.sleep("again", 500);
-    return wait.outcome;
-  }, "waits");
-  await using service = aService({}, world, { job });
-  const { engine, host } = service;
-  await engine.start();
-  const { id } = await engine.trigger("waits", {});
-  const { runId } = await engine.trigger("approval", {}).then(({ id }) => ({ runId: id }));
-  await host.settle();
-  const [wait] = await engine.getWaits(runId);
-  await engine.signal(wait!.id, { signalId: "once", payload: null });
-  await engine.signal(wait!.id, { signalId: "once", payload: null });
-  for (let tick = 0; tick < 80; tick++) {
-    host.advance(100);
+forEachStore(
+  "GET /metrics counts each wait once, however it ended and in whichever process it is replayed",
+  async (world) => {
+    const job = aJob(async (step) => {
+      await step.wait("first", { timeout: 1_000 });
+      await step.sleep("nap", 500);
+      const [wait] = await Promise.all([
+        step.wait("second", { timeout: 100 }),
+        step.run("busy", () => pause(world.host, 300)),
+      ]);
+      await step.sleep("again", 500);
+      return wait.outcome;
+    }, "waits");
+    await using service = aService({}, world, { job });
+    const { engine, host } = service;
+    await engine.start();
+    const { id } = await engine.trigger("waits", {});
+    const { runId } = await engine.trigger("approval", {}).then(({ id }) => ({ runId: id }));
     await host.settle();
-  }
+    const [wait] = await engine.getWaits(runId);
+    await engine.signal(wait!.id, { signalId: "once", payload: null });
+    await engine.signal(wait!.id, { signalId: "once", payload: null });
+    for (let tick = 0; tick < 80; tick++) {
+      host.advance(100);
+      await host.settle();
+    }
 
-  const text = await (await service.handler.fetch(aRequest("GET", "/metrics"))).text();
+    const text = await (await service.handler.fetch(aRequest("GET", "/metrics"))).text();
 
-  assert.equal((await engine.getRun(id))!.output, "timeout");
-  assert.deepEqual(linesOf(text, "holdfast_waits_resolved_total").sort(), [
-    'holdfast_waits_resolved_total{job="approval",outcome="signal"} 1',
-    'holdfast_waits_resolved_total{job="waits",outcome="timeout"} 2',
-  ]);
-});
+    assert.equal((await engine.getRun(id))!.output, "timeout");
+    assert.deepEqual(linesOf(text, "holdfast_waits_resolved_total").sort(), [
+      'holdfast_waits_resolved_total{job="approval",outcome="signal"} 1',
+      'holdfast_waits_resolved_total{job="waits",outcome="timeout"} 2',
+    ]);
+  },
+);
 
 Deno.test("GET /metrics is text in the format of Prometheus, whatever the names of jobs", async () => {
   const names = ['quote"d', "back\\slash", "line\u2028x", "ünï"];

@@ -209,7 +209,7 @@ forEachStore("otel() links a retrigger, and a trigger that joins a run, to the r
 });
 
 forEachStore(
-  "otel() gives a run of a schedule a trace, which is not that of whoever called the engine",
+  "otel() gives a run of a schedule a trace, which is not that of the code that called the engine",
   async (given) => {
     const { engine, one, tracer } = tracedEngine(given, { echo });
     await engine.schedules.set("daily", { job: echo, input: 1, cron: "@daily", timezone: "UTC" });

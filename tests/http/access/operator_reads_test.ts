@@ -212,7 +212,7 @@ forEachStore("GET /find finds an own run behind any number of others'", async (w
   ]);
 });
 
-forEachStore("GET /find finds nothing by a text that can be no label of the caller's runs", async (world) => {
+forEachStore("GET /find finds nothing by a value that no label of the caller's runs can have", async (world) => {
   await using service = aTenantService({ auth: CAREFUL }, world);
 
   for (const text of [`team=${"x".repeat(256)}`, "team=\x01", "=b", "__proto__=b", "a b=c", "team="]) {
