@@ -8,8 +8,8 @@ import { type ExecutionInfo, type ExecutionOutcome, runAround } from "../around.
 import { type Executed, executeRun } from "./execute_run.ts";
 import { executionInfo, toExecutionOutcome } from "./execution_info.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
-import { LeaseKeeper } from "./lease_keeper.ts";
-import { DeadWorkerLeases } from "./dead_worker_leases.ts";
+import { LeaseKeeper } from "./leases/lease_keeper.ts";
+import { DeadWorkerLeases } from "./leases/dead_worker_leases.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
