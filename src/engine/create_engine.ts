@@ -20,30 +20,27 @@ import { Recorder } from "../statistics/recorder.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { encodeTrace, type TraceText } from "../trace_context.ts";
 import { checkSignal, type Signal, type SignalOutcome, type SignalReceipt, type Wait } from "../wait.ts";
-import { BULK_OPTIONS, type BulkOptions, type BulkSelection, checkBulk } from "./bulk/bulk_selection.ts";
+import {
+  BULK_OPTIONS,
+  type BulkOptions,
+  type BulkRetriggerOptions,
+  type BulkSelection,
+  checkBulk,
+} from "./bulk/bulk_selection.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./bulk/perform_bulk.ts";
-import type {
-  BulkRetriggerOptions,
-  Engine,
-  EngineOptions,
-  IdleOptions,
-  JobHandle,
-  JobHandles,
-  Jobs,
-  ResumeAllOptions,
-  ResumeOptions,
-  RetriggerOptions,
-  WaitOptions,
-} from "./engine.ts";
-import { checkEngineOptions, checkSchedules } from "./check_engine_options.ts";
+import type { Engine } from "./engine.ts";
+import { checkEngineOptions, checkSchedules, type EngineOptions } from "./engine_options.ts";
+import { type IdleOptions, Lifecycle } from "./lifecycle.ts";
+import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
+import { HeldRuns, type ResumeAllOptions, type ResumeOptions } from "./held_runs.ts";
+import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
+import { waitForRun, type WaitOptions } from "./wait_for_run.ts";
 import { derivedRunId } from "../execution/calls/derived_run_id.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { exportHistory, type ExportHistoryOptions } from "./export_history.ts";
 import { ChangeWatch } from "../events/change_watch.ts";
 import { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
-import { HeldRuns } from "./held_runs.ts";
-import { Lifecycle } from "./lifecycle.ts";
 import { logFailures } from "./log_failures.ts";
 import { type Logger, toLogger } from "../logger.ts";
 import { type Explanation, toExplanation } from "./operate/explain/explanation.ts";
@@ -67,9 +64,8 @@ import type { SchemaLabels, TriggerOptions, TriggerResult } from "./triggers/new
 import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry, type Schedules } from "./schedules/schedule_registry.ts";
 import { watchStrandedJobs } from "./stranded_jobs.ts";
-import { checkFrom, TRIGGER_OPTIONS, Triggers } from "./triggers/triggers.ts";
+import { TRIGGER_OPTIONS, Triggers } from "./triggers/triggers.ts";
 import { untilKnown } from "./triggers/until_known.ts";
-import { waitForRun } from "./wait_for_run.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./purge_loop.ts";
 import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
@@ -113,7 +109,6 @@ export function createEngineIn<const J extends Jobs, L = Labels>(
   return new JobEngine(options, surroundings);
 }
 
-const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
 const LIST_FIELDS: Record<keyof RunFilter, true> = { ...FILTER_FIELDS, limit: true, offset: true };
 
 class JobEngine<J extends Jobs, L> implements Engine<J, L> {

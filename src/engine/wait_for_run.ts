@@ -6,7 +6,12 @@ import type { Host } from "../host.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Run } from "../run.ts";
 import type { Store } from "../store.ts";
-import type { WaitOptions } from "./engine.ts";
+
+/** How long to wait for a run. */
+export interface WaitOptions {
+  /** In milliseconds. Default: no limit. */
+  timeout?: number;
+}
 
 /** The dependencies of {@linkcode waitForRun}. */
 export interface WaitForRunDeps {
