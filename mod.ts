@@ -47,10 +47,10 @@ export type { BatchItem, CompletedRun, JobHandle, JobHandles, Jobs } from "./src
 export type { DeclaredSchedule, EngineOptions } from "./src/engine/engine_options.ts";
 export type { Engine } from "./src/engine/engine.ts";
 export type { IdleOptions } from "./src/engine/lifecycle.ts";
-export type { ResumeAllOptions, ResumeOptions } from "./src/engine/held_runs.ts";
+export type { ResumeAllOptions, ResumeOptions } from "./src/engine/runs/held_runs.ts";
 export type { RetriggerOptions } from "./src/engine/triggers/retrigger_options.ts";
-export type { WaitOptions } from "./src/engine/wait_for_run.ts";
-export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
+export type { WaitOptions } from "./src/engine/runs/wait_for_run.ts";
+export type { ExportHistoryOptions, RedactedValue } from "./src/engine/runs/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { PauseJobOptions } from "./src/engine/job_pauses.ts";
 export type { Explanation, Reason, WorkerRef } from "./src/engine/operate/explain/explanation.ts";
@@ -71,7 +71,7 @@ export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
 export type { Listen, Listener } from "./src/events/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/triggers/new_run.ts";
-export type { PurgeOptions } from "./src/engine/purge_loop.ts";
+export type { PurgeOptions } from "./src/engine/runs/purge_loop.ts";
 export type { Schedule } from "./src/engine/schedules/schedule.ts";
 export type {
   CatchUp,

@@ -8,10 +8,10 @@ import type { StoreInfo } from "../store/store_info.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { ExportedHistory } from "../exported_history.ts";
-import type { ExportHistoryOptions } from "./export_history.ts";
+import type { ExportHistoryOptions } from "./runs/export_history.ts";
 import type { BulkOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
-import type { ResumeAllOptions, ResumeOptions } from "./held_runs.ts";
+import type { ResumeAllOptions, ResumeOptions } from "./runs/held_runs.ts";
 import type { JobHandles, Jobs } from "./job_handle.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
 import type { IdleOptions } from "./lifecycle.ts";
@@ -28,9 +28,9 @@ import type { WorkerInfo } from "./operate/worker_info.ts";
 import type { Plugin } from "./plugin.ts";
 import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import type { RetriggerOptions } from "./triggers/retrigger_options.ts";
-import type { PurgeOptions } from "./purge_loop.ts";
+import type { PurgeOptions } from "./runs/purge_loop.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";
-import type { WaitOptions } from "./wait_for_run.ts";
+import type { WaitOptions } from "./runs/wait_for_run.ts";
 
 /**
  * Triggers runs, executes them and publishes their events. {@linkcode createEngine} makes one.

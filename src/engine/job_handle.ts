@@ -1,7 +1,7 @@
 import type { Job } from "../job.ts";
 import type { Labels, Run, RunFilter, RunPage } from "../run.ts";
 import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
-import type { WaitOptions } from "./wait_for_run.ts";
+import type { WaitOptions } from "./runs/wait_for_run.ts";
 
 /** The jobs of an engine, by the names of their handles. */
 export type Jobs = { readonly [key: string]: Job };

@@ -3,7 +3,7 @@ import { kindOf } from "../../values/kind_of.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { BulkOperation, RunFilter } from "../../run.ts";
-import { checkRunFilter, FILTER_FIELDS } from "../run_filter.ts";
+import { checkRunFilter, FILTER_FIELDS } from "../runs/run_filter.ts";
 import type { RetriggerOptions } from "../triggers/retrigger_options.ts";
 
 /** Which runs a filter of a bulk operation matches. At least one field must restrict it. */

@@ -1,4 +1,4 @@
-import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/run_filter.ts";
+import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/runs/run_filter.ts";
 import type { SeriesQuery } from "../../engine/operate/statistics/series.ts";
 import type { FailuresQuery } from "../../engine/operate/failure_groups.ts";
 import type { OpenWaitsQuery } from "../../engine/operate/open_waits.ts";

@@ -1,11 +1,11 @@
-import { ConflictError, ValidationError } from "../error.ts";
-import type { Hub } from "../events/hub.ts";
-import { HOLD_CODES, type HoldCode } from "../hold.ts";
-import { checkName } from "../values/name.ts";
-import { checkOptionNames } from "../values/option_names.ts";
-import type { Run } from "../run.ts";
-import type { Store } from "../store.ts";
-import { untilKnown } from "./triggers/until_known.ts";
+import { ConflictError, ValidationError } from "../../error.ts";
+import type { Hub } from "../../events/hub.ts";
+import { HOLD_CODES, type HoldCode } from "../../hold.ts";
+import { checkName } from "../../values/name.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
+import type { Run } from "../../run.ts";
+import type { Store } from "../../store.ts";
+import { untilKnown } from "../triggers/until_known.ts";
 
 /** How a held run is resumed. */
 export interface ResumeOptions {
