@@ -48,7 +48,14 @@ import { findOpenWaits, searchRuns, toRunFailures, toTimeline } from "./operate/
 import type { RunBlockers } from "../../store/blockers.ts";
 import type { TraceText } from "../../trace_context.ts";
 import { addChildren, type ChildDeps, findCreated, lacksChildren, readResults } from "./children.ts";
-import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
+import {
+  claimRuns,
+  type ClaimState,
+  findLiveJobs,
+  findLiveQueues,
+  type KnownWorker,
+  updateTurns,
+} from "./writes/claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";
 import { addLine, type KeptPause, type KeptRun } from "./records.ts";
@@ -59,8 +66,8 @@ import { MemoryRuns } from "./runs.ts";
 import { MemorySchedules } from "./flow/schedules.ts";
 import { listJobs, listWorkers, sampleRuns } from "./operate/numbers.ts";
 import { MemoryStatistics } from "./operate/statistics.ts";
-import { cancelSteps, recordAttempt } from "./steps.ts";
-import { cancelOrphan } from "./timers.ts";
+import { cancelSteps, recordAttempt } from "./writes/steps.ts";
+import { cancelOrphan } from "./writes/timers.ts";
 import { MemoryTurns } from "./flow/fairness_turns.ts";
 
 const STORE_OPTIONS = { host: true, journalLength: true } as const;
