@@ -1,7 +1,6 @@
 import type { FactValue, FactValueRef } from "../../fact.ts";
 import { type Host, systemHost } from "../../host.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
-import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
@@ -75,9 +74,18 @@ import { readChildren } from "./reads/children.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
 import { type PostgresWarning, readWarnings } from "./reads/warnings.ts";
-import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../rows.ts";
+import {
+  type IdentityRow,
+  type JobPauseRow,
+  type ScheduleRow,
+  toJobPause,
+  toRunIdentity,
+  toSchedule,
+  toWait,
+  type WaitRow,
+} from "../rows.ts";
 import { type RunRow, toRun } from "./rows.ts";
-import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
+import { type FiringAnswer, toFiringParameter, toFiringResult } from "./schedules.ts";
 import type { WriteKind } from "./sql/apply.ts";
 import { type JobsAnswer, toJobList, toWorkerList, type WorkersAnswer } from "./operate.ts";
 import { checkSchema, VERSION } from "./sql/names.ts";
@@ -630,17 +638,6 @@ function isRefusal(answer: unknown): answer is Refusal {
 
 function toError({ refused, message }: Refusal): Error {
   return refused === "not_found" ? new NotFoundError(message) : new ConflictError(message);
-}
-
-interface JobPauseRow {
-  job: string;
-  paused_at: number;
-  paused_by: string | null;
-  note: string | null;
-}
-
-function toJobPause({ job, paused_at, paused_by, note }: JobPauseRow): JobPause {
-  return { jobName: job, since: isoTime(paused_at), by: paused_by, note };
 }
 
 interface EnqueuedRow {
