@@ -77,8 +77,6 @@ export type Blocker =
     holder: BlockingRun & { since: number; worker: BlockingWorker | null } | null;
     ahead: number;
   }
-  /** The first run of its fairness key cannot be claimed, and those behind wait for it. */
-  | { kind: "turn"; ahead: number }
   /**
    * As many runs are executed, or have started, as a limit allows, or will with the `ahead` runs that come before it.
    * `rate` is set exactly if the limit is a rate.

@@ -41,9 +41,6 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
     paused: [...state.paused.values()],
     workers,
     key,
-    head: group[0] === undefined
-      ? null
-      : { key: toKeyFacts(state, due, group[0], now), ahead: Math.min(group.length, MAX_AHEAD) },
     limits,
     readyBefore: countReady(state, due, run, able, now) + Math.min(group.length, MAX_AHEAD),
   };

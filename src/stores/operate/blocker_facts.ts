@@ -33,11 +33,6 @@ export interface BlockerFacts {
   workers: readonly WorkerFacts[];
   /** Its concurrency key; `null`: it has none. */
   key: KeyFacts | null;
-  /**
-   * The first run of its fairness key that has passed its concurrency key; `null`: it has no fairness key, or is the
-   * first itself.
-   */
-  head: { key: KeyFacts | null; ahead: number } | null;
   /** What the limits allow that live workers have for its job, and for those of the other runs in the queue of its key. */
   limits: readonly LimitFacts[];
   /** How many runs that have passed their keys come before it in the queues of the workers that have its job. */

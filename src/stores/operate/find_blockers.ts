@@ -90,7 +90,7 @@ function knowing(workers: readonly WorkerFacts[], queue: string): WorkerFacts[] 
 }
 
 /**
- * The key, the turn and the limits of the job. Workers may differ in what they know: the run is claimed by the first that
+ * The key and the limits of the job. Workers may differ in what they know: the run is claimed by the first that
  * nothing holds up, so the reasons are those of the worker with the fewest.
  */
 function queueBlockers(facts: BlockerFacts): Blocker[] {
@@ -101,9 +101,7 @@ function queueBlockers(facts: BlockerFacts): Blocker[] {
 }
 
 function blockersFor(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
-  const key = keyBlocker(facts, worker);
-  // Only a run that has passed its key has a turn.
-  return [...key, ...(key.length === 0 ? turnBlocker(facts, worker) : []), ...limitBlockers(facts, worker)];
+  return [...keyBlocker(facts, worker), ...limitBlockers(facts, worker)];
 }
 
 function keyBlocker(facts: BlockerFacts, worker: WorkerFacts | null): Blocker[] {
@@ -187,12 +185,6 @@ function isBehind({ queue, position, isHolder, firsts }: KeyFacts, facts: Blocke
 function counts({ workers, now, paused }: BlockerFacts, queue: string): boolean {
   return knowing(liveWorkers(workers, now), queue).length > 0 &&
     !paused.some(({ jobName }) => jobName === jobNameOf(queue));
-}
-
-function turnBlocker(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
-  const { head } = facts;
-  if (head === null || head.key === null || !isBehind(head.key, facts, worker)) return [];
-  return [{ kind: "turn", ahead: head.ahead }];
 }
 
 function limitBlockers(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {

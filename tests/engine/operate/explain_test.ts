@@ -491,29 +491,27 @@ forEachStore("explain() says that the next claim cancels a child whose parent ha
   });
 });
 
-forEachStore("explain() says that the first run of a fairness key waits behind another job", async (context) => {
-  const { store } = context;
-  await using engine = createEngine({
-    store,
-    host: context.host,
-    jobs: { job: aJob(() => null, "import-csv"), child: aJob(() => null, "resize") },
-  });
-  // web-2 alone has the job resize, and has claimed none of its runs yet.
-  await see(context, ["resize"], "web-2");
-  await see(context, ["import-csv"], "web-1");
-  await engine.trigger("resize", null, { concurrencyKey: "disk" });
-  await engine.trigger("import-csv", null, { concurrencyKey: "disk", fairnessKey: "acme" });
-  const { id } = await engine.trigger("import-csv", null, { fairnessKey: "acme" });
+forEachStore(
+  "explain() says that a run is due though the first of its fairness key waits behind another job",
+  async (context) => {
+    const { store } = context;
+    await using engine = createEngine({
+      store,
+      host: context.host,
+      jobs: { job: aJob(() => null, "import-csv"), child: aJob(() => null, "resize") },
+    });
+    // web-2 alone has the job resize, and has claimed none of its runs yet.
+    await see(context, ["resize"], "web-2");
+    await see(context, ["import-csv"], "web-1");
+    await engine.trigger("resize", null, { concurrencyKey: "disk" });
+    await engine.trigger("import-csv", null, { concurrencyKey: "disk", fairnessKey: "acme" });
+    const { id } = await engine.trigger("import-csv", null, { fairnessKey: "acme" });
 
-  const reason = await firstOf(engine, id);
+    const reason = await firstOf(engine, id);
 
-  assert.deepEqual(reason, {
-    kind: "turn",
-    fairnessKey: "acme",
-    ahead: 1,
-    message: "Behind 1 run of the fairness key acme, the first of which cannot be claimed",
-  });
-});
+    assert.equal(reason.kind, "due");
+  },
+);
 
 forEachStore("explain() refuses an unknown run", async (context) => {
   await using engine = anEngine(context);

@@ -66,10 +66,6 @@ export function describeReason(blocker: Blocker, { run, now, sight }: ReasonCont
       return describeUnknownJob(blocker, { run, now, sight });
     case "key":
       return describeKey(blocker, { run, now, sight });
-    case "turn":
-      return `Behind ${
-        runs(blocker.ahead)
-      } of the fairness key ${run.fairnessKey}, the first of which cannot be claimed`;
     case "limit":
       return describeLimit(blocker, run, until);
     case "slots": {

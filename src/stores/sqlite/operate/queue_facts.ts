@@ -76,40 +76,28 @@ function readRoom(db: SqliteDatabase, scope: string, rate: Rate, now: number): N
   return { limit, period, allowed: countAllowed(db, scope, rate, limit, now), opensAt };
 }
 
-/** The runs of the group of a run that come before it. */
-export interface RunsBefore {
-  /** The first of them; `null`: none comes before it. */
-  headSeq: number | null;
-  /** How many, up to the maximum. */
-  count: number;
-}
-
-/** No run comes before it. */
-export const NONE_BEFORE: RunsBefore = { headSeq: null, count: 0 };
-
-/** The runs of the group of a run, which have its fairness key, that come before it. */
-export function readGroup(
+/** How many runs of the group of a run, which have its fairness key, come before it. */
+export function countGroup(
   db: SqliteDatabase,
   { job, fairness_key, position, started_at, isRateClosed, seq }: KeyedRun & {
     fairness_key: string | null;
     isRateClosed: boolean;
   },
-): RunsBefore {
+): number {
   // While a rate is used up, runs that have not started do not count for one that has.
-  const isBegunOnly = isRateClosed && started_at !== null;
-  const where = `INDEXED BY ${isBegunOnly ? "holdfast_flow_ready_begun" : "holdfast_flow_ready"}
-    WHERE queue_state = 'R' ${isBegunOnly ? "AND begun = 1" : ""} AND job = ? AND fairness_key = ? AND position < ?
-      AND run_seq <> ?`;
-  const parameters = [job, fairness_key, position, seq];
-  const head = db.get<{ run_seq: number }>(
-    `SELECT run_seq FROM holdfast_flow ${where} ORDER BY position LIMIT 1`,
-    ...parameters,
-  );
+  const [index, begun] = isRateClosed && started_at !== null
+    ? ["holdfast_flow_ready_begun", "AND begun = 1"]
+    : ["holdfast_flow_ready", ""];
   const { count } = db.one<{ count: number }>(
-    `SELECT count(*) AS count FROM (SELECT 1 FROM holdfast_flow ${where} LIMIT ${MAX_AHEAD})`,
-    ...parameters,
+    `SELECT count(*) AS count FROM (SELECT 1 FROM holdfast_flow INDEXED BY ${index}
+       WHERE queue_state = 'R' ${begun} AND job = ? AND fairness_key = ? AND position < ? AND run_seq <> ?
+       LIMIT ${MAX_AHEAD})`,
+    job,
+    fairness_key,
+    position,
+    seq,
   );
-  return { headSeq: head?.run_seq ?? null, count };
+  return count;
 }
 
 /**

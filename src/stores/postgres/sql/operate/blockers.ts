@@ -12,7 +12,7 @@ export const BLOCKERS = `
 create or replace function fn.get_blockers(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare
   r {schema}.runs; v_now bigint := fn.clock(p_now); v_waits boolean; v_holder boolean; v_workers jsonb; v_limits jsonb;
-  v_able text[]; v_key jsonb; v_closed boolean; v_head bigint; v_group int := 0; v_ready int;
+  v_able text[]; v_key jsonb; v_closed boolean; v_group int := 0; v_ready int;
 begin
   select q.* into r from {schema}.runs q where q.id = p ->> 'runId';
   if not found then return null; end if;
@@ -31,16 +31,10 @@ begin
   if r.fairness_key is not null then
     -- While a rate is used up, runs that have not started do not count for one that has.
     if v_closed and r.started_at is not null then
-      select q.seq into v_head from {schema}.runs q where q.queue = r.queue and q.fairness_key = r.fairness_key
-        and q.fairness_key is not null and q.queue_state = 'R' and q.started_at is not null and q.position < r.position
-        and q.seq <> r.seq order by q.position, q.seq limit 1;
       select count(*) into v_group from (select from {schema}.runs q where q.queue = r.queue
         and q.fairness_key = r.fairness_key and q.fairness_key is not null and q.queue_state = 'R'
         and q.started_at is not null and q.position < r.position and q.seq <> r.seq limit ${MAX_AHEAD}) o;
     else
-      select q.seq into v_head from {schema}.runs q where q.queue = r.queue and q.fairness_key = r.fairness_key
-        and q.fairness_key is not null and q.queue_state = 'R' and q.position < r.position and q.seq <> r.seq
-        order by q.position, q.seq limit 1;
       select count(*) into v_group from (select from {schema}.runs q where q.queue = r.queue
         and q.fairness_key = r.fairness_key and q.fairness_key is not null and q.queue_state = 'R'
         and q.position < r.position and q.seq <> r.seq limit ${MAX_AHEAD}) o;
@@ -60,8 +54,6 @@ begin
     'awaited', case when v_waits then fn.awaited_json(r.seq) else '[]' end,
     'paused', (select coalesce(jsonb_agg(to_jsonb(j) order by j.job), '[]') from {schema}.paused_jobs j),
     'workers', v_workers, 'key', v_key,
-    'head', case when v_head is not null then jsonb_build_object('ahead', v_group, 'key', (
-      select fn.key_facts(q, fn.holds_key(q), v_now) from {schema}.runs q where q.seq = v_head)) end,
     'limits', v_limits, 'readyBefore', least(v_ready, ${MAX_AHEAD}) + v_group);
 end $$;
 
