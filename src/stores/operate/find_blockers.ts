@@ -4,8 +4,10 @@ import { jobNameOf } from "../queue_name.ts";
 import {
   type BlockerFacts,
   type KeyFacts,
+  type LimitFacts,
   liveWorkers,
   MAX_AHEAD,
+  type RunsAhead,
   versionQueue,
   type WorkerFacts,
 } from "./blocker_facts.ts";
@@ -191,32 +193,64 @@ function limitBlockers(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
   return limitsOf(facts, worker, { queue: facts.queue, hasBegun: facts.run.startedAt !== null, isFirst: false });
 }
 
-/** The limits of the job of a queue that hold up a run; `isFirst`: no run of its job comes before it. */
+/**
+ * The limits of the job of a queue that hold up a run, with those before it that can be claimed; `isFirst`: no run of its
+ * job comes before it.
+ */
 function limitsOf(
   { limits }: BlockerFacts,
   { id }: WorkerFacts,
   { queue, hasBegun, isFirst }: { queue: string; hasBegun: boolean; isFirst: boolean },
 ): Blocker[] {
-  const own = limits.filter((limit) => limit.workerId === id && limit.queue === versionQueue(queue));
-  return own.flatMap(({ inUse, concurrency: max, rate, ...counts }): Blocker[] => {
-    const { ahead, aheadNew } = isFirst ? { ahead: 0, aheadNew: 0 } : counts;
-    const blockers: Blocker[] = [];
-    if (max !== null && inUse + ahead >= max) {
-      blockers.push({ kind: "limit", of: "job", inUse, max, ahead, rate: null });
-    }
-    if (rate !== null && !hasBegun && aheadNew >= rate.allowed) {
-      const { allowed, ...opening } = rate;
-      blockers.push({
-        kind: "limit",
-        of: "job",
-        inUse: rate.limit - allowed,
-        max: rate.limit,
-        ahead: aheadNew,
-        rate: opening,
-      });
-    }
-    return blockers;
-  });
+  const limitOf = (queue: string) =>
+    limits.find((limit) => limit.workerId === id && limit.queue === versionQueue(queue)) ?? null;
+  const own = limitOf(queue);
+  if (own === null) return [];
+  const { inUse, concurrency: max, rate } = own;
+  const runs = isFirst ? [] : own.ahead;
+  const taken = takenBefore(runs, inUse, limitOf);
+  const blockers: Blocker[] = [];
+  if (max !== null && inUse + taken.executed >= max) {
+    blockers.push({ kind: "limit", of: "job", inUse, max, ahead: sumOf(runs), rate: null });
+  }
+  if (rate !== null && !hasBegun && taken.started >= rate.allowed) {
+    const { allowed, ...opening } = rate;
+    blockers.push({
+      kind: "limit",
+      of: "job",
+      inUse: rate.limit - allowed,
+      max: rate.limit,
+      ahead: sumOf(runs.filter(({ hasBegun }) => !hasBegun)),
+      rate: opening,
+    });
+  }
+  return blockers;
+}
+
+/**
+ * How many runs a claim executes before it comes to a run of the same job, and how many of them start. Each version has
+ * limits of its own, so one can be left that comes before another.
+ */
+function takenBefore(
+  ahead: readonly RunsAhead[],
+  inUse: number,
+  limitOf: (queue: string) => LimitFacts | null,
+): { executed: number; started: number } {
+  let [executed, started] = [0, 0];
+  for (const { queue, hasBegun, count } of ahead) {
+    const { concurrency = null, rate = null } = limitOf(queue) ?? {};
+    const isStart = rate !== null && !hasBegun;
+    const room = concurrency === null ? Infinity : concurrency - inUse - executed;
+    const starts = isStart ? rate.allowed - started : Infinity;
+    const taken = Math.max(0, Math.min(count, room, starts));
+    executed += taken;
+    if (isStart) started += taken;
+  }
+  return { executed, started };
+}
+
+function sumOf(runs: readonly RunsAhead[]): number {
+  return runs.reduce((sum, { count }) => sum + count, 0);
 }
 
 /** The slots of the workers that have the job; `null`: one is free for the run, or it is not known how many there are. */

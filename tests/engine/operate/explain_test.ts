@@ -275,6 +275,55 @@ forEachStore("explain() says when the rate of a job allows the next start", asyn
   });
 });
 
+forEachStore(
+  "explain() says that a run is due though an older version before it waits for its own limits",
+  async (context) => {
+    const { store, host } = context;
+    await using engine = anEngine(context);
+    const name = "import-csv";
+    const limits = [
+      { rate: { limit: 1, period: 60_000 } },
+      { rate: { limit: 1, period: 10_000 } },
+      { concurrency: 1 },
+      { concurrency: 4 },
+      {},
+    ];
+    const jobs = limits.map((limit, at) => aKnownJob({ name, version: at + 1, ...limit }));
+    const runs = jobs.map(({ version }) => aRun({ jobName: name, version }));
+    const claim = () => store.claim(aClaimRequest({ workerId: "web-1", jobs, leaseMs: LEASE_MS }));
+    await store.enqueue([aRun({ jobName: name, version: 1 }), aRun({ jobName: name, version: 3 })]);
+    await claim(); // version 1 has used up its rate, and version 3 its limit
+    host.advance(20_000);
+    await store.enqueue(runs);
+
+    const kinds = await Promise.all(runs.map(async ({ id }) => (await firstOf(engine, id)).kind));
+    const { claims } = await claim();
+
+    assert.deepEqual(kinds, ["limit", "due", "limit", "due", "due"]);
+    assert.deepEqual(claims.map(({ run }) => run.id), [runs[1]!.id, runs[3]!.id, runs[4]!.id]);
+  },
+);
+
+forEachStore(
+  "explain() says that a run has room under a limit though those before it wait for a rate",
+  async (context) => {
+    const { store } = context;
+    await using engine = anEngine(context);
+    const jobs = [aKnownJob({ name: "import-csv", concurrency: 2, rate: { limit: 1, period: 60_000 } })];
+    const claim = () => store.claim(aClaimRequest({ workerId: "web-1", jobs, leaseMs: LEASE_MS }));
+    const { id } = await engine.trigger("import-csv", null);
+    const { claims: [begun] } = await claim();
+    await store.release(begun!.lease, []);
+    for (let count = 0; count < 3; count++) await engine.trigger("import-csv", null, { priority: 1 });
+
+    const { kind } = await firstOf(engine, id);
+    const { claims } = await claim();
+
+    assert.equal(kind, "due");
+    assert.deepEqual(claims.map(({ run }) => run.id), [id]);
+  },
+);
+
 forEachStore("explain() says when the rate of a key allows the next start", async (context) => {
   const { store, host } = context;
   const limited = defineJob({

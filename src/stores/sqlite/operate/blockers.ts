@@ -38,7 +38,7 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
   const key = readKey(db, run, now);
   const queues = new Set([queue, ...key?.firsts.map((first) => first.queue) ?? []].map(versionQueue));
   const pausedNames = new Set(paused.map(({ jobName }) => jobName));
-  const limits = able.flatMap((worker) => readLimits(db, run, { worker, queues, paused: pausedNames }, now));
+  const limits = readLimits(db, run, { workers: able, queues, paused: pausedNames }, now);
   const isRateClosed = limits.some((limit) => limit.queue === versionQueue(queue) && limit.rate?.allowed === 0);
   const group = row.fairness_key === null ? 0 : countGroup(db, { ...run, isRateClosed });
   return {
