@@ -41,25 +41,16 @@ export type {
   TriggerOutcome,
 } from "./src/around.ts";
 export { createEngine } from "./src/engine/create_engine.ts";
-export type { BulkFilter, BulkOptions, BulkSelection } from "./src/engine/bulk/bulk_selection.ts";
+export type { BulkFilter, BulkOptions, BulkRetriggerOptions, BulkSelection } from "./src/engine/bulk/bulk_selection.ts";
 export type { BulkResult, SkippedRun } from "./src/engine/bulk/perform_bulk.ts";
-export type {
-  BatchItem,
-  BulkRetriggerOptions,
-  CompletedRun,
-  DeclaredSchedule,
-  Engine,
-  EngineOptions,
-  IdleOptions,
-  JobHandle,
-  JobHandles,
-  Jobs,
-  ResumeAllOptions,
-  ResumeOptions,
-  RetriggerOptions,
-  WaitOptions,
-} from "./src/engine/engine.ts";
-export type { ExportHistoryOptions, RedactedValue } from "./src/engine/export_history.ts";
+export type { BatchItem, CompletedRun, JobHandle, JobHandles, Jobs } from "./src/engine/job_handle.ts";
+export type { DeclaredSchedule, EngineOptions } from "./src/engine/engine_options.ts";
+export type { Engine } from "./src/engine/engine.ts";
+export type { IdleOptions } from "./src/engine/lifecycle.ts";
+export type { ResumeAllOptions, ResumeOptions } from "./src/engine/runs/held_runs.ts";
+export type { RetriggerOptions } from "./src/engine/triggers/retrigger_options.ts";
+export type { WaitOptions } from "./src/engine/runs/wait_for_run.ts";
+export type { ExportHistoryOptions, RedactedValue } from "./src/engine/runs/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { PauseJobOptions } from "./src/engine/job_pauses.ts";
 export type { Explanation, Reason, WorkerRef } from "./src/engine/operate/explain/explanation.ts";
@@ -80,7 +71,7 @@ export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
 export type { Listen, Listener } from "./src/events/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/triggers/new_run.ts";
-export type { PurgeOptions } from "./src/engine/purge_loop.ts";
+export type { PurgeOptions } from "./src/engine/runs/purge_loop.ts";
 export type { Schedule } from "./src/engine/schedules/schedule.ts";
 export type {
   CatchUp,

@@ -18,6 +18,8 @@ const CONSOLE: Logger = {
 };
 
 const SILENT: Logger = { info: () => {}, warn: () => {}, error: () => {} };
+// How many different warnings warnOnce() logs at most.
+const MAX_WARNINGS = 1_000;
 
 /**
  * Wraps a logger so that it never throws. `undefined` means the console, `null` means no output.
@@ -35,6 +37,16 @@ export function toLogger(given: Logger | null | undefined): Logger {
     info: (text) => void write(given, "info", text),
     warn: (text) => void write(given, "warn", text),
     error: (text) => void write(given, "error", text),
+  };
+}
+
+/** Returns a function that logs each warning once, and 1,000 different ones at most. */
+export function warnOnce(logger: Logger): (message: string) => void {
+  const given = new Set<string>();
+  return (message) => {
+    if (given.has(message) || given.size >= MAX_WARNINGS) return;
+    given.add(message);
+    logger.warn(message);
   };
 }
 

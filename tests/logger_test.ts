@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../src/engine/create_engine.ts";
-import type { Logger } from "../src/logger.ts";
+import { type Logger, warnOnce } from "../src/logger.ts";
 import { StoreError } from "../src/error.ts";
 import type { Store } from "../src/store.ts";
 import { MemoryStore } from "../src/stores/memory/memory_store.ts";
@@ -168,4 +168,16 @@ Deno.test("createEngine() refuses a logger that lacks a function", () => {
     );
   }
   createEngine({ store, jobs: {}, logger: console });
+});
+
+Deno.test("warnOnce() logs each warning once, and 1,000 different ones at most", () => {
+  const { logger, lines } = aLogger();
+  const warn = warnOnce(logger);
+
+  for (let number = 0; number < 1_200; number++) {
+    warn(`warning ${number}`);
+    warn(`warning ${number}`);
+  }
+
+  assert.deepEqual(lines, Array.from({ length: 1_000 }, (_, number) => `warn warning ${number}`));
 });

@@ -1,22 +1,20 @@
 import type { RunEvent } from "../event.ts";
-import type { Host } from "../host.ts";
-import type { HoldCode, OnDivergence } from "../hold.ts";
 import type { Job } from "../job.ts";
 import type { LogEntry } from "../log.ts";
-import type { Labels, Retention, RetriggerFrom, Run, RunFilter, RunPage } from "../run.ts";
-import type { Schema } from "../schema.ts";
+import type { Labels, Run, RunFilter, RunPage } from "../run.ts";
 import type { Step } from "../step.ts";
-import type { Store } from "../store.ts";
 import type { StrandedJob } from "../store/hold_record.ts";
 import type { StoreInfo } from "../store/store_info.ts";
 import type { Signal, SignalReceipt, Wait } from "../wait.ts";
 import type { Listen } from "../events/hub.ts";
-import type { Logger } from "../logger.ts";
 import type { ExportedHistory } from "../exported_history.ts";
-import type { ExportHistoryOptions } from "./export_history.ts";
-import type { BulkOptions, BulkSelection } from "./bulk/bulk_selection.ts";
+import type { ExportHistoryOptions } from "./runs/export_history.ts";
+import type { BulkOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
+import type { ResumeAllOptions, ResumeOptions } from "./runs/held_runs.ts";
+import type { JobHandles, Jobs } from "./job_handle.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
+import type { IdleOptions } from "./lifecycle.ts";
 import type { Explanation } from "./operate/explain/explanation.ts";
 import type { FailureGroups, FailuresQuery } from "./operate/failure_groups.ts";
 import type { FoundRun } from "./operate/found_runs.ts";
@@ -28,155 +26,11 @@ import type { Stats } from "./operate/operator.ts";
 import type { Series, SeriesQuery } from "./operate/statistics/series.ts";
 import type { WorkerInfo } from "./operate/worker_info.ts";
 import type { Plugin } from "./plugin.ts";
-import type { SchemaLabels, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
-import type { PurgeOptions } from "./purge_loop.ts";
-import type { ScheduleOptions } from "./schedules/schedule_options.ts";
+import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
+import type { RetriggerOptions } from "./triggers/retrigger_options.ts";
+import type { PurgeOptions } from "./runs/purge_loop.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";
-import type { WorkerOptions } from "../execution/worker_settings.ts";
-
-/** The jobs of an engine, by the names of their handles. */
-export type Jobs = { readonly [key: string]: Job };
-
-/** A schedule of one of an engine's jobs, or of a job that is given by its name. */
-export type DeclaredSchedule<J extends Jobs, L = Labels> =
-  | {
-    [K in keyof J]: J[K] extends Job<infer Input, infer Output>
-      ? ScheduleOptions<Input, L> & { job: Job<Input, Output> }
-      : never;
-  }[keyof J]
-  | ScheduleOptions<unknown, L> & { job: string };
-
-/** Options of {@linkcode createEngine}. */
-export interface EngineOptions<J extends Jobs, L = Labels> {
-  /** Where all state is stored. You own it: the engine does not close it. */
-  store: Store;
-  /** The jobs of this engine. */
-  jobs: J;
-  /** Settings of the worker. */
-  worker?: WorkerOptions;
-  /** How long finished runs are kept, in milliseconds since they ended. Default: permanently. */
-  retention?: Retention;
-  /**
-   * A Standard Schema that types and checks the labels of every trigger; one without labels is checked as `{}`. Its
-   * output is stored, and must be labels. Default: any labels.
-   */
-  labels?: Schema<L, SchemaLabels>;
-  /**
-   * When jobs are triggered without a call, by the names of the schedules. Each start writes those whose options differ
-   * from the ones that were declared last. They fire while an engine is started that declares them. Default: none.
-   */
-  schedules?: { readonly [name: string]: DeclaredSchedule<NoInfer<J>, NoInfer<L>> };
-  /**
-   * The label by whose values runs take turns: a run that was triggered without a `fairnessKey` has the value of this
-   * label as its key. Default: none; over HTTP, the caller's tenant (`auth.tenant`). A client that can choose the value
-   * of this label chooses its key: let `auth.onTrigger` refuse any other than its own.
-   */
-  fairnessLabel?: string;
-  /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
-  maxValueBytes?: number;
-  /** What is stored of errors. `stack: false`: no stacks, neither of failed runs nor of failed steps. Default `true`. */
-  errors?: { stack?: boolean };
-  /**
-   * What is done with a run whose job does not ask for what the run has recorded, if the job does not say it. `hold`
-   * (default): no worker executes it until one has code that fits. `continue`: what is new is executed. `fail`: the run
-   * fails.
-   */
-  onDivergence?: OnDivergence;
-  /**
-   * Identifies the code of the jobs, such as a commit: 1 to 255 characters. A held run is tried again by code with
-   * another one. Default: the text of each job's function, which does not include the functions that it calls.
-   */
-  build?: string;
-  /**
-   * Receives the failures of runs in this process, with their stack, the holds of runs, errors of listeners and
-   * plugins, and `worker:error`. Default: the console, for warnings and errors only. `null`: no output.
-   */
-  logger?: Logger | null;
-  /** Time, timers, randomness and ids. Default: those of the system. */
-  host?: Host;
-}
-
-/** A completed run whose output has the type of its job. */
-export type CompletedRun<Output> = Omit<Run, "output"> & {
-  /** What the job's function returned. */
-  output: Output;
-};
-
-/** How long to wait for a run. */
-export interface WaitOptions {
-  /** In milliseconds. Default: no limit. */
-  timeout?: number;
-}
-
-/** Limits of {@linkcode Engine.runUntilIdle}. */
-export interface IdleOptions {
-  /** The maximum number of claims; a run that paused and is claimed again counts again. Default: all that are due. */
-  maxRuns?: number;
-  /**
-   * After this many milliseconds it claims and deletes nothing more; the current executions are awaited. Default:
-   * never.
-   */
-  timeout?: number;
-}
-
-/** One of several runs to trigger. */
-export type BatchItem<Input, L = Labels> = TriggerOptions<L> & {
-  /** The input. */
-  input: Input;
-};
-
-/** The operations on the runs of one job. */
-export interface JobHandle<Input, Output, L = Labels> {
-  /** Asks for a run. See {@linkcode Engine.trigger}. */
-  trigger(input: Input, options?: TriggerOptions<L>): Promise<TriggerResult>;
-  /**
-   * Asks for a run and waits until it has completed. See {@linkcode Engine.waitForRun}.
-   *
-   * @returns The completed run, and whether it is new (`disposition`).
-   */
-  triggerAndWait(
-    input: Input,
-    options?: TriggerOptions<L> & WaitOptions,
-  ): Promise<CompletedRun<Output> & Pick<TriggerResult, "disposition">>;
-  /** Asks for several runs: all of them or none. */
-  batchTrigger(items: readonly BatchItem<Input, L>[]): Promise<TriggerResult[]>;
-  /** A run of this job, or `null`. */
-  getRun(runId: string): Promise<Run | null>;
-  /** Runs of this job, newest first. */
-  getRuns(filter?: Omit<RunFilter, "jobName">): Promise<RunPage>;
-}
-
-/** The handles of an engine's jobs, by their names in `jobs`. */
-export type JobHandles<J extends Jobs, L = Labels> = {
-  readonly [K in keyof J]: J[K] extends Job<infer Input, infer Output> ? JobHandle<Input, Output, L> : never;
-};
-
-/** How a run is triggered again. */
-export interface RetriggerOptions {
-  /**
-   * `start` (default): from the beginning. `failure`: with the completed steps, finished sleeps, resolved waits and
-   * completed children of the old run; a wait that timed out is prepared again if nothing was recorded after it, and
-   * children that failed are retried from their failure. The steps keep their `idempotencyKey`.
-   */
-  from?: RetriggerFrom;
-}
-
-/** How a held run is resumed. */
-export interface ResumeOptions {
-  /** `continue`: what is new is executed in this run, now and later. Default: it is held again if it diverges again. */
-  onDivergence?: "continue";
-}
-
-/** Which held runs are resumed, and how. */
-export interface ResumeAllOptions extends ResumeOptions {
-  /** Those of this job, or of any of these. Default: of all jobs. */
-  jobName?: string | readonly string[];
-  /** Those that are held for this reason. Default: for any. */
-  code?: HoldCode;
-}
-
-/** Options of {@linkcode Engine.retriggerRuns}. */
-export interface BulkRetriggerOptions extends BulkOptions, RetriggerOptions {}
+import type { WaitOptions } from "./runs/wait_for_run.ts";
 
 /**
  * Triggers runs, executes them and publishes their events. {@linkcode createEngine} makes one.

@@ -9,9 +9,8 @@ import { within } from "../host.ts";
 import type { JobCatalog } from "../job/job_catalog.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Retention } from "../run.ts";
-import type { IdleOptions } from "./engine.ts";
 import type { EngineCondition, Monitor } from "./operate/statistics/monitor.ts";
-import { purgeInSlices, runPurgeLoop } from "./purge_loop.ts";
+import { purgeInSlices, runPurgeLoop } from "./runs/purge_loop.ts";
 import type { Scheduler } from "./schedules/scheduler.ts";
 
 // A container is often killed 10 s after it was asked to stop: leases are released before that.
@@ -23,6 +22,17 @@ const LAST_STATISTICS_MS = 500;
 // How long a stop waits for event streams to send what was committed before it.
 const LAST_EVENTS_MS = 500;
 const IDLE_OPTIONS: Record<keyof IdleOptions, true> = { maxRuns: true, timeout: true };
+
+/** Limits of {@linkcode Engine.runUntilIdle}. */
+export interface IdleOptions {
+  /** The maximum number of claims; a run that paused and is claimed again counts again. Default: all that are due. */
+  maxRuns?: number;
+  /**
+   * After this many milliseconds it claims and deletes nothing more; the current executions are awaited. Default:
+   * never.
+   */
+  timeout?: number;
+}
 
 /** What a {@linkcode Lifecycle} starts. */
 export interface LifecycleOptions {

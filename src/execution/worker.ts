@@ -1,23 +1,21 @@
 import { HoldfastError, LeaseLostError, RunCancelledError, StoreError } from "../error.ts";
 import { within } from "../host.ts";
 import type { CatalogJob, JobCatalog } from "../job/job_catalog.ts";
-import type { CancelledExecution, Claim, ClaimRequest, ClaimResult } from "../store/claim.ts";
-import type { WorkerDetails } from "../store/worker_record.ts";
+import type { CancelledExecution, Claim, ClaimResult } from "../store/claim.ts";
 import { isoTime } from "../values/iso_time.ts";
 import { type ExecutionInfo, type ExecutionOutcome, runAround } from "../around.ts";
+import { ClaimRequests } from "./claim_requests.ts";
 import { type Executed, executeRun } from "./execute_run.ts";
 import { executionInfo, toExecutionOutcome } from "./execution_info.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
-import { LeaseKeeper } from "./lease_keeper.ts";
-import { DeadWorkerLeases } from "./dead_worker_leases.ts";
+import { LeaseKeeper } from "./leases/lease_keeper.ts";
+import { DeadWorkerLeases } from "./leases/dead_worker_leases.ts";
+import { releaseInterrupted } from "./leases/release_interrupted.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
-import { workerDetails } from "./worker_details.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 
-// The maximum number of runs of one claim, so that no claim holds the event loop or the lock for long.
-const MAX_CLAIMS = 40;
 // How long an interrupted job may take to return before its lease is released anyway.
 const GRACE_MS = 250;
 // How often a worker without a free slot looks after changes: all that it can find then are timers and cancelled children.
@@ -30,7 +28,7 @@ export class Worker {
   readonly #deps: ExecutionDeps;
   readonly #jobs: JobCatalog;
   readonly #settings: WorkerSettings;
-  readonly #details: WorkerDetails;
+  readonly #requests: ClaimRequests;
   readonly #executions = new Map<string, Execution>();
   /** Executions that are not over, including interrupted ones that have not released their leases yet. */
   readonly #running = new Set<Promise<void>>();
@@ -40,13 +38,12 @@ export class Worker {
   readonly #keeper: LeaseKeeper;
   readonly #unrenewed: DeadWorkerLeases;
   readonly #stopping = new AbortController();
-  /** Callbacks that release the leases of jobs whose code still runs: called when the worker has stopped. */
-  readonly #keptUntilStop = new Set<() => void>();
+  /** Fires when the worker has stopped: the leases of jobs whose code still runs are released. */
+  readonly #stopped = new AbortController();
   /** Fires at the end of a stop: pending calls to the store are abandoned. */
   readonly #givenUp = new AbortController();
   /** Runs that were cancelled here during a claim, which may still return them. */
   readonly #cancelled = new Set<string>();
-  #hasStopped = false;
   #loop: Promise<void> | null = null;
   #claiming: Promise<unknown> = Promise.resolve();
   #hasClaimed = false;
@@ -54,11 +51,8 @@ export class Worker {
   #isUrgent = false;
   /** How many calls of {@linkcode Worker.drain} are under way. */
   #draining = 0;
-  /** When held runs are offered next, on the monotonic clock. */
-  #nextOfferAt = -Infinity;
   /** When the loop began, or completed its last round, on the monotonic clock; `null`: it does not run. */
   #roundAt: number | null = null;
-  #unanswered: { request: ClaimRequest; sentAt: number } | null = null;
 
   constructor(
     jobs: JobCatalog,
@@ -70,7 +64,7 @@ export class Worker {
     this.#deps = deps;
     this.#jobs = jobs;
     this.#settings = settings;
-    this.#details = workerDetails(settings);
+    this.#requests = new ClaimRequests(this.id, jobs, settings, deps.host);
     this.#idle = new InterruptibleSleep(deps.host);
     this.#keeper = new LeaseKeeper(deps, settings, this.id, poller);
     this.#unrenewed = new DeadWorkerLeases(deps.store, settings.staleThreshold, deps.host);
@@ -139,7 +133,7 @@ export class Worker {
 
   /** Ends the execution of a run that was cancelled. */
   cancel(runId: string): void {
-    if (this.#unanswered !== null) this.#cancelled.add(runId);
+    if (this.#requests.isUnanswered) this.#cancelled.add(runId);
     this.#executions.get(runId)?.state.supersede(new RunCancelledError(runId));
   }
 
@@ -194,9 +188,8 @@ export class Worker {
     const { host } = this.#deps;
     if (this.#executions.size > 0) this.#noteStopping();
     await within(host, timeout, this.#reachCheckpoints(reason));
-    this.#hasStopped = true;
     for (const execution of this.#executions.values()) execution.state.interrupt(reason);
-    for (const release of this.#keptUntilStop) release();
+    this.#stopped.abort(reason);
     await within(host, 2 * GRACE_MS, this.#allEnded().then(() => this.#forget()));
     this.#givenUp.abort(reason);
   }
@@ -271,15 +264,16 @@ export class Worker {
   }
 
   async #claimNow(most: number): Promise<ClaimResult> {
-    const { store, hub, host } = this.#deps;
+    const { store, hub } = this.#deps;
     await this.#keeper.renewOverdue();
-    // An unanswered claim is repeated unchanged: it may have claimed runs.
-    this.#unanswered ??= { request: this.#newRequest(most), sentAt: host.monotonic() };
+    const { request, sentAt } = this.#requests.next({
+      executions: this.#executions.values(),
+      limit: Math.min(most, Math.max(0, this.#freeSlots())),
+      alwaysOffers: this.#draining > 0,
+    });
     this.#hasClaimed = true;
-    // The leases of a repeated claim began when it was first sent.
-    const { request, sentAt } = this.#unanswered;
     const result = await store.claim(request);
-    this.#unanswered = null;
+    this.#requests.noteAnswer();
     for (const { run, error, failureKind } of result.failed) {
       hub.publish(run, { type: "run:fail", error, failedStepName: null, failureKind });
     }
@@ -289,7 +283,7 @@ export class Worker {
     }
     for (const claim of result.claims) {
       const job = this.#jobs.executing(claim.run.jobName, claim.version);
-      if (this.#hasStopped || this.#cancelled.has(claim.run.id)) this.#releaseUnstarted(claim);
+      if (this.#stopped.signal.aborted || this.#cancelled.has(claim.run.id)) this.#releaseUnstarted(claim);
       else if (job === undefined) hub.publishError(unknownJobError(claim));
       else {
         this.#countTimeouts(claim, result.now);
@@ -298,32 +292,6 @@ export class Worker {
     }
     this.#cancelled.clear();
     return result;
-  }
-
-  #newRequest(most: number): ClaimRequest {
-    const holding = [...this.#executions.values()].filter(({ state }) => !state.isInterrupted);
-    const limit = Math.min(MAX_CLAIMS, most, Math.max(0, this.#freeSlots()));
-    return {
-      workerId: this.id,
-      worker: this.#details,
-      claimId: this.#deps.host.newId(),
-      jobs: this.#jobs.known,
-      holding: holding.map(({ lease }) => lease),
-      limit,
-      // A claim without a free slot would use up the offer of this interval.
-      offersHeld: limit > 0 && this.#isOfferDue(),
-      leaseMs: this.#settings.staleThreshold,
-      maxAbandonments: this.#settings.maxAbandonments,
-    };
-  }
-
-  /** Whether held runs are to be offered: at first, then once in each polling interval; always while it drains. */
-  #isOfferDue(): boolean {
-    if (this.#draining > 0) return true;
-    const now = this.#deps.host.monotonic();
-    if (now < this.#nextOfferAt) return false;
-    this.#nextOfferAt = now + this.#settings.pollingInterval;
-    return true;
   }
 
   /**
@@ -381,7 +349,14 @@ export class Worker {
     this.#slotFreed.resolve();
     this.#slotFreed = Promise.withResolvers();
     this.#idle.wake();
-    if (outcome.kind === "interrupted") await this.#releaseInterrupted(execution, bodyEnded);
+    if (outcome.kind !== "interrupted") return;
+    await releaseInterrupted(execution, bodyEnded, {
+      stopped: this.#stopped.signal,
+      givenUp: this.#givenUp.signal,
+      // After an outage of the store, the lease lasts for one length of it.
+      maxPauseMs: this.#settings.staleThreshold / 3,
+    });
+    this.#idle.wake();
   }
 
   /** Executes a run inside what plugins do around executions. */
@@ -393,32 +368,6 @@ export class Worker {
       end(toExecutionOutcome(executed.outcome, execution));
       return executed;
     }, () => ({ kind: "interrupted" }));
-  }
-
-  /**
-   * Releases the lease when no code of the job runs here any more, or the worker has stopped. Until then, while the
-   * lease lasts, no other execution of the run begins, and a cancelled run keeps its concurrency key.
-   */
-  async #releaseInterrupted(execution: Execution, bodyEnded: Promise<void>): Promise<void> {
-    const { store, hub } = this.#deps;
-    await this.#untilStopped(bodyEnded);
-    const release = () => store.release(execution.lease, execution.reports.send());
-    // After an outage of the store, the lease lasts for one length of it.
-    const maxPauseMs = this.#settings.staleThreshold / 3;
-    await retryStoreCall(release, this.#deps, this.#givenUp.signal, { maxPauseMs }).catch((error) =>
-      hub.publishError(error)
-    );
-    this.#idle.wake();
-  }
-
-  /** Waits for a promise, at most until the worker has stopped. */
-  async #untilStopped(work: Promise<void>): Promise<void> {
-    if (this.#hasStopped) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#keptUntilStop.add(resolve);
-    work.then(resolve);
-    await promise;
-    this.#keptUntilStop.delete(resolve);
   }
 }
 

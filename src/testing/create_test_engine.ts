@@ -1,5 +1,7 @@
-import type { Engine, Jobs, RetriggerOptions } from "../engine/engine.ts";
-import type { ExportHistoryOptions } from "../engine/export_history.ts";
+import type { Engine } from "../engine/engine.ts";
+import type { Jobs } from "../engine/job_handle.ts";
+import type { RetriggerOptions } from "../engine/triggers/retrigger_options.ts";
+import type { ExportHistoryOptions } from "../engine/runs/export_history.ts";
 import type { TriggerOptions, TriggerResult } from "../engine/triggers/new_run.ts";
 import type { EngineEvent } from "../event.ts";
 import type { ExportedHistory } from "../exported_history.ts";

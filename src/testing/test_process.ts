@@ -1,7 +1,8 @@
 import { setImmediate } from "node:timers";
 import { StoreError } from "../error.ts";
 import { createEngineIn } from "../engine/create_engine.ts";
-import type { Engine, Jobs } from "../engine/engine.ts";
+import type { Engine } from "../engine/engine.ts";
+import type { Jobs } from "../engine/job_handle.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
 import type { EngineEvent } from "../event.ts";
 import type { Surroundings } from "../execution/surroundings.ts";

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
-import type { Jobs } from "../engine/engine.ts";
+import type { Jobs } from "../engine/job_handle.ts";
 import type { EngineEvent } from "../event.ts";
 import type { Surroundings } from "../execution/surroundings.ts";
 import { systemHost } from "../host.ts";

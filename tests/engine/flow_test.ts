@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { RunFailedError, ValidationError } from "../../src/error.ts";
-import type { EngineOptions, Jobs } from "../../src/engine/engine.ts";
+import type { EngineOptions } from "../../src/engine/engine_options.ts";
+import type { Jobs } from "../../src/engine/job_handle.ts";
 import type { FlowDefinition } from "../../src/flow.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
 import type { RunFilter } from "../../src/run.ts";

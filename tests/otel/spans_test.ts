@@ -4,7 +4,7 @@ import { otel } from "../../src/otel/mod.ts";
 import { forEachStore, type StoreTest } from "../support/stores/for_each_store.ts";
 import { aJob, echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
-import type { Jobs } from "../../src/engine/engine.ts";
+import type { Jobs } from "../../src/engine/job_handle.ts";
 import type { TraceMode } from "../../src/otel/spans.ts";
 import { idOf, keepSpans, linksOf, msOf } from "./spans.ts";
 

@@ -1,5 +1,7 @@
 import { createEngine as create } from "../../src/engine/create_engine.ts";
-import type { Engine, EngineOptions, Jobs } from "../../src/engine/engine.ts";
+import type { Engine } from "../../src/engine/engine.ts";
+import type { EngineOptions } from "../../src/engine/engine_options.ts";
+import type { Jobs } from "../../src/engine/job_handle.ts";
 import type { Labels } from "../../src/run.ts";
 
 /** Makes an engine that prints nothing, unless the test is about that: what tests make fail would hide what matters. */

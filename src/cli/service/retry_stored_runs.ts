@@ -1,6 +1,10 @@
-import { type BulkSelection, checkBulk, type CheckedBulk } from "../../engine/bulk/bulk_selection.ts";
+import {
+  type BulkRetriggerOptions,
+  type BulkSelection,
+  checkBulk,
+  type CheckedBulk,
+} from "../../engine/bulk/bulk_selection.ts";
 import { type BulkResult, performBulk } from "../../engine/bulk/perform_bulk.ts";
-import type { BulkRetriggerOptions } from "../../engine/engine.ts";
 import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
 import { retryFlow } from "../../engine/triggers/trigger_flow.ts";
 import { ConflictError, NotFoundError } from "../../error.ts";

@@ -3,7 +3,8 @@ import { kindOf } from "../../values/kind_of.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { BulkOperation, RunFilter } from "../../run.ts";
-import { checkRunFilter, FILTER_FIELDS } from "../run_filter.ts";
+import { checkRunFilter, FILTER_FIELDS } from "../runs/run_filter.ts";
+import type { RetriggerOptions } from "../triggers/retrigger_options.ts";
 
 /** Which runs a filter of a bulk operation matches. At least one field must restrict it. */
 export type BulkFilter = Omit<RunFilter, "limit" | "offset">;
@@ -22,6 +23,9 @@ export interface BulkOptions {
   /** Where to continue: the `next` of the previous call with the same selection. */
   cursor?: string;
 }
+
+/** Options of {@linkcode Engine.retriggerRuns}. */
+export interface BulkRetriggerOptions extends BulkOptions, RetriggerOptions {}
 
 /** A selection that was checked, and where to continue in it. */
 export type CheckedSelection =

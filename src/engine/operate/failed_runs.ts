@@ -3,7 +3,7 @@ import type { RunText } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import { readInstant } from "../../values/instant.ts";
 import { isoTime } from "../../values/iso_time.ts";
-import { checkRunFilter } from "../run_filter.ts";
+import { checkRunFilter } from "../runs/run_filter.ts";
 import { checkFailuresQuery, type FailuresQuery, MAX_EXAMINED } from "./failure_groups.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 

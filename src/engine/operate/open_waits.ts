@@ -6,7 +6,7 @@ import { type Labels, type ListFilter, matches, type RunIdentity } from "../../r
 import type { Store } from "../../store.ts";
 import type { OpenWaitPlace, OpenWaitRecord } from "../../store/operator_reads.ts";
 import { MAX_COUNTED_WAITS, type Wait } from "../../wait.ts";
-import { checkRunFilter } from "../run_filter.ts";
+import { checkRunFilter } from "../runs/run_filter.ts";
 
 /** Which open waits to list. */
 export interface OpenWaitsQuery extends ListFilter {

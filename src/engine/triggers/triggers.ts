@@ -1,4 +1,4 @@
-import { ConflictError, NotFoundError, ValidationError } from "../../error.ts";
+import { ConflictError, NotFoundError } from "../../error.ts";
 import type { Hub } from "../../events/hub.ts";
 import type { Host } from "../../host.ts";
 import type { Job, StepTriggerResult } from "../../job.ts";
@@ -11,7 +11,6 @@ import type { Recorder } from "../../statistics/recorder.ts";
 import type { Store } from "../../store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { AroundHooks } from "../../around.ts";
-import type { RetriggerOptions } from "../engine.ts";
 import { addAround } from "./add_around.ts";
 import {
   newRun,
@@ -230,10 +229,4 @@ export class Triggers {
     const [enqueued] = await untilKnown(() => this.#deps.store.enqueue([run]));
     return enqueued!; // one for each request
   }
-}
-
-/** Checks where a retry begins. */
-export function checkFrom({ from = "start" }: RetriggerOptions): RetriggerFrom {
-  if (from === "start" || from === "failure") return from;
-  throw new ValidationError('from must be "start" or "failure"');
 }

@@ -1,9 +1,10 @@
-import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
+import type { BulkRetriggerOptions, BulkSelection } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkResult } from "../../engine/bulk/perform_bulk.ts";
-import type { BulkRetriggerOptions, Engine, RetriggerOptions } from "../../engine/engine.ts";
+import type { Engine } from "../../engine/engine.ts";
+import type { RetriggerOptions } from "../../engine/triggers/retrigger_options.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/triggers/new_run.ts";
-import { MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
+import { MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
 import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
 import { isInstance } from "../../values/is_instance.ts";
 import type { Host } from "../../host.ts";

@@ -1,4 +1,4 @@
-import { checkFields, MAX_RUN_LIMIT } from "../../engine/run_filter.ts";
+import { checkFields, MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
 import { copyLabels, MAX_LABELS } from "../../values/name.ts";
 import { isSameJson } from "../../values/json.ts";
 import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";

@@ -1,11 +1,16 @@
-import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/run_filter.ts";
+import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/runs/run_filter.ts";
 import type { SeriesQuery } from "../../engine/operate/statistics/series.ts";
 import type { FailuresQuery } from "../../engine/operate/failure_groups.ts";
 import type { OpenWaitsQuery } from "../../engine/operate/open_waits.ts";
 import type { TimelineOptions } from "../../engine/operate/timeline.ts";
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
-import { type BulkFilter, type BulkSelection, checkBulk } from "../../engine/bulk/bulk_selection.ts";
-import type { BulkRetriggerOptions, RetriggerOptions } from "../../engine/engine.ts";
+import {
+  type BulkFilter,
+  type BulkRetriggerOptions,
+  type BulkSelection,
+  checkBulk,
+} from "../../engine/bulk/bulk_selection.ts";
+import type { RetriggerOptions } from "../../engine/triggers/retrigger_options.ts";
 import { HoldfastError, ValidationError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import type { Json } from "../../values/json.ts";

@@ -1,4 +1,4 @@
-import { exportHistory } from "../../engine/export_history.ts";
+import { exportHistory } from "../../engine/runs/export_history.ts";
 import type { ExportedHistory } from "../../exported_history.ts";
 import type { RunStatus } from "../../run.ts";
 import type { Store } from "../../store.ts";

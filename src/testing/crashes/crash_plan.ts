@@ -1,4 +1,4 @@
-import type { Jobs } from "../../engine/engine.ts";
+import type { Jobs } from "../../engine/job_handle.ts";
 import type { Job } from "../../job.ts";
 import type { Json } from "../../values/json.ts";
 import type { TerminalStatus } from "../../run.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { ValidationError } from "../../../src/error.ts";
-import type { EngineOptions, Jobs } from "../../../src/engine/engine.ts";
+import type { EngineOptions } from "../../../src/engine/engine_options.ts";
+import type { Jobs } from "../../../src/engine/job_handle.ts";
 import type { TriggerOptions } from "../../../src/engine/triggers/new_run.ts";
 import { retryFlow, triggerFlow } from "../../../src/engine/triggers/trigger_flow.ts";
 import { type FlowDefinition, PLAIN_FLOW, readJobFlow } from "../../../src/flow.ts";

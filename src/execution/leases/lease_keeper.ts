@@ -1,8 +1,8 @@
-import type { Renewal } from "../store/claim.ts";
-import { isoTime } from "../values/iso_time.ts";
-import type { Execution, ExecutionDeps } from "./execution.ts";
-import { RerunOnChange } from "../events/rerun_on_change.ts";
-import type { ChangePoller } from "../events/change_poller.ts";
+import type { Renewal } from "../../store/claim.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { Execution, ExecutionDeps } from "../execution.ts";
+import { RerunOnChange } from "../../events/rerun_on_change.ts";
+import type { ChangePoller } from "../../events/change_poller.ts";
 
 /** How long leases last and how often they are renewed, in milliseconds. */
 export interface LeaseTiming {

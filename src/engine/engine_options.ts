@@ -1,15 +1,80 @@
 import { checkDuration } from "../values/check_duration.ts";
+import type { Host } from "../host.ts";
+import type { OnDivergence } from "../hold.ts";
 import type { Job } from "../job.ts";
+import type { Logger } from "../logger.ts";
+import type { Store } from "../store.ts";
+import type { WorkerOptions } from "../execution/worker_settings.ts";
+import type { SchemaLabels } from "./triggers/new_run.ts";
+import { type CheckedSchedule, checkSchedule, type ScheduleOptions } from "./schedules/schedule_options.ts";
 import type { JobCatalog } from "../job/job_catalog.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { checkName, isLabelKey } from "../values/name.ts";
 import { checkOnDivergence } from "../job/job_changes.ts";
 import { propertyOf } from "../values/property_of.ts";
 import { checkOptionNames } from "../values/option_names.ts";
-import { checkSchema } from "../schema.ts";
-import type { Retention } from "../run.ts";
-import type { EngineOptions, Jobs } from "./engine.ts";
-import { type CheckedSchedule, checkSchedule } from "./schedules/schedule_options.ts";
+import { checkSchema, type Schema } from "../schema.ts";
+import type { Labels, Retention } from "../run.ts";
+import type { Jobs } from "./job_handle.ts";
+
+/** A schedule of one of an engine's jobs, or of a job that is given by its name. */
+export type DeclaredSchedule<J extends Jobs, L = Labels> =
+  | {
+    [K in keyof J]: J[K] extends Job<infer Input, infer Output>
+      ? ScheduleOptions<Input, L> & { job: Job<Input, Output> }
+      : never;
+  }[keyof J]
+  | ScheduleOptions<unknown, L> & { job: string };
+
+/** Options of {@linkcode createEngine}. */
+export interface EngineOptions<J extends Jobs, L = Labels> {
+  /** Where all state is stored. You own it: the engine does not close it. */
+  store: Store;
+  /** The jobs of this engine. */
+  jobs: J;
+  /** Settings of the worker. */
+  worker?: WorkerOptions;
+  /** How long finished runs are kept, in milliseconds since they ended. Default: permanently. */
+  retention?: Retention;
+  /**
+   * A Standard Schema that types and checks the labels of every trigger; one without labels is checked as `{}`. Its
+   * output is stored, and must be labels. Default: any labels.
+   */
+  labels?: Schema<L, SchemaLabels>;
+  /**
+   * When jobs are triggered without a call, by the names of the schedules. Each start writes those whose options differ
+   * from the ones that were declared last. They fire while an engine is started that declares them. Default: none.
+   */
+  schedules?: { readonly [name: string]: DeclaredSchedule<NoInfer<J>, NoInfer<L>> };
+  /**
+   * The label by whose values runs take turns: a run that was triggered without a `fairnessKey` has the value of this
+   * label as its key. Default: none; over HTTP, the caller's tenant (`auth.tenant`). A client that can choose the value
+   * of this label chooses its key: let `auth.onTrigger` refuse any other than its own.
+   */
+  fairnessLabel?: string;
+  /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
+  maxValueBytes?: number;
+  /** What is stored of errors. `stack: false`: no stacks, neither of failed runs nor of failed steps. Default `true`. */
+  errors?: { stack?: boolean };
+  /**
+   * What is done with a run whose job does not ask for what the run has recorded, if the job does not say it. `hold`
+   * (default): no worker executes it until one has code that fits. `continue`: what is new is executed. `fail`: the run
+   * fails.
+   */
+  onDivergence?: OnDivergence;
+  /**
+   * Identifies the code of the jobs, such as a commit: 1 to 255 characters. A held run is tried again by code with
+   * another one. Default: the text of each job's function, which does not include the functions that it calls.
+   */
+  build?: string;
+  /**
+   * Receives the failures of runs in this process, with their stack, the holds of runs, errors of listeners and
+   * plugins, and `worker:error`. Default: the console, for warnings and errors only. `null`: no output.
+   */
+  logger?: Logger | null;
+  /** Time, timers, randomness and ids. Default: those of the system. */
+  host?: Host;
+}
 
 // Typed so that an option cannot be added without its name.
 const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {

@@ -1,12 +1,17 @@
-import { checkDuration } from "../values/check_duration.ts";
-import { RunCancelledError, RunFailedError, TimeoutError } from "../error.ts";
-import type { ChangePoller } from "../events/change_poller.ts";
-import type { Hub } from "../events/hub.ts";
-import type { Host } from "../host.ts";
-import { checkOptionNames } from "../values/option_names.ts";
-import type { Run } from "../run.ts";
-import type { Store } from "../store.ts";
-import type { WaitOptions } from "./engine.ts";
+import { checkDuration } from "../../values/check_duration.ts";
+import { RunCancelledError, RunFailedError, TimeoutError } from "../../error.ts";
+import type { ChangePoller } from "../../events/change_poller.ts";
+import type { Hub } from "../../events/hub.ts";
+import type { Host } from "../../host.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
+import type { Run } from "../../run.ts";
+import type { Store } from "../../store.ts";
+
+/** How long to wait for a run. */
+export interface WaitOptions {
+  /** In milliseconds. Default: no limit. */
+  timeout?: number;
+}
 
 /** The dependencies of {@linkcode waitForRun}. */
 export interface WaitForRunDeps {

@@ -1,9 +1,9 @@
-import { ValidationError } from "../error.ts";
-import { FAILURE_KINDS } from "../failure.ts";
-import { readInstant } from "../values/instant.ts";
-import { isoTime } from "../values/iso_time.ts";
-import { checkLabels, checkName } from "../values/name.ts";
-import { isRunStatus, RUN_STATUSES, type RunFilter } from "../run.ts";
+import { ValidationError } from "../../error.ts";
+import { FAILURE_KINDS } from "../../failure.ts";
+import { readInstant } from "../../values/instant.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import { checkLabels, checkName } from "../../values/name.ts";
+import { isRunStatus, RUN_STATUSES, type RunFilter } from "../../run.ts";
 
 /** The maximum limit of a list. */
 export const MAX_RUN_LIMIT = 1_000;

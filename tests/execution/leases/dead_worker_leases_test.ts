@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { DeadWorkerLeases } from "../../src/execution/dead_worker_leases.ts";
-import type { SeenLease } from "../../src/lease.ts";
-import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { FAKE_START, FakeHost } from "../support/fake_host.ts";
-import { LEASE_MS } from "../support/stores/for_each_store.ts";
+import { DeadWorkerLeases } from "../../../src/execution/leases/dead_worker_leases.ts";
+import type { SeenLease } from "../../../src/lease.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
+import { LEASE_MS } from "../../support/stores/for_each_store.ts";
 
 /** A store that shows the leases that a test sets, takes its time for that, and keeps what is taken away. */
 class Leases extends MemoryStore {

@@ -1,8 +1,8 @@
-import type { Hub } from "../events/hub.ts";
-import { type Host, pause } from "../host.ts";
-import type { Logger } from "../logger.ts";
-import type { Store } from "../store.ts";
-import type { StrandedJob } from "../store/hold_record.ts";
+import type { Hub } from "../../events/hub.ts";
+import { type Host, pause } from "../../host.ts";
+import type { Logger } from "../../logger.ts";
+import type { Store } from "../../store.ts";
+import type { StrandedJob } from "../../store/hold_record.ts";
 
 const LOOK_EVERY_MS = 60_000;
 // Workers that are started together have claimed before the first look.

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { ConflictError, NotFoundError, ValidationError } from "../../src/error.ts";
-import { defineJob, type Job, type StepContext } from "../../src/job.ts";
-import type { ChangeDefinition } from "../../src/job/job_changes.ts";
+import { ConflictError, NotFoundError, ValidationError } from "../../../src/error.ts";
+import { defineJob, type Job, type StepContext } from "../../../src/job.ts";
+import type { ChangeDefinition } from "../../../src/job/job_changes.ts";
 import {
   anything,
   forEachStore,
@@ -9,9 +9,9 @@ import {
   pass,
   recordEvents,
   type StoreTest,
-} from "../support/stores/for_each_store.ts";
-import { outputOf } from "../support/pauses.ts";
-import { createEngine } from "../support/quiet_engine.ts";
+} from "../../support/stores/for_each_store.ts";
+import { outputOf } from "../../support/pauses.ts";
+import { createEngine } from "../../support/quiet_engine.ts";
 
 function aCheckout(run: (step: StepContext) => unknown, options: ChangeDefinition & { name?: string } = {}): Job {
   return defineJob({ name: "checkout", input: anything, ...options, run });

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
-import { LeaseLostError, StoreError } from "../../src/error.ts";
-import type { Store } from "../../src/store.ts";
-import { FakeHost } from "../support/fake_host.ts";
-import { forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../support/stores/for_each_store.ts";
-import { createEngine } from "../support/quiet_engine.ts";
-import { withCalls } from "../support/stores/with_calls.ts";
-import { stopHard } from "../support/engines.ts";
-import { failing, first } from "../support/stores/failing_store.ts";
-import { aGatedJob, aJob } from "../support/jobs.ts";
+import { LeaseLostError, StoreError } from "../../../src/error.ts";
+import type { Store } from "../../../src/store.ts";
+import { FakeHost } from "../../support/fake_host.ts";
+import { forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../../support/stores/for_each_store.ts";
+import { createEngine } from "../../support/quiet_engine.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
+import { stopHard } from "../../support/engines.ts";
+import { failing, first } from "../../support/stores/failing_store.ts";
+import { aGatedJob, aJob } from "../../support/jobs.ts";
 
 forEachStore("a worker renews its leases, and publishes that", async ({ store, host }) => {
   const { job, reached, letGo, calls } = aGatedJob();

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import type { Engine } from "../../src/engine/engine.ts";
-import type { PurgeOptions } from "../../src/engine/purge_loop.ts";
-import { forEachStore, forever, pass, recordEvents, type StoreTest } from "../support/stores/for_each_store.ts";
-import { aJob, echo, fail } from "../support/jobs.ts";
-import { createEngine } from "../support/quiet_engine.ts";
+import type { Engine } from "../../../src/engine/engine.ts";
+import type { PurgeOptions } from "../../../src/engine/runs/purge_loop.ts";
+import { forEachStore, forever, pass, recordEvents, type StoreTest } from "../../support/stores/for_each_store.ts";
+import { aJob, echo, fail } from "../../support/jobs.ts";
+import { createEngine } from "../../support/quiet_engine.ts";
 
 const nap = aJob(async (step) => {
   await step.sleepUntil("nap", new Date(0));

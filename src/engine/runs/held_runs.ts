@@ -1,12 +1,25 @@
-import { ConflictError, ValidationError } from "../error.ts";
-import type { Hub } from "../events/hub.ts";
-import { HOLD_CODES } from "../hold.ts";
-import { checkName } from "../values/name.ts";
-import { checkOptionNames } from "../values/option_names.ts";
-import type { Run } from "../run.ts";
-import type { Store } from "../store.ts";
-import type { ResumeAllOptions, ResumeOptions } from "./engine.ts";
-import { untilKnown } from "./triggers/until_known.ts";
+import { ConflictError, ValidationError } from "../../error.ts";
+import type { Hub } from "../../events/hub.ts";
+import { HOLD_CODES, type HoldCode } from "../../hold.ts";
+import { checkName } from "../../values/name.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
+import type { Run } from "../../run.ts";
+import type { Store } from "../../store.ts";
+import { untilKnown } from "../triggers/until_known.ts";
+
+/** How a held run is resumed. */
+export interface ResumeOptions {
+  /** `continue`: what is new is executed in this run, now and later. Default: it is held again if it diverges again. */
+  onDivergence?: "continue";
+}
+
+/** Which held runs are resumed, and how. */
+export interface ResumeAllOptions extends ResumeOptions {
+  /** Those of this job, or of any of these. Default: of all jobs. */
+  jobName?: string | readonly string[];
+  /** Those that are held for this reason. Default: for any. */
+  code?: HoldCode;
+}
 
 /** The dependencies of {@linkcode HeldRuns}. */
 export interface HeldRunsDeps {

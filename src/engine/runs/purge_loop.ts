@@ -1,9 +1,9 @@
-import { checkDuration } from "../values/check_duration.ts";
-import { pause } from "../host.ts";
-import { checkOptionNames } from "../values/option_names.ts";
-import type { Retention, TerminalStatus } from "../run.ts";
-import type { Store } from "../store.ts";
-import type { ExecutionDeps } from "../execution/execution.ts";
+import { checkDuration } from "../../values/check_duration.ts";
+import { pause } from "../../host.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
+import type { Retention, TerminalStatus } from "../../run.ts";
+import type { Store } from "../../store.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
 
 const LONGEST_INTERVAL_MS = 60_000;
 const SHORTEST_INTERVAL_MS = 1_000;

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
-import { NotFoundError, SerializationError } from "../../src/error.ts";
-import type { RedactedValue } from "../../src/engine/export_history.ts";
-import type { ExportedHistory } from "../../src/exported_history.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
-import { replay } from "../../src/replay/mod.ts";
-import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { anything, forEachStore } from "../support/stores/for_each_store.ts";
-import { signal } from "../support/pauses.ts";
-import { createEngine } from "../support/quiet_engine.ts";
+import { NotFoundError, SerializationError } from "../../../src/error.ts";
+import type { RedactedValue } from "../../../src/engine/runs/export_history.ts";
+import type { ExportedHistory } from "../../../src/exported_history.ts";
+import { defineJob, type StepContext } from "../../../src/job.ts";
+import { replay } from "../../../src/replay/mod.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { anything, forEachStore } from "../../support/stores/for_each_store.ts";
+import { signal } from "../../support/pauses.ts";
+import { createEngine } from "../../support/quiet_engine.ts";
 
 const child = defineJob({ name: "child", input: anything, run: () => "secret of the child" });
 

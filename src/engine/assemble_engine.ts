@@ -1,0 +1,209 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { AroundHooks } from "../around.ts";
+import { systemHost } from "../host.ts";
+import { JobCatalog } from "../job/job_catalog.ts";
+import type { Run } from "../run.ts";
+import type { Schema } from "../schema.ts";
+import { measuredStore } from "../statistics/measured_store.ts";
+import { Recorder } from "../statistics/recorder.ts";
+import { BulkOperations } from "./bulk/bulk_operations.ts";
+import { checkEngineOptions, checkSchedules, type EngineOptions } from "./engine_options.ts";
+import { Lifecycle } from "./lifecycle.ts";
+import type { Jobs } from "./job_handle.ts";
+import { HeldRuns } from "./runs/held_runs.ts";
+import { readRun } from "./runs/read_run.ts";
+import { RunChanges } from "./runs/run_changes.ts";
+import type { ExecutionDeps } from "../execution/execution.ts";
+import { ChangeWatch } from "../events/change_watch.ts";
+import { Hub } from "../events/hub.ts";
+import type { EngineInternals } from "./engine_internals.ts";
+import { logFailures } from "./log_failures.ts";
+import { toLogger, warnOnce } from "../logger.ts";
+import { JobPauses } from "./job_pauses.ts";
+import { Monitor } from "./operate/statistics/monitor.ts";
+import { Operator } from "./operate/operator.ts";
+import type { SchemaLabels } from "./triggers/new_run.ts";
+import { Scheduler } from "./schedules/scheduler.ts";
+import { ScheduleRegistry } from "./schedules/schedule_registry.ts";
+import { watchStrandedJobs } from "./runs/stranded_jobs.ts";
+import { Triggers } from "./triggers/triggers.ts";
+import type { Surroundings } from "../execution/surroundings.ts";
+import { workerSettings } from "../execution/worker_settings.ts";
+
+const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
+
+/** The parts of an engine. */
+export interface EngineParts<L> {
+  /** What all executions share: the store, the hub, the host and the settings. Calls to this store are measured. */
+  deps: ExecutionDeps;
+  /** Adds runs. */
+  triggers: Triggers;
+  /** The schedules of the store. */
+  schedules: ScheduleRegistry<L>;
+  /** Cancels, deletes and signals runs. */
+  runs: RunChanges;
+  /** Cancels, retriggers and deletes many runs. */
+  bulk: BulkOperations;
+  /** Resumes held runs. */
+  heldRuns: HeldRuns;
+  /** Pauses jobs. */
+  pauses: JobPauses;
+  /** Reads the numbers of the store. */
+  operator: Operator;
+  /** Says whether the process works. */
+  monitor: Monitor;
+  /** Creates the tables, and starts and stops the worker, the schedules and the upkeep. */
+  lifecycle: Lifecycle;
+  /** Reads a run; throws a `NotFoundError` if there is none. */
+  readRun: (runId: string) => Promise<Run>;
+  /** What other parts of this package need. */
+  internals: EngineInternals;
+}
+
+/**
+ * Checks the options of an engine, makes its parts, and gives each what it needs of the others.
+ *
+ * @throws {TypeError} See {@linkcode createEngine}.
+ * @throws {RangeError} See {@linkcode createEngine}.
+ */
+export function assembleEngine<J extends Jobs, L>(
+  options: EngineOptions<J, L>,
+  surroundings: Surroundings,
+): EngineParts<L> {
+  checkEngineOptions(options);
+  const host = options.host ?? systemHost;
+  const logger = toLogger(options.logger);
+  const hub = new Hub(host, logger);
+  logFailures(hub, logger);
+  const around = new AroundHooks((error) => hub.publishError(error));
+  const recorder: Recorder = new Recorder(() => {
+    if (surroundings.polls) monitor.noteRecord(); // else they are written by a stop
+  });
+  hub.observe((jobName, happening) => recorder.observe(jobName, happening));
+  const { store, condition: storeCondition } = measuredStore(options.store, recorder.metrics, host);
+  const jobs = new JobCatalog(Object.values(options.jobs), options);
+  const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
+  const migrate = () => lifecycle.migrate();
+  const triggers = new Triggers({
+    store,
+    hub,
+    host,
+    migrate,
+    jobs,
+    labels: options.labels as Schema<unknown, SchemaLabels> | undefined, // receives unchecked labels
+    fairnessLabel: options.fairnessLabel ?? null,
+    maxValueBytes,
+    around,
+    recorder,
+  });
+  const settings = workerSettings(options.worker);
+  const deps: ExecutionDeps = {
+    store,
+    hub,
+    host,
+    currentStep: new AsyncLocalStorage(),
+    maxValueBytes,
+    storesStacks: options.errors?.stack ?? true,
+    runs: {
+      // Inherited labels were checked by the first trigger.
+      create: (job, input, options) => triggers.requestChecked(job, input, options),
+      add: (run) => triggers.addFromStep(run),
+    },
+    onDivergence: options.onDivergence ?? "hold",
+    recorder,
+    warn: warnOnce(logger),
+    around,
+    surroundings,
+  };
+  const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
+  const watch = new ChangeWatch(options.store, deps);
+  const scheduler = new Scheduler({
+    ...deps,
+    watch,
+    findJob: (name) => jobs.find(name)?.job,
+    declared: new Set(declared.map(({ name }) => name)),
+    requestRun: (job, input, options) => triggers.request(job, input, options),
+    publishTrigger: (enqueued, request) => void triggers.publish(enqueued, request),
+  });
+  const schedules = new ScheduleRegistry<L>({
+    store,
+    host,
+    migrate,
+    declared,
+    maxValueBytes,
+    findJob: (name) => triggers.findJob(name),
+    requestRun: (job, input, options) => triggers.request(job, input, options),
+    addRun: (run) => triggers.add(run),
+    onChange: () => scheduler.wake(),
+  });
+  const operator = new Operator({ catalog: jobs, store, host });
+  const monitor: Monitor = new Monitor({
+    operator,
+    recorder,
+    store,
+    host,
+    storeCondition,
+    migrate,
+    lookAtEngine: () => lifecycle.condition,
+    slots: () => lifecycle.worker.slots,
+    inBackground: (work) => lifecycle.inBackground(work),
+  });
+  const lifecycle: Lifecycle = new Lifecycle({
+    jobs,
+    settings,
+    watch,
+    retention: options.retention ?? {},
+    declareSchedules: () => schedules.declare(),
+    scheduler,
+    watchStranded: (abortSignal) => watchStrandedJobs({ ...deps, logger }, abortSignal),
+    monitor,
+  }, deps);
+  const onResume = () => lifecycle.worker.wake();
+  const readExisting = async (runId: string) => {
+    await migrate();
+    return await readRun(store, runId);
+  };
+  const pauses = new JobPauses({ jobs, store, hub, onResume, readJob: (jobName) => operator.getJob(jobName) });
+  const heldRuns = new HeldRuns({ store, hub, readRun: readExisting, onResume });
+  const runs = new RunChanges({
+    store,
+    hub,
+    host,
+    around,
+    recorder,
+    worker: () => lifecycle.worker,
+    readRun: readExisting,
+  });
+  const bulk = new BulkOperations({ store, host, runs, triggers, migrate });
+  const internals: EngineInternals = {
+    reader: lifecycle.reader,
+    store: () => lifecycle.migrate().then(() => store),
+    jobs: () => jobs.newest.values(),
+    isStopped: () => lifecycle.isStopped,
+    onStop: (listener) => lifecycle.onStop(listener),
+    wake: () => {
+      lifecycle.worker.wake();
+      scheduler.wake();
+    },
+    runsInOwnCode: () => lifecycle.worker.runsInOwnCode(),
+    discard: () => lifecycle.discard(),
+    trigger: (jobName, input, options, guard) => triggers.trigger(jobName, input, options, guard),
+    performBulk: (operation, selection, options, guard) => bulk.perform(operation, selection, options, guard),
+    liveness: () => monitor.liveness(),
+    metrics: () => monitor.metrics(),
+  };
+  return {
+    deps,
+    triggers,
+    schedules,
+    runs,
+    bulk,
+    heldRuns,
+    pauses,
+    operator,
+    monitor,
+    lifecycle,
+    readRun: readExisting,
+    internals,
+  };
+}

@@ -1,0 +1,84 @@
+import { ConflictError } from "../../error.ts";
+import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
+import type { Host } from "../../host.ts";
+import type { BulkOperation, RetriggerFrom, Run } from "../../run.ts";
+import type { Store } from "../../store.ts";
+import type { NewRun } from "../../store/new_run.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
+import type { RunChanges } from "../runs/run_changes.ts";
+import { checkFrom } from "../triggers/retrigger_options.ts";
+import type { Triggers } from "../triggers/triggers.ts";
+import { BULK_OPTIONS, type BulkRetriggerOptions, type BulkSelection, checkBulk } from "./bulk_selection.ts";
+import { type BulkGuard, type BulkResult, performBulk } from "./perform_bulk.ts";
+
+/** The dependencies of {@linkcode BulkOperations}. */
+export interface BulkOperationsDeps {
+  /** Finds and reads the runs. */
+  store: Store;
+  /** Time, and the turns of the event loop. */
+  host: Host;
+  /** Cancels and deletes one run. */
+  runs: Pick<RunChanges, "cancel" | "delete">;
+  /** Retriggers one run. */
+  triggers: Pick<Triggers, "requestRetry" | "enqueue" | "publishRetry">;
+  /** Creates the tables of the store, once. */
+  migrate: () => Promise<void>;
+}
+
+/** Cancels, retriggers and deletes many runs. */
+export class BulkOperations {
+  readonly #deps: BulkOperationsDeps;
+  /** The retries that calls have published, while any call goes on. */
+  readonly #retries = new Set<string>();
+  #calls = 0;
+
+  constructor(deps: BulkOperationsDeps) {
+    this.#deps = deps;
+  }
+
+  /** Does `Engine.cancelRuns()`, `retriggerRuns()` or `deleteRuns()`, as far as a guard allows it. */
+  async perform(
+    operation: BulkOperation,
+    selection: BulkSelection,
+    options: BulkRetriggerOptions,
+    guard: BulkGuard | null,
+  ): Promise<BulkResult> {
+    checkOptionNames(options, BULK_OPTIONS[operation], `${operation}Runs()`);
+    const { from, ...others } = options;
+    const bulk = checkBulk(selection, operation === "retrigger" ? others : options, `${operation}Runs()`);
+    const checkedFrom = checkFrom({ from });
+    await this.#deps.migrate();
+    this.#calls += 1;
+    try {
+      return await performBulk(operation, bulk, {
+        store: this.#deps.store,
+        host: this.#deps.host,
+        guard,
+        prepare: (runId) => this.#prepare(operation, runId, checkedFrom),
+      });
+    } finally {
+      this.#calls -= 1;
+      if (this.#calls === 0) this.#retries.clear();
+    }
+  }
+
+  /** Prepares an operation on one of many runs. */
+  async #prepare(operation: BulkOperation, runId: string, from: RetriggerFrom): Promise<() => Promise<unknown>> {
+    const { runs, triggers } = this.#deps;
+    if (operation === "cancel") return () => runs.cancel(runId);
+    if (operation === "delete") return () => runs.delete(runId);
+    const { request, old } = await triggers.requestRetry(runId, from);
+    if (old.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
+    // The same id each time: of calls at the same time, all find the one run that the first has made.
+    return () => this.#addRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);
+  }
+
+  /** Adds a retry, and publishes it unless another call has done so a moment ago. */
+  async #addRetry(request: NewRun, old: Run): Promise<void> {
+    const { triggers } = this.#deps;
+    const enqueued = await triggers.enqueue(request);
+    if (this.#retries.has(request.id)) return;
+    this.#retries.add(request.id);
+    triggers.publishRetry(enqueued, request, old);
+  }
+}

@@ -1,0 +1,45 @@
+import type { Job } from "../job.ts";
+import type { Labels, Run, RunFilter, RunPage } from "../run.ts";
+import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
+import type { WaitOptions } from "./runs/wait_for_run.ts";
+
+/** The jobs of an engine, by the names of their handles. */
+export type Jobs = { readonly [key: string]: Job };
+
+/** A completed run whose output has the type of its job. */
+export type CompletedRun<Output> = Omit<Run, "output"> & {
+  /** What the job's function returned. */
+  output: Output;
+};
+
+/** One of several runs to trigger. */
+export type BatchItem<Input, L = Labels> = TriggerOptions<L> & {
+  /** The input. */
+  input: Input;
+};
+
+/** The operations on the runs of one job. */
+export interface JobHandle<Input, Output, L = Labels> {
+  /** Asks for a run. See {@linkcode Engine.trigger}. */
+  trigger(input: Input, options?: TriggerOptions<L>): Promise<TriggerResult>;
+  /**
+   * Asks for a run and waits until it has completed. See {@linkcode Engine.waitForRun}.
+   *
+   * @returns The completed run, and whether it is new (`disposition`).
+   */
+  triggerAndWait(
+    input: Input,
+    options?: TriggerOptions<L> & WaitOptions,
+  ): Promise<CompletedRun<Output> & Pick<TriggerResult, "disposition">>;
+  /** Asks for several runs: all of them or none. */
+  batchTrigger(items: readonly BatchItem<Input, L>[]): Promise<TriggerResult[]>;
+  /** A run of this job, or `null`. */
+  getRun(runId: string): Promise<Run | null>;
+  /** Runs of this job, newest first. */
+  getRuns(filter?: Omit<RunFilter, "jobName">): Promise<RunPage>;
+}
+
+/** The handles of an engine's jobs, by their names in `jobs`. */
+export type JobHandles<J extends Jobs, L = Labels> = {
+  readonly [K in keyof J]: J[K] extends Job<infer Input, infer Output> ? JobHandle<Input, Output, L> : never;
+};

@@ -1,0 +1,26 @@
+import { NotFoundError } from "../../error.ts";
+import type { Run } from "../../run.ts";
+import type { Store } from "../../store.ts";
+
+/**
+ * Reads a run that should exist.
+ *
+ * @throws {NotFoundError} There is no such run.
+ */
+export async function readRun(store: Pick<Store, "getRun" | "getWait">, runId: string): Promise<Run> {
+  return await store.getRun(runId) ?? await refuseUnknownRun(store, runId);
+}
+
+/**
+ * Explains an id that is not a run's.
+ *
+ * @throws {NotFoundError} Always. The message says if it is the id of a wait.
+ */
+export async function refuseUnknownRun(store: Pick<Store, "getWait">, runId: string): Promise<never> {
+  const wait = await store.getWait(runId);
+  throw new NotFoundError(
+    wait === null
+      ? `There is no run "${runId}"`
+      : `"${runId}" is the id of a wait, not of a run: it belongs to run "${wait.runId}"`,
+  );
+}

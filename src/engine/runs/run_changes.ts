@@ -1,0 +1,107 @@
+import { type AroundHooks, runAround, type SignalInfo, type SignalResult } from "../../around.ts";
+import { ConflictError, NotFoundError } from "../../error.ts";
+import type { Hub } from "../../events/hub.ts";
+import type { Worker } from "../../execution/worker.ts";
+import type { Host } from "../../host.ts";
+import type { Run } from "../../run.ts";
+import type { Recorder } from "../../statistics/recorder.ts";
+import type { Store } from "../../store.ts";
+import { encodeTrace, type TraceText } from "../../trace_context.ts";
+import type { Signal, SignalOutcome, SignalReceipt } from "../../wait.ts";
+import { untilKnown } from "../triggers/until_known.ts";
+
+/** The dependencies of {@linkcode RunChanges}. */
+export interface RunChangesDeps {
+  /** Keeps the runs. */
+  store: Store;
+  /** Publishes the events. */
+  hub: Hub;
+  /** Makes the ids of requests. */
+  host: Host;
+  /** What plugins do around signals. */
+  around: AroundHooks;
+  /** Counts the signals. */
+  recorder: Recorder;
+  /** The current worker. */
+  worker: () => Pick<Worker, "executionOf" | "cancel" | "nudge" | "wake">;
+  /** Reads a run; throws a `NotFoundError` if there is none. */
+  readRun: (runId: string) => Promise<Run>;
+}
+
+/** Cancels, deletes and signals runs. */
+export class RunChanges {
+  readonly #deps: RunChangesDeps;
+
+  constructor(deps: RunChangesDeps) {
+    this.#deps = deps;
+  }
+
+  /** Does `Engine.cancel()`. */
+  async cancel(runId: string): Promise<Run> {
+    const { store, hub, host, worker, readRun } = this.#deps;
+    const execution = worker().executionOf(runId);
+    const requestId = host.newId();
+    const run = await untilKnown(() => store.cancel(runId, requestId, execution));
+    if (run === null) {
+      const { status } = await readRun(runId);
+      throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
+    }
+    worker().cancel(runId);
+    worker().wake(); // a run that waits for this one is due now
+    if (execution !== null) await this.#publishCancelledSteps(run, execution.steps);
+    hub.publish(run, { type: "run:cancel" });
+    return run;
+  }
+
+  /** Publishes the steps that the cancel recorded as cancelled; a step may have been recorded before it. */
+  async #publishCancelledSteps(run: Run, executing: readonly { name: string }[]): Promise<void> {
+    if (executing.length === 0) return;
+    const names = new Set(executing.map(({ name }) => name));
+    const steps = await this.#deps.store.getSteps(run.id).catch(() => []);
+    for (const { name, index, status } of steps) {
+      if (status !== "cancelled" || !names.has(name)) continue;
+      this.#deps.hub.publish(run, { type: "step:cancel", stepName: name, stepIndex: index });
+    }
+  }
+
+  /** Does `Engine.deleteRun()`. */
+  async delete(runId: string): Promise<void> {
+    const run = await this.#deps.store.delete(runId);
+    if (run === null) {
+      const { status } = await this.#deps.readRun(runId);
+      throw new ConflictError(`Cannot delete run "${runId}": it is ${status}`);
+    }
+    this.#deps.hub.publish(run, { type: "run:delete" });
+  }
+
+  /** Does `Engine.signal()`, with a signal that was checked. */
+  async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
+    const { recorder, worker } = this.#deps;
+    const { run, ...receipt } = await this.#signalAround(waitId, signal)
+      .catch((error) => this.#explainUnknownWait(waitId, error));
+    if (receipt.disposition === "accepted") recorder.noteWait(run.jobName, "signal");
+    worker().nudge(run.id);
+    worker().wake();
+    return receipt;
+  }
+
+  /** Ends a wait inside what plugins do around signals. */
+  #signalAround(waitId: string, signal: Signal): Promise<SignalOutcome> {
+    const { store, around } = this.#deps;
+    const send = (trace: TraceText | null) => untilKnown(() => store.signal(waitId, signal, trace));
+    if (around.signal === null) return send(null);
+    const info: SignalInfo = { waitId, signalId: signal.signalId, trace: null };
+    return runAround<SignalInfo, SignalResult, SignalOutcome>(around.signal, info, async (end) => {
+      const outcome = await send(encodeTrace(info.trace));
+      const { run: { id: runId, jobName }, wait: { name: waitName }, disposition: kind } = outcome;
+      end({ kind, runId, jobName, waitName });
+      return outcome;
+    }, (error) => ({ kind: "refused", error }));
+  }
+
+  /** Explains an id that is not a wait's, if it is a run's. Otherwise throws the error. */
+  async #explainUnknownWait(id: string, error: unknown): Promise<never> {
+    if (!(error instanceof NotFoundError) || await this.#deps.store.getRun(id) === null) throw error;
+    throw new NotFoundError(`"${id}" is the id of a run: signal one of its waits, which engine.getWaits() lists`);
+  }
+}

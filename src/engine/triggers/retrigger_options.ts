@@ -1,0 +1,21 @@
+import { ValidationError } from "../../error.ts";
+import type { RetriggerFrom } from "../../run.ts";
+
+/** How a run is triggered again. */
+export interface RetriggerOptions {
+  /**
+   * `start` (default): from the beginning. `failure`: with the completed steps, finished sleeps, resolved waits and
+   * completed children of the old run; a wait that timed out is prepared again if nothing was recorded after it, and
+   * children that failed are retried from their failure. The steps keep their `idempotencyKey`.
+   */
+  from?: RetriggerFrom;
+}
+
+/** The names of the options of a retrigger. */
+export const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
+
+/** Checks where a retry begins. */
+export function checkFrom({ from = "start" }: RetriggerOptions): RetriggerFrom {
+  if (from === "start" || from === "failure") return from;
+  throw new ValidationError('from must be "start" or "failure"');
+}

@@ -1,0 +1,88 @@
+import type { Host } from "../host.ts";
+import type { JobCatalog } from "../job/job_catalog.ts";
+import type { ClaimRequest } from "../store/claim.ts";
+import type { Execution } from "./execution.ts";
+import { workerDetails } from "./worker_details.ts";
+import type { WorkerSettings } from "./worker_settings.ts";
+
+// The maximum number of runs of one claim, so that no claim holds the event loop or the lock for long.
+const MAX_CLAIMS = 40;
+
+/** A claim that is sent. */
+export interface SentClaim {
+  /** What is asked of the store. */
+  request: ClaimRequest;
+  /** When it was first sent, on the monotonic clock: the leases of a repeated claim began then. */
+  sentAt: number;
+}
+
+/** What a worker can take. */
+export interface Capacity {
+  /** Its executions, including those that have been interrupted. */
+  executions: Iterable<Execution>;
+  /** The maximum number of runs to claim. */
+  limit: number;
+  /** Whether held runs are offered however short the last offer is ago. */
+  alwaysOffers: boolean;
+}
+
+/** Builds the claims of a worker. A claim that was not answered is repeated unchanged: it may have claimed runs. */
+export class ClaimRequests {
+  readonly #workerId: string;
+  readonly #jobs: JobCatalog;
+  readonly #settings: WorkerSettings;
+  readonly #worker: ClaimRequest["worker"];
+  readonly #host: Host;
+  /** When held runs are offered next, on the monotonic clock. */
+  #nextOfferAt = -Infinity;
+  #unanswered: SentClaim | null = null;
+
+  constructor(workerId: string, jobs: JobCatalog, settings: WorkerSettings, host: Host) {
+    this.#workerId = workerId;
+    this.#jobs = jobs;
+    this.#settings = settings;
+    this.#worker = workerDetails(settings);
+    this.#host = host;
+  }
+
+  /** Whether a claim was sent whose answer is not known. */
+  get isUnanswered(): boolean {
+    return this.#unanswered !== null;
+  }
+
+  /** The claim to send now: the one that was not answered, or a new one. */
+  next(capacity: Capacity): SentClaim {
+    this.#unanswered ??= { request: this.#newRequest(capacity), sentAt: this.#host.monotonic() };
+    return this.#unanswered;
+  }
+
+  /** Notes that the store has answered. */
+  noteAnswer(): void {
+    this.#unanswered = null;
+  }
+
+  #newRequest({ executions, limit: most, alwaysOffers }: Capacity): ClaimRequest {
+    const holding = [...executions].filter(({ state }) => !state.isInterrupted);
+    const limit = Math.min(MAX_CLAIMS, most);
+    return {
+      workerId: this.#workerId,
+      worker: this.#worker,
+      claimId: this.#host.newId(),
+      jobs: this.#jobs.known,
+      holding: holding.map(({ lease }) => lease),
+      limit,
+      // A claim without a free slot would use up the offer of this interval.
+      offersHeld: limit > 0 && (alwaysOffers || this.#isOfferDue()),
+      leaseMs: this.#settings.staleThreshold,
+      maxAbandonments: this.#settings.maxAbandonments,
+    };
+  }
+
+  /** Whether held runs are to be offered: at first, then once in each polling interval. */
+  #isOfferDue(): boolean {
+    const now = this.#host.monotonic();
+    if (now < this.#nextOfferAt) return false;
+    this.#nextOfferAt = now + this.#settings.pollingInterval;
+    return true;
+  }
+}
