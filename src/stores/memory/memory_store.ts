@@ -557,7 +557,7 @@ export class MemoryStore implements Store {
   signal(waitId: string, signal: Signal, trace: TraceText | null = null): Promise<SignalOutcome> {
     return this.#perform((now) => {
       const found = this.#findWait(waitId);
-      if (found === undefined) throw new NotFoundError(`Cannot signal wait "${waitId}": there is no such wait`);
+      if (found === undefined) throw new NotFoundError(`There is no wait "${waitId}"`);
       const { run, wait } = found;
       if (isEndedBy(wait, signal)) {
         // The receipt of the first acceptance: the run had not resumed by then.

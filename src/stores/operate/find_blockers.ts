@@ -67,7 +67,7 @@ function missedDeadline({ run: { startedAt, startBy, finishBy }, now }: BlockerF
 
 /** What concerns all runs of the job: its pause, and that no live worker has it. */
 function jobBlockers(facts: BlockerFacts): Blocker[] {
-  const { workers, now, queue } = facts;
+  const { run, workers, now, queue } = facts;
   const live = liveWorkers(workers, now);
   if (knowing(live, queue).length > 0) return pauseOf(facts);
   const byNewest = [...workers].sort((one, other) => other.lastSeenAt - one.lastSeenAt);
@@ -76,6 +76,7 @@ function jobBlockers(facts: BlockerFacts): Blocker[] {
   }
   return [...pauseOf(facts), {
     kind: "unknown_job",
+    hasOtherVersion: live.some(({ queues }) => queues.some((other) => jobNameOf(other) === run.jobName)),
     lastKnownBy: toWorker(byNewest.find((worker) => worker.queues.includes(queue))),
   }];
 }

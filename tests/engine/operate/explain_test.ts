@@ -175,6 +175,18 @@ forEachStore("explain() says which version no live worker has", async (context) 
   assert.equal(message, "No live worker has the job import-csv version 2");
 });
 
+forEachStore("explain() says the version of a run when live workers have others", async (context) => {
+  await using engine = anEngine(context);
+  const { id } = await engine.trigger("import-csv", null);
+  await context.store.claim(
+    aClaimRequest({ jobs: [aKnownJob({ name: "import-csv", version: 2 })], leaseMs: LEASE_MS }),
+  );
+
+  const { message } = await firstOf(engine, id);
+
+  assert.equal(message, "No live worker has the job import-csv version 1");
+});
+
 forEachStore("explain() says who has paused the job", async (context) => {
   await using engine = anEngine(context);
   await see(context);
