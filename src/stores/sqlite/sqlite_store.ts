@@ -101,8 +101,6 @@ interface Connection {
   file: DatabaseFileGuard | null;
 }
 
-// SQLite waits by blocking the event loop, so it waits only briefly. `WriteBatch` and `#read` wait instead.
-const BUSY_TIMEOUT_MS = 2;
 const MAX_BUSY_MS = 10_000;
 const MEMORY = ":memory:";
 
@@ -211,7 +209,8 @@ export class SqliteStore implements Store {
   async #configure({ synchronous = "full" }: SqliteStoreOptions, refusal?: string): Promise<void> {
     const db = this.#db;
     await this.#read(() => {
-      db.get(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+      // SQLite would wait by blocking the event loop: `WriteBatch` and `#read` wait instead.
+      db.get("PRAGMA busy_timeout = 0");
       db.get("PRAGMA journal_mode = WAL");
       db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
       this.#secureDelete?.start();
