@@ -137,6 +137,8 @@ export class SqliteStore implements Store {
   readonly #secureDelete: SecureDelete | null;
   /** Aborted when the store is closed: reads that wait for a lock end. */
   readonly #closing = new AbortController();
+  /** Whether the last claim has left ready runs behind: the next one need not look whether there are any. */
+  #hasMore = false;
 
   /** Use {@linkcode SqliteStore.open} or {@linkcode SqliteStore.from}. */
   private constructor(connection: Connection, { host = systemHost, secureDelete }: SqliteStoreOptions) {
@@ -260,10 +262,13 @@ export class SqliteStore implements Store {
 
   /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const now = this.#host.now();
-    const idle = await this.#read(() => findIdle(this.#db, request, now));
-    if (idle !== null) return { claims: [], failed: [], cancelled: [], hasMore: false, now, ...idle };
+    if (!this.#hasMore || request.limit === 0) {
+      const now = this.#host.now();
+      const idle = await this.#read(() => findIdle(this.#db, request, now));
+      if (idle !== null) return { claims: [], failed: [], cancelled: [], hasMore: false, now, ...idle };
+    }
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
+    this.#hasMore = result.hasMore;
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
     // meanwhile.
     const claims = await this.#readInSlices(() => readClaims(this.#db, rows, request.claimId, () => this.#host.now()));
