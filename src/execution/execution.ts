@@ -78,6 +78,8 @@ export interface ExecutionOptions {
   renewLease: () => Promise<void>;
   /** Called when there is something to report, since the next write may come late. */
   onReport: () => void;
+  /** Called when the job has returned and the end of the run is about to be saved. */
+  onEnding: () => void;
   /** What plugins learn of it; `null`: there is no plugin that learns of executions. */
   info: ExecutionInfo | null;
 }
@@ -113,6 +115,7 @@ export class Execution {
   leaseSureUntil: number;
   #lease: Lease;
   readonly #renewLease: () => Promise<void>;
+  readonly #onEnding: () => void;
   readonly #listeners = new Set<() => void>();
   /** The attempts at steps, and other work of the job, that are under way. */
   #working = 0;
@@ -136,6 +139,7 @@ export class Execution {
       if (!this.state.isOver) options.onReport();
     });
     this.#renewLease = options.renewLease;
+    this.#onEnding = options.onEnding;
   }
 
   /** The lease, for a call to the store that is made now: it says how many records the execution knows. */
@@ -300,6 +304,7 @@ export class Execution {
 
   /** Sends the write that ends the run, as {@linkcode Execution.write} does, also when the run is late. */
   writeEnd(send: (reports: readonly Report[]) => Promise<void>): Promise<void> {
+    if (this.state.hasReturned) this.#onEnding(); // the code of a late run may still go on
     return this.#send(send, this.state.interruption, () => true);
   }
 
