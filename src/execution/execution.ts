@@ -213,17 +213,19 @@ export class Execution {
    */
   forJob<T>(promise: Promise<T>): Promise<T> {
     this.#awaited += 1;
-    return new Promise((resolve, reject) => {
+    const forJob = new Promise<T>((resolve, reject) => {
       promise.then((value) => {
         this.#awaited -= 1;
         if (this.state.mayContinue) resolve(value);
         else this.state.noteWaiting();
       }, (error) => {
         this.#awaited -= 1;
-        if (this.state.mayContinue) reject(error);
-        else this.state.noteWaiting();
+        if (!this.state.mayContinue) return this.state.noteWaiting();
+        forJob.catch(() => {}); // a failed step that nobody awaits must not end the process
+        reject(error);
       });
     });
+    return forJob;
   }
 
   /** Whether the job does something of its own: its function has not returned, and awaits none of its calls here. */

@@ -206,7 +206,7 @@ export class StepCalls {
       execution.noteRecorded(recordedNo);
       this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
       end?.(toStepOutcome(performed, retry !== null));
-      if (retry === null) await this.#parking.untilTurn(recordedNo);
+      if (retry === null && !this.#parking.isNext) await this.#parking.untilTurn(recordedNo);
       if (performed.status === "completed") return performed;
       const { failure } = performed;
       return { failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };

@@ -26,11 +26,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
    */
   const isSilent = () =>
     execution.state.isOver || (execution.order.isReplaying && deps.currentStep.getStore() === undefined);
-  const forJob = <T>(call: Promise<T>): Promise<T> => {
-    const promise = execution.forJob(call);
-    promise.catch(() => {}); // a failed step that nobody awaits must not end the process
-    return promise;
-  };
+  const forJob = <T>(call: Promise<T>): Promise<T> => execution.forJob(call);
   const log = (level: LogLevel) => (message: string, data?: unknown) => {
     if (isSilent()) return;
     const text = tidyText(String(message), MAX_LOG_LENGTH);
