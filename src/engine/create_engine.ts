@@ -32,7 +32,7 @@ import { type FailureGroups, type FailuresQuery, groupFailures } from "./operate
 import { checkSearch, findRuns, type FoundRun, MAX_FOUND } from "./operate/found_runs.ts";
 import { listOpenWaits, type OpenWaitsPage, type OpenWaitsQuery } from "./operate/open_waits.ts";
 import { readTimeline, type Timeline, type TimelineOptions } from "./operate/timeline.ts";
-import type { Plugin } from "./plugin.ts";
+import { checkPlugin, type Plugin } from "./plugin.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
 import type { Health } from "./operate/health.ts";
 import type { JobInfo } from "./operate/job_info.ts";
@@ -217,6 +217,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   use(plugin: Plugin): this {
+    checkPlugin(plugin);
     if (this.#plugins.has(plugin.name)) return this;
     this.#plugins.add(plugin.name);
     plugin.install({

@@ -1,6 +1,8 @@
 import type { NewLogEntry } from "../log.ts";
 import type { Around } from "../around.ts";
 import type { Listen } from "../events/hub.ts";
+import { kindOf } from "../values/kind_of.ts";
+import { propertyOf } from "../values/property_of.ts";
 
 /** Adds something to an engine: `engine.use(plugin)`. */
 export interface Plugin {
@@ -8,6 +10,16 @@ export interface Plugin {
   name: string;
   /** Called once, by `engine.use()`. */
   install(context: PluginContext): void;
+}
+
+/**
+ * Checks what `engine.use()` is given.
+ *
+ * @throws {TypeError} It is no plugin.
+ */
+export function checkPlugin(value: unknown): void {
+  if (typeof propertyOf(value, "name") === "string" && typeof propertyOf(value, "install") === "function") return;
+  throw new TypeError(`use() needs a plugin: an object with a name and a function install, not ${kindOf(value)}`);
 }
 
 /** The API for a plugin. */

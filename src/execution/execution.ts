@@ -78,6 +78,8 @@ export interface ExecutionOptions {
   renewLease: () => Promise<void>;
   /** Called when there is something to report, since the next write may come late. */
   onReport: () => void;
+  /** Called when the job has returned and the end of the run is about to be saved. */
+  onEnding: () => void;
   /** What plugins learn of it; `null`: there is no plugin that learns of executions. */
   info: ExecutionInfo | null;
 }
@@ -113,6 +115,7 @@ export class Execution {
   leaseSureUntil: number;
   #lease: Lease;
   readonly #renewLease: () => Promise<void>;
+  readonly #onEnding: () => void;
   readonly #listeners = new Set<() => void>();
   /** The attempts at steps, and other work of the job, that are under way. */
   #working = 0;
@@ -136,6 +139,7 @@ export class Execution {
       if (!this.state.isOver) options.onReport();
     });
     this.#renewLease = options.renewLease;
+    this.#onEnding = options.onEnding;
   }
 
   /** The lease, for a call to the store that is made now: it says how many records the execution knows. */
@@ -209,17 +213,19 @@ export class Execution {
    */
   forJob<T>(promise: Promise<T>): Promise<T> {
     this.#awaited += 1;
-    return new Promise((resolve, reject) => {
+    const forJob = new Promise<T>((resolve, reject) => {
       promise.then((value) => {
         this.#awaited -= 1;
         if (this.state.mayContinue) resolve(value);
         else this.state.noteWaiting();
       }, (error) => {
         this.#awaited -= 1;
-        if (this.state.mayContinue) reject(error);
-        else this.state.noteWaiting();
+        if (!this.state.mayContinue) return this.state.noteWaiting();
+        forJob.catch(() => {}); // a failed step that nobody awaits must not end the process
+        reject(error);
       });
     });
+    return forJob;
   }
 
   /** Whether the job does something of its own: its function has not returned, and awaits none of its calls here. */
@@ -300,6 +306,7 @@ export class Execution {
 
   /** Sends the write that ends the run, as {@linkcode Execution.write} does, also when the run is late. */
   writeEnd(send: (reports: readonly Report[]) => Promise<void>): Promise<void> {
+    if (this.state.hasReturned) this.#onEnding(); // the code of a late run may still go on
     return this.#send(send, this.state.interruption, () => true);
   }
 

@@ -2,8 +2,9 @@ import { byteLength } from "../log.ts";
 import type { Report } from "../execution_report.ts";
 
 // One write has at most this many progress reports of an execution (beyond that the latest replaces the one before
-// it), and at most this many bytes of log lines (beyond that they are only counted).
-const MAX_PROGRESS = 64;
+// it), and at most this many bytes of log lines (beyond that they are only counted). A loop that reports each percent
+// makes 101 reports at once: none of them is replaced.
+const MAX_PROGRESS = 128;
 const MAX_LOG_BYTES = 262_144;
 // The size of a line without its message and its data.
 const LINE_BYTES = 60;

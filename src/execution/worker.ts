@@ -32,7 +32,9 @@ export class Worker {
   readonly #executions = new Map<string, Execution>();
   /** Executions that are not over, including interrupted ones that have not released their leases yet. */
   readonly #running = new Set<Promise<void>>();
-  /** Resolves when the next execution has ended, possibly before its lease is released. */
+  /** Executions whose job has returned, and whose end is being saved: they use no slot any more. */
+  readonly #ending = new Set<Execution>();
+  /** Resolves when the next slot becomes free, possibly before the lease of its run is released. */
   #slotFreed = Promise.withResolvers<void>();
   readonly #idle: InterruptibleSleep;
   readonly #keeper: LeaseKeeper;
@@ -47,6 +49,10 @@ export class Worker {
   #loop: Promise<void> | null = null;
   #claiming: Promise<unknown> = Promise.resolve();
   #hasClaimed = false;
+  /** Whether the last claim has left ready runs behind. */
+  #hasMore = false;
+  /** Whether a wake-up is scheduled. */
+  #isWaking = false;
   /** Whether it was woken during this round by more than a change in the store. */
   #isUrgent = false;
   /** How many calls of {@linkcode Worker.drain} are under way. */
@@ -87,18 +93,18 @@ export class Worker {
 
   /** How many runs it executes, and how many more it could. */
   get slots(): { busy: number; free: number } {
-    return { busy: this.#executions.size, free: Math.max(0, this.#freeSlots()) };
+    return { busy: this.#executions.size - this.#ending.size, free: Math.max(0, this.#freeSlots()) };
   }
 
   /** Polls for work at once. */
   wake(): void {
     this.#isUrgent = true;
-    this.#idle.wake();
+    this.#wakeSoon();
   }
 
   /** Polls for work because something in the store has changed: at once, or soon if it has no free slot. */
   noteChange(): void {
-    this.#idle.wake();
+    this.#wakeSoon();
   }
 
   /** Checks at once whether a run that it executes can continue. */
@@ -118,6 +124,7 @@ export class Worker {
       this.#keeper.drop(runId);
     }
     this.#executions.clear();
+    this.#ending.clear();
   }
 
   /** The execution of a run that is being cancelled; `null` if this worker does not execute it. */
@@ -158,10 +165,14 @@ export class Worker {
     let claimed = 0;
     let isLastLook = false;
     while (!ends.aborted && claimed < maxRuns) {
+      if (this.#freeSlots() <= 0) {
+        await this.#slotFreed.promise;
+        continue;
+      }
       const { claims, hasMore } = await retryStoreCall(() => this.#claim(maxRuns - claimed), this.#deps, ends);
       claimed += claims.length;
       for (const { run } of claims) executed.add(run.id);
-      if (claims.length > 0 || (hasMore && this.#freeSlots() > 0)) isLastLook = false;
+      if (claims.length > 0 || hasMore) isLastLook = false;
       else if (this.#executions.size > 0) await this.#slotFreed.promise;
       else if (isLastLook) break;
       else {
@@ -228,7 +239,7 @@ export class Worker {
         await this.#unrenewed.look();
         if (cancelled.length > 0) this.wake(); // there may be more of them
         if (this.#freeSlots() > 0) {
-          if (hasMore) this.#idle.wake();
+          if (hasMore) this.#wakeSoon();
           if (nextTimerAt !== null) idleMs = Math.min(idleMs, Math.max(1, nextTimerAt - now));
         }
       } catch (error) {
@@ -237,8 +248,6 @@ export class Worker {
       this.#roundAt = host.monotonic();
       await this.#idle.sleep(idleMs);
       await this.#restWhileFull(this.#roundAt + Math.min(idleMs, FULL_REST_MS));
-      // Runs that become due together are claimed together.
-      await new Promise<void>((resolve) => host.defer(resolve));
     }
     this.#roundAt = null;
   }
@@ -253,7 +262,30 @@ export class Worker {
   }
 
   #freeSlots(): number {
-    return this.#settings.concurrency - this.#executions.size;
+    const { concurrency } = this.#settings;
+    // While the store is out of reach, runs that cannot be ended do not accumulate.
+    return concurrency - this.#executions.size + Math.min(this.#ending.size, concurrency);
+  }
+
+  /** Wakes the loop in the next macrotask, so that runs that become due together are claimed together. */
+  #wakeSoon(): void {
+    if (this.#isWaking) return;
+    this.#isWaking = true;
+    this.#deps.host.defer(() => {
+      this.#isWaking = false;
+      this.#slotFreed.resolve();
+      this.#slotFreed = Promise.withResolvers();
+      this.#idle.wake();
+    });
+  }
+
+  /**
+   * Notes that the job of an execution has returned. If more runs are ready, they are claimed while the end is being
+   * saved: a store that commits groups of writes commits both together.
+   */
+  #noteEnding(execution: Execution): void {
+    this.#ending.add(execution);
+    if (this.#hasMore) this.#wakeSoon();
   }
 
   /** Claims as many runs as there are free slots. One claim at a time: two would fill the same slots. */
@@ -274,6 +306,7 @@ export class Worker {
     this.#hasClaimed = true;
     const result = await store.claim(request);
     this.#requests.noteAnswer();
+    if (request.limit > 0) this.#hasMore = result.hasMore;
     for (const { run, error, failureKind } of result.failed) {
       hub.publish(run, { type: "run:fail", error, failedStepName: null, failureKind });
     }
@@ -315,12 +348,16 @@ export class Worker {
     const { around } = this.#deps;
     // Its lease has ended, since it was claimed again: interrupt the old execution before the new one begins.
     const former = this.#executions.get(run.id);
-    former?.state.supersede(new LeaseLostError(former.claim.lease));
+    if (former !== undefined) {
+      this.#ending.delete(former);
+      former.state.supersede(new LeaseLostError(former.claim.lease));
+    }
     const execution = new Execution(claim, {
       definition,
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
       onReport: () => this.#keeper.sendReportsSoon(),
+      onEnding: () => this.#noteEnding(execution),
       info: around.execution === null && around.step === null
         ? null
         : executionInfo(claim, this.id, this.#settings.staleThreshold),
@@ -346,9 +383,8 @@ export class Worker {
       this.#executions.delete(run.id);
       this.#keeper.drop(run.id);
     }
-    this.#slotFreed.resolve();
-    this.#slotFreed = Promise.withResolvers();
-    this.#idle.wake();
+    this.#ending.delete(execution);
+    this.#wakeSoon();
     if (outcome.kind !== "interrupted") return;
     await releaseInterrupted(execution, bodyEnded, {
       stopped: this.#stopped.signal,
@@ -356,7 +392,7 @@ export class Worker {
       // After an outage of the store, the lease lasts for one length of it.
       maxPauseMs: this.#settings.staleThreshold / 3,
     });
-    this.#idle.wake();
+    this.#wakeSoon();
   }
 
   /** Executes a run inside what plugins do around executions. */

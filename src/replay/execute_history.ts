@@ -87,7 +87,13 @@ class HistoryExecution {
       around: new AroundHooks(() => {}),
       surroundings: PRODUCTION,
     };
-    const options = { leaseSureUntil: Infinity, renewLease: () => Promise.resolve(), onReport: () => {}, info: null };
+    const options = {
+      leaseSureUntil: Infinity,
+      renewLease: () => Promise.resolve(),
+      onReport: () => {},
+      onEnding: () => {},
+      info: null,
+    };
     this.#execution = new Execution(claim, { ...options, definition: this.#observed(definition) }, deps);
     const { definition: { job: { changes } }, onDivergence } = this.#execution;
     this.#records = new ObservedHistory(claim, changes, () => this.#onAsked());

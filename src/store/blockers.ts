@@ -66,8 +66,8 @@ export type Blocker =
   | { kind: "job_paused"; by: string | null; since: number; note: string | null }
   /** No worker is live. `lastSeenAt`: when the last one claimed; `null`: none is known. */
   | { kind: "no_worker"; lastSeenAt: number | null }
-  /** No live worker has its job and version. */
-  | { kind: "unknown_job"; lastKnownBy: BlockingWorker | null }
+  /** No live worker has its job and version. `hasOtherVersion`: one has the job in another version. */
+  | { kind: "unknown_job"; hasOtherVersion: boolean; lastKnownBy: BlockingWorker | null }
   /**
    * Its concurrency key is held by `holder`; `null`: the key is free, but an older run of it comes first. `ahead` runs
    * come before it in the queue of the key, counted up to 1,000.
@@ -77,8 +77,6 @@ export type Blocker =
     holder: BlockingRun & { since: number; worker: BlockingWorker | null } | null;
     ahead: number;
   }
-  /** The first run of its fairness key cannot be claimed, and those behind wait for it. */
-  | { kind: "turn"; ahead: number }
   /**
    * As many runs are executed, or have started, as a limit allows, or will with the `ahead` runs that come before it.
    * `rate` is set exactly if the limit is a rate.

@@ -114,12 +114,15 @@ export { firstResumed } from "./first_resumed.ts";
 export { addLatencies } from "./latency_counts.ts";
 export {
   type BlockerFacts,
+  countAhead,
   type FirstInQueue,
+  isLimitMeant,
   type KeyFacts,
   type LimitFacts,
   limitsOf,
   liveWorkers,
   MAX_AHEAD,
+  type RunsAhead,
   versionQueue,
   type WorkerFacts,
   type WorkerLimit,

@@ -1,4 +1,5 @@
 import { SerializationError } from "../error.ts";
+import { kindOf } from "./kind_of.ts";
 import { propertyOf } from "./property_of.ts";
 
 /** A value that survives a round trip through JSON. */
@@ -143,7 +144,7 @@ function reasonToRefuse(value: unknown): string | null {
       if (value === null || Array.isArray(value)) return null;
       if (value instanceof Number) return reasonToRefuse(value.valueOf());
       const kind = Object.prototype.toString.call(value).slice("[object ".length, -1);
-      return PLAIN_KINDS.has(kind) ? null : `a ${kind}`;
+      return PLAIN_KINDS.has(kind) ? null : kindOf(value);
     }
     default:
       return null;

@@ -8,11 +8,11 @@ import { kindOf } from "./kind_of.ts";
  * @throws {TypeError} The options are not an object, or have another name.
  */
 export function checkOptionNames(options: object, known: { readonly [name: string]: true }, subject: string): void {
-  const names = Object.keys(known).join(", ");
+  const names = () => Object.keys(known).join(", ");
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
-    throw new TypeError(`${subject} takes an object with ${names}, not ${kindOf(options)}`);
+    throw new TypeError(`${subject} takes an object with ${names()}, not ${kindOf(options)}`);
   }
   for (const name of Object.keys(options)) {
-    if (!Object.hasOwn(known, name)) throw new TypeError(`${subject} has no option "${name}"; it has ${names}`);
+    if (!Object.hasOwn(known, name)) throw new TypeError(`${subject} has no option "${name}"; it has ${names()}`);
   }
 }

@@ -489,6 +489,14 @@ forEachStore("use() installs a plugin once", async (context) => {
   assert.ok(answers.every((answer) => answer === engine));
 });
 
+forEachStore("use() refuses what is no plugin", async (context) => {
+  await using engine = anEngine(context);
+
+  for (const odd of [null, 5, {}, { name: "counter" }, { install: () => {} }]) {
+    assert.throws(() => engine.use(odd as never), { name: "TypeError", message: /^use\(\) needs a plugin: / });
+  }
+});
+
 forEachStore("use() tells by worker:error of lines that the store could not take", async ({ store, host }) => {
   const failing = new Proxy(store, {
     get: (target, key: keyof Store) => {

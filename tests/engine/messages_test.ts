@@ -119,6 +119,34 @@ forEachStore("an output that cannot be stored as JSON names its job", async (con
   assert.equal(error, 'The output of job "lossy" cannot be stored as JSON: a Map at $.seen');
 });
 
+forEachStore("a trigger of what is no job, or of what is no list, says what it needs", async (context) => {
+  await using engine = anEngine(context);
+
+  for (const odd of [null, undefined, {}, { name: "echo" }]) {
+    await assert.rejects(async () => await engine.trigger(odd as never, 1), {
+      name: "TypeError",
+      message: /^A trigger needs a job: what defineJob\(\) makes, or its name, not /,
+    });
+  }
+  await assert.rejects(engine.jobs.echo.batchTrigger({} as never), {
+    name: "TypeError",
+    message: "batchTrigger() takes an array of items, not an object",
+  });
+  await assert.rejects(engine.jobs.echo.batchTrigger([{ input: 1 }, null as never]), {
+    name: "TypeError",
+    message: /^An item of batchTrigger\(\) takes an object with input, .* not null$/,
+  });
+});
+
+forEachStore("signal() of an unknown wait says the same on each store", async (context) => {
+  await using engine = anEngine(context);
+
+  await assert.rejects(engine.signal("nonsense", { signalId: "1", payload: null }), {
+    name: "NotFoundError",
+    message: 'There is no wait "nonsense"',
+  });
+});
+
 forEachStore("options that are no object are refused by name", async (context) => {
   await using engine = anEngine(context);
   const selection = { runIds: [] };

@@ -51,6 +51,30 @@ Deno.test("ChangePoller.on() calls back after each change, and not without one",
   assert.deepEqual([unchanged - atFirst, calls - atFirst], [0, 2]);
 });
 
+for (
+  const { what, ms, watch } of [
+    { what: "a store in its process or its file system every 10 ms", ms: 10, watch: undefined },
+    {
+      what: "a store that can report changes, and does not, every 20 ms",
+      ms: 20,
+      watch: () => ({ isLive: false, stop: () => {} }),
+    },
+  ]
+) {
+  Deno.test(`ChangePoller.on() looks at ${what}`, async () => {
+    const { host, store, poller } = aPoller();
+    if (watch !== undefined) Object.assign(store, { watch });
+    const stop = poller.on(() => {});
+    await pass(host, 100, 10);
+    store.looks = 0;
+
+    await pass(host, 400, 10);
+    stop();
+
+    assert.equal(store.looks, 400 / ms);
+  });
+}
+
 Deno.test("ChangePoller.on() notices a lease that a claim of its own worker has extended", async () => {
   const host = new FakeHost();
   const store = new MemoryStore({ host });

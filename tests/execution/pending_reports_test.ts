@@ -42,16 +42,16 @@ Deno.test("PendingReports sends again what a write did not keep, with the same n
   assert.equal(reports.isEmpty, true);
 });
 
-Deno.test("PendingReports keeps 64 reports of progress, then the latest", () => {
+Deno.test("PendingReports keeps 128 reports of progress, then the latest", () => {
   const { reports, progress } = someReports();
 
   for (let n = 1; n <= 10_000; n++) progress(n);
 
   const sent = reports.send();
-  assert.equal(sent.length, 64);
-  assert.deepEqual([sent[0], sent[62], sent[63]].map((report) => describe(report!)), [
+  assert.equal(sent.length, 128);
+  assert.deepEqual([sent[0], sent[126], sent[127]].map((report) => describe(report!)), [
     "progress 1",
-    "progress 63",
+    "progress 127",
     "progress 10000",
   ]);
   assert.deepEqual(latestProgress(sent), { current: 10_000 });
@@ -59,14 +59,14 @@ Deno.test("PendingReports keeps 64 reports of progress, then the latest", () => 
 
 Deno.test("PendingReports leaves alone what a write that is under way has", () => {
   const { reports, progress } = someReports();
-  for (let n = 1; n <= 64; n++) progress(n);
+  for (let n = 1; n <= 128; n++) progress(n);
   const sent = [...reports.send()];
 
-  for (const n of [65, 66]) progress(n);
+  for (const n of [129, 130]) progress(n);
   const after = reports.send();
 
-  assert.deepEqual(after.slice(0, 64), sent);
-  assert.deepEqual(after.slice(64).map(describe), ["progress 66"]);
+  assert.deepEqual(after.slice(0, 128), sent);
+  assert.deepEqual(after.slice(128).map(describe), ["progress 130"]);
 });
 
 Deno.test("PendingReports keeps 256 KiB of log lines, and one that says how many were left out", () => {

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import type { Host } from "../../src/host.ts";
 import { defineJob, type StepContext } from "../../src/job.ts";
+import type { Store } from "../../src/store.ts";
+import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { unlimited } from "../support/fixtures.ts";
@@ -413,4 +416,71 @@ Deno.test("a worker without a free slot claims at most ten times a second, howev
   await engine.waitForRun(first.id);
   await host.settle();
   assert.ok(claims > claimsWhileFull, "a free slot is filled at once");
+});
+
+/** A store that answers no `finish()` before `answer()` is called, and the runs whose jobs were called. */
+async function unansweredEnds({ store, host }: { store: Store; host: FakeHost }, inputs: number) {
+  const answered = Promise.withResolvers<void>();
+  const slow = withCalls(store, {
+    finish: async (...parameters) => {
+      await answered.promise;
+      await store.finish(...parameters);
+    },
+  });
+  const executed: unknown[] = [];
+  const job = aJob((_step, input) => executed.push(input));
+  const engine = createEngine({ store: slow, host, jobs: { job }, worker: { concurrency: 2 } });
+  const runs = await engine.jobs.job.batchTrigger(Array.from({ length: inputs }, (_, input) => ({ input })));
+  return { engine, executed, runs, answer: () => answered.resolve() };
+}
+
+forEachStore("a worker claims the next runs while the ends of the ones before are being saved", async (setting) => {
+  const { engine, executed, runs, answer } = await unansweredEnds(setting, 3);
+  await using _ = engine;
+
+  await engine.start();
+  await setting.host.settle();
+
+  assert.deepEqual(executed, [0, 1, 2]);
+  answer();
+  await Promise.all(runs.map(({ id }) => engine.waitForRun(id)));
+});
+
+forEachStore("a worker holds at most twice as many runs as it executes, if none can be ended", async (setting) => {
+  const { engine, executed, runs, answer } = await unansweredEnds(setting, 9);
+  await using _ = engine;
+
+  await engine.start();
+  await setting.host.settle();
+
+  assert.deepEqual(executed, [0, 1, 2, 3]);
+  answer();
+  await Promise.all(runs.map(({ id }) => engine.waitForRun(id)));
+  assert.equal(executed.length, 9);
+});
+
+Deno.test("a worker on a SqliteStore ends a run and claims the next one in one commit", async () => {
+  const database = new DatabaseSync(":memory:");
+  let commits = 0;
+  const counting: SqliteDriver = {
+    exec: (sql) => {
+      if (sql === "BEGIN IMMEDIATE") commits += 1;
+      database.exec(sql);
+    },
+    prepare: (sql) => database.prepare(sql),
+  };
+  const host = new FakeHost();
+  await using store = await SqliteStore.from(counting, { host });
+  const job = aJob((step) => step.run("only", () => null));
+  await using engine = createEngine({ store, host, jobs: { job }, worker: { concurrency: 1 } });
+  const runs = await engine.jobs.job.batchTrigger(Array.from({ length: 10 }, () => ({ input: null })));
+  commits = 0;
+
+  await engine.start();
+  await Promise.all(runs.map(({ id }) => engine.waitForRun(id)));
+
+  assert.equal(commits, 21); // the first claim, ten steps, ten ends
+  await engine.stop();
+  await store.close();
+  database.close();
 });

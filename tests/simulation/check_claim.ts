@@ -19,7 +19,9 @@ export function checkClaim(
   if ("error" in outcome) return "any";
   const { claims, failed, cancelled, hasMore, now } = outcome.value;
   facts.expect(claims.length <= request.limit, "I18", () => `${claims.length} runs were claimed, not ${request.limit}`);
-  const most = request.limit + request.holding.length;
+  // A run whose function has returned is executed no more, though its end may not be saved yet.
+  const executed = request.holding.filter(({ runId, generation }) => !facts.run(runId).returned.has(generation));
+  const most = Math.max(request.limit + executed.length, Math.ceil((request.limit + request.holding.length) / 2));
   facts.expect(most <= facts.concurrency, "I18", () => `${request.workerId} is to execute ${most} runs`);
   const isRepeated = facts.claimIds.has(request.claimId);
   facts.claimIds.add(request.claimId);

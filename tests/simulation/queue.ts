@@ -50,16 +50,15 @@ export class Queue {
   /** The runs that can be claimed now. */
   candidates(): RunFacts[] {
     const groups = new Set<string>();
-    const heads = this.#due.filter((run) => {
+    return this.#due.filter((run) => {
       const { flow: { fairnessKey } } = run.request;
-      if (!this.passesKey(run, true)) return false;
+      if (this.obstacle(run, true) !== null) return false;
       if (fairnessKey === null) return true;
       const group = JSON.stringify([lineOf(run), fairnessKey]);
-      if (groups.has(group) || this.#isRateUsedUp(run, false)) return false;
+      if (groups.has(group)) return false;
       groups.add(group);
       return true;
     });
-    return heads.filter((run) => this.obstacle(run, true) === null);
   }
 
   /**

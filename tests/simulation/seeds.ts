@@ -65,6 +65,18 @@ export const FOUND_SEEDS: readonly FoundSeed[] = [
     parts: ["flow", "children", "bulk"],
   },
   {
+    seed: 22522,
+    store: "memory",
+    found: "a run behind another job in its key held up its fairness key",
+    parts: ["flow"],
+  },
+  {
+    seed: 21762,
+    store: "memory",
+    found: "explain() counted runs of another version against a limit that they do not pass",
+    parts: ["flow", "changes"],
+  },
+  {
     seed: 16,
     store: "sqlite",
     found: "the simulation asked explain() while a claim of another process waited for its commit",

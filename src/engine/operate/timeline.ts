@@ -103,12 +103,12 @@ export async function readTimeline(
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
     throw new ValidationError(`limit must be an integer from 1 to ${MAX_LIMIT}`);
   }
-  const from = options.from === undefined ? START : toPlace(options.from);
-  const records = await store.getTimeline(runId, from, limit);
+  const from = options.from === undefined ? null : toPlace(options.from);
+  const records = await store.getTimeline(runId, from ?? NO_RECORDS, limit);
   return records === null ? null : toTimeline(records, from, limit);
 }
 
-const START: TimelinePlace = { steps: 0, pauses: 0, interruptions: 0 };
+const NO_RECORDS: TimelinePlace = { steps: 0, pauses: 0, interruptions: 0 };
 
 function toPlace(text: unknown): TimelinePlace {
   const found = typeof text === "string" ? PLACE.exec(text) : null;
@@ -117,19 +117,16 @@ function toPlace(text: unknown): TimelinePlace {
   return { steps, pauses, interruptions };
 }
 
-function isStart({ steps, pauses, interruptions }: TimelinePlace): boolean {
-  return steps + pauses + interruptions === 0;
-}
-
-function toTimeline(records: TimelineRecords, from: TimelinePlace, limit: number): Timeline {
+/** The rows from a place on; `null`: from the row of the queue on, which is no record and comes before all of them. */
+function toTimeline(records: TimelineRecords, from: TimelinePlace | null, limit: number): Timeline {
   const { run, totals } = records;
   const lists = {
     steps: records.steps.map((step) => toStepRow(step, run)),
     pauses: records.pauses.map((pause) => toPauseRow(pause, run)),
     interruptions: records.interruptions.map(toRecoveryRow),
   };
-  const rows: TimelineRow[] = isStart(from) ? [toQueuedRow(run)] : [];
-  const place = { ...from };
+  const rows: TimelineRow[] = from === null ? [toQueuedRow(run)] : [];
+  const place = { ...(from ?? NO_RECORDS) };
   while (rows.length < limit) {
     const first = KINDS.filter((kind) => lists[kind].length > 0)
       .sort((one, other) => lists[one][0]!.startedAt < lists[other][0]!.startedAt ? -1 : 1)[0]; // they have a first row

@@ -175,7 +175,7 @@ function checkCoalesce(coalesce: unknown, { concurrencyKey, startAt, delay }: Tr
   if (!COALESCE_MODES.some((mode) => mode === coalesce)) {
     throw new ValidationError(`coalesce must be one of ${COALESCE_MODES.join(", ")}`);
   }
-  if (concurrencyKey === undefined) throw new ValidationError("coalesce needs a concurrencyKey");
+  if (concurrencyKey == null) throw new ValidationError("coalesce needs a concurrencyKey");
   if (startAt !== undefined || delay !== undefined) {
     throw new ValidationError("coalesce excludes startAt and delay: the run that the trigger joins may start earlier");
   }

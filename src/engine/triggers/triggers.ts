@@ -4,7 +4,9 @@ import type { Host } from "../../host.ts";
 import type { Job, StepTriggerResult } from "../../job.ts";
 import type { CatalogJob, JobCatalog } from "../../job/job_catalog.ts";
 import { decode } from "../../values/json.ts";
+import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
+import { propertyOf } from "../../values/property_of.ts";
 import { isTerminal, type Labels, type RetriggerFrom, type Run } from "../../run.ts";
 import type { Schema } from "../../schema.ts";
 import type { Recorder } from "../../statistics/recorder.ts";
@@ -63,6 +65,8 @@ export const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
   finishWithin: true,
 };
 
+const BATCH_ITEM_OPTIONS: Record<keyof TriggerOptions | "input", true> = { input: true, ...TRIGGER_OPTIONS };
+
 /** Adds runs to the store and publishes that it did: from triggers, retriggers, schedules, and the steps of other runs. */
 export class Triggers {
   readonly #deps: TriggersDeps;
@@ -102,6 +106,8 @@ export class Triggers {
     job: Job,
     items: readonly ({ input: unknown } & TriggerOptions<unknown>)[],
   ): Promise<TriggerResult[]> {
+    if (!Array.isArray(items)) throw new TypeError(`batchTrigger() takes an array of items, not ${kindOf(items)}`);
+    for (const item of items) checkOptionNames(item, BATCH_ITEM_OPTIONS, "An item of batchTrigger()");
     const requests = await Promise.all(items.map(({ input, ...options }) => this.request(job, input, options)));
     await this.#deps.migrate();
     const add = (runs: readonly NewRun[]) => untilKnown(() => this.#deps.store.enqueue(runs));
@@ -207,6 +213,9 @@ export class Triggers {
 
   #find(job: string | Job): CatalogJob {
     const { jobs } = this.#deps;
+    if (typeof job !== "string" && propertyOf(job, "changes") === undefined) {
+      throw new TypeError(`A trigger needs a job: what defineJob() makes, or its name, not ${kindOf(job)}`);
+    }
     const found = jobs.find(job);
     if (found !== undefined) return found;
     const name = typeof job === "string" ? job : job.name;

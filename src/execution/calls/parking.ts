@@ -82,12 +82,17 @@ export class Parking {
     return promise;
   }
 
+  /** Whether a result of the attempt that calls is the next one of the job: there is nothing else that goes on or waits. */
+  get isNext(): boolean {
+    return this.#asked.size === 0 && this.#execution.isAlone;
+  }
+
   /**
    * Resolves when the result of a recorded step may be delivered to the job: after all results that were recorded
    * earlier, including a signal or a deadline that this execution has not read yet.
    */
   async untilTurn(recordedNo: number): Promise<void> {
-    if (this.#asked.size === 0 && this.#execution.isAlone) return;
+    if (this.isNext) return;
     const turn = this.#execution.order.wait(recordedNo);
     if (this.#asked.size > 0) await this.#look();
     await turn;

@@ -2,8 +2,9 @@ import { checkDuration } from "../../values/check_duration.ts";
 import { ValidationError } from "../../error.ts";
 import type { PayloadOptions, WaitForSignalOptions } from "../../job.ts";
 import { decode, type JsonText } from "../../values/json.ts";
+import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import { jsonSchemaOf, parse, type Schema } from "../../schema.ts";
+import { checkSchema, jsonSchemaOf, parse, type Schema } from "../../schema.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import type { Deadline, PauseKind, PauseRecord, Wait, WaitResult } from "../../wait.ts";
@@ -69,11 +70,15 @@ export class PauseCalls {
   }
 
   /** See `StepContext.waitFor()`. */
-  async waitFor(waitId: string, options: PayloadOptions<unknown>): Promise<WaitResult<unknown>> {
+  async waitFor(wait: Pick<Wait, "id">, options: PayloadOptions<unknown>): Promise<WaitResult<unknown>> {
     this.#check();
     checkOptionNames(options, PAYLOAD_OPTIONS, "step.waitFor()");
-    const record = this.#known.get(waitId);
-    if (record?.kind !== "wait") throw new TypeError(`Run "${this.#execution.claim.run.id}" has no wait "${waitId}"`);
+    if (typeof wait?.id !== "string") {
+      throw new TypeError(`step.waitFor() needs a wait: what step.prepareWait() returns, not ${kindOf(wait)}`);
+    }
+    const record = this.#known.get(wait.id);
+    if (record?.kind !== "wait") throw new TypeError(`Run "${this.#execution.claim.run.id}" has no wait "${wait.id}"`);
+    checkPayloadSchema(options, record.name);
     return await this.#result(record, options.schema);
   }
 
@@ -84,6 +89,7 @@ export class PauseCalls {
   ): Promise<WaitResult<unknown>> {
     this.#check();
     checkOptionNames(options, WAIT_OPTIONS, "step.wait()");
+    checkPayloadSchema(options, givenName);
     const deadline = this.#waitDeadline(givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
@@ -221,6 +227,11 @@ export class PauseCalls {
       firstResumedAt: null,
     };
   }
+}
+
+/** Refuses what is no schema when the job asks, not when a signal has come. */
+function checkPayloadSchema({ schema }: PayloadOptions<unknown>, name: string): void {
+  if (schema !== undefined) checkSchema(schema, `The schema of wait "${name}"`);
 }
 
 // A longer description is not kept.

@@ -6,6 +6,7 @@ import type { Failure } from "../../failure.ts";
 import { pause } from "../../host.ts";
 import type { StepOptions, StepTools } from "../../job.ts";
 import { decode, type Json, type JsonText } from "../../values/json.ts";
+import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../../retry.ts";
 import { stepId, type StepRecord } from "../../step.ts";
@@ -205,7 +206,7 @@ export class StepCalls {
       execution.noteRecorded(recordedNo);
       this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
       end?.(toStepOutcome(performed, retry !== null));
-      if (retry === null) await this.#parking.untilTurn(recordedNo);
+      if (retry === null && !this.#parking.isNext) await this.#parking.untilTurn(recordedNo);
       if (performed.status === "completed") return performed;
       const { failure } = performed;
       return { failure, retry: retry && { at: retry.at, dueAt: deps.host.monotonic() + retry.inMs } };
@@ -257,6 +258,7 @@ export class StepCalls {
   }
 
   #call({ name, work }: Attempted, attempt: number, abortSignal: AbortSignal): Promise<unknown> {
+    if (typeof work !== "function") throw new TypeError(`Step "${name}" needs a function, not ${kindOf(work)}`);
     const { claim, deps } = this.#execution;
     const tools = { idempotencyKey: stepId(claim.originId, name), attempt, abortSignal };
     // A lazy result (a query with `then()`) also runs in the step's context.

@@ -26,11 +26,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
    */
   const isSilent = () =>
     execution.state.isOver || (execution.order.isReplaying && deps.currentStep.getStore() === undefined);
-  const forJob = <T>(call: Promise<T>): Promise<T> => {
-    const promise = execution.forJob(call);
-    promise.catch(() => {}); // a failed step that nobody awaits must not end the process
-    return promise;
-  };
+  const forJob = <T>(call: Promise<T>): Promise<T> => execution.forJob(call);
   const log = (level: LogLevel) => (message: string, data?: unknown) => {
     if (isSilent()) return;
     const text = tidyText(String(message), MAX_LOG_LENGTH);
@@ -53,7 +49,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     sleep: (name, ms) => forJob(pauses.sleep(name, { afterMs: ms })),
     sleepUntil: (name, date) => forJob(pauses.sleep(name, { at: new Date(date).getTime() })),
     prepareWait: (name, options) => forJob(pauses.prepareWait(name, options ?? {})),
-    waitFor: (wait, options) => forJob(pauses.waitFor(wait.id, options ?? {})) as never,
+    waitFor: (wait, options) => forJob(pauses.waitFor(wait, options ?? {})) as never,
     wait: (name, options) => forJob(pauses.wait(name, options ?? {})) as never,
     // The output is stored as JSON: it has the type that the job infers from its function.
     invoke: (name, job, input, options) => forJob(children.invoke(name, job as Job, input, options ?? {})) as never,
@@ -61,7 +57,8 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     trigger: (name, job, input, options) => forJob(children.trigger(name, job as Job, input, options ?? {})),
     patch: (name) => forJob(pauses.patch(name)),
     progress: (current, total, message) => {
-      checkProgress(current, total);
+      checkProgress(current);
+      if (total !== undefined) checkProgress(total);
       if (isSilent()) return;
       const progress = {
         current,
@@ -74,12 +71,8 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
   };
 }
 
-function checkProgress(...numbers: (number | undefined)[]): void {
-  for (const number of numbers) {
-    if (number !== undefined && !Number.isFinite(number)) {
-      throw new RangeError(`Progress must be finite numbers, not ${number}`);
-    }
-  }
+function checkProgress(number: unknown): void {
+  if (!Number.isFinite(number)) throw new RangeError(`Progress must be finite numbers, not ${String(number)}`);
 }
 
 /** A log line must not fail a run: data that cannot be stored is replaced by a note. */

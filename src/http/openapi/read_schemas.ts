@@ -46,7 +46,6 @@ const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
     ),
     ahead: COUNT,
   },
-  turn: { fairnessKey: TEXT, ahead: COUNT },
   limit: { name: TEXT, inUse: COUNT, max: COUNT, opensAt: orNull(INSTANT) },
   slots: { busy: COUNT, total: COUNT, ahead: COUNT },
   due: { since: INSTANT },

@@ -14,6 +14,8 @@ export interface Resume {
   hasIds: boolean;
   /** How often it is sent a summary instead of events, in milliseconds; `null`: it is sent events. */
   digestMs: number | null;
+  /** Fires when the client has gone, if the server says so. */
+  abortSignal: AbortSignal;
 }
 
 /**
@@ -26,7 +28,12 @@ export interface Resume {
 export function readResume(request: Request, query: URLSearchParams): Resume {
   const id = request.headers.get("last-event-id") ?? query.get("lastEventId");
   const readsEvents = request.headers.get("accept")?.toLowerCase().includes("text/event-stream") ?? false;
-  return { cursor: parseCursor(id), hasIds: readsEvents || id !== null, digestMs: readDigestMs(query) };
+  return {
+    cursor: parseCursor(id),
+    hasIds: readsEvents || id !== null,
+    digestMs: readDigestMs(query),
+    abortSignal: request.signal,
+  };
 }
 
 /** The shortest interval of summaries. */

@@ -2,7 +2,7 @@ import { failureText } from "../../failure.ts";
 import type { Rate } from "../../flow.ts";
 import type { BlockingRun } from "../../store/blockers.ts";
 import type { BlockerFacts, KeyFacts, LimitFacts, WorkerFacts } from "../operate/blocker_facts.ts";
-import { limitsOf, liveWorkers, MAX_AHEAD, versionQueue } from "../operate/blocker_facts.ts";
+import { countAhead, isLimitMeant, limitsOf, liveWorkers, MAX_AHEAD, versionQueue } from "../operate/blocker_facts.ts";
 import { toNamedWorker } from "../worker_details.ts";
 import { isOrphan } from "./children.ts";
 import type { ClaimState } from "./writes/claim.ts";
@@ -41,9 +41,6 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
     paused: [...state.paused.values()],
     workers,
     key,
-    head: group[0] === undefined
-      ? null
-      : { key: toKeyFacts(state, due, group[0], now), ahead: Math.min(group.length, MAX_AHEAD) },
     limits,
     readyBefore: countReady(state, due, run, able, now) + Math.min(group.length, MAX_AHEAD),
   };
@@ -153,7 +150,8 @@ function toLimits(
   now: number,
 ): LimitFacts[] {
   const executed = [...runs.open.filter(({ lease }) => lease !== null), ...runs.keys.ghosts];
-  return worker.limits.filter(({ queue }) => queues.has(queue)).map(({ queue, names, concurrency, rate }) => {
+  const meant = worker.limits.filter((limit) => isLimitMeant(limit, queueOf(run), queues));
+  return meant.map(({ queue, names, concurrency, rate }) => {
     const ahead = due.inOrder.filter((other) =>
       other !== run && due.positionOf(other) < due.positionOf(run) && names.includes(other.jobName) &&
       !paused.has(other.jobName) && worker.queues.includes(queueOf(other)) && due.keyOpensAt(other) <= now
@@ -164,8 +162,11 @@ function toLimits(
       inUse: executed.filter(({ jobName }) => names.includes(jobName)).length,
       concurrency,
       rate: rate === null ? null : { ...rate, ...rates.roomOf(jobScope(names[0]), rate, now) },
-      ahead: Math.min(ahead.length, MAX_AHEAD),
-      aheadNew: Math.min(ahead.filter(({ startedAt }) => startedAt === null).length, MAX_AHEAD),
+      ahead: countAhead(ahead.map((other) => ({
+        queue: queueOf(other),
+        position: due.positionOf(other),
+        hasBegun: other.startedAt !== null,
+      }))),
     };
   });
 }

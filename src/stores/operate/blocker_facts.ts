@@ -34,11 +34,9 @@ export interface BlockerFacts {
   /** Its concurrency key; `null`: it has none. */
   key: KeyFacts | null;
   /**
-   * The first run of its fairness key that has passed its concurrency key; `null`: it has no fairness key, or is the
-   * first itself.
+   * What the limits allow that live workers have for its job, in all versions, and for those of the other runs in the
+   * queue of its key.
    */
-  head: { key: KeyFacts | null; ahead: number } | null;
-  /** What the limits allow that live workers have for its job, and for those of the other runs in the queue of its key. */
   limits: readonly LimitFacts[];
   /** How many runs that have passed their keys come before it in the queues of the workers that have its job. */
   readyBefore: number;
@@ -83,10 +81,34 @@ export interface LimitFacts {
   concurrency: number | null;
   /** Its rate, how many more runs may start, and when the next one may after these; `null`: it has none. */
   rate: (Rate & { allowed: number; opensAt: number }) | null;
-  /** How many runs of the job that have passed their keys come before the run. */
-  ahead: number;
-  /** How many of those have not begun. */
-  aheadNew: number;
+  /** The runs of the job, in all versions, that have passed their keys and come before the run: 1,000 at most. */
+  ahead: readonly RunsAhead[];
+}
+
+/** Runs that follow one another in the order of claims, and are alike. */
+export interface RunsAhead {
+  /** Their queue. */
+  queue: string;
+  /** Whether they were claimed before. */
+  hasBegun: boolean;
+  /** How many they are. */
+  count: number;
+}
+
+/** Counts runs that follow one another by their positions, 1,000 of them at most. */
+export function countAhead(runs: readonly { queue: string; position: number; hasBegun: boolean }[]): RunsAhead[] {
+  const counted: RunsAhead[] = [];
+  for (const { queue, hasBegun } of runs.toSorted((one, other) => one.position - other.position).slice(0, MAX_AHEAD)) {
+    const last = counted.at(-1);
+    if (last?.queue === queue && last.hasBegun === hasBegun) last.count += 1;
+    else counted.push({ queue, hasBegun, count: 1 });
+  }
+  return counted;
+}
+
+/** Whether the limit of a queue counts for a run: it is of the same job, or of another one in the queue of its key. */
+export function isLimitMeant(limit: WorkerLimit, queue: string, others: ReadonlySet<string>): boolean {
+  return limit.names.includes(jobNameOf(queue)) || others.has(limit.queue);
 }
 
 /** A run in the queue of a concurrency key. */

@@ -4,8 +4,10 @@ import { jobNameOf } from "../queue_name.ts";
 import {
   type BlockerFacts,
   type KeyFacts,
+  type LimitFacts,
   liveWorkers,
   MAX_AHEAD,
+  type RunsAhead,
   versionQueue,
   type WorkerFacts,
 } from "./blocker_facts.ts";
@@ -65,7 +67,7 @@ function missedDeadline({ run: { startedAt, startBy, finishBy }, now }: BlockerF
 
 /** What concerns all runs of the job: its pause, and that no live worker has it. */
 function jobBlockers(facts: BlockerFacts): Blocker[] {
-  const { workers, now, queue } = facts;
+  const { run, workers, now, queue } = facts;
   const live = liveWorkers(workers, now);
   if (knowing(live, queue).length > 0) return pauseOf(facts);
   const byNewest = [...workers].sort((one, other) => other.lastSeenAt - one.lastSeenAt);
@@ -74,6 +76,7 @@ function jobBlockers(facts: BlockerFacts): Blocker[] {
   }
   return [...pauseOf(facts), {
     kind: "unknown_job",
+    hasOtherVersion: live.some(({ queues }) => queues.some((other) => jobNameOf(other) === run.jobName)),
     lastKnownBy: toWorker(byNewest.find((worker) => worker.queues.includes(queue))),
   }];
 }
@@ -90,7 +93,7 @@ function knowing(workers: readonly WorkerFacts[], queue: string): WorkerFacts[] 
 }
 
 /**
- * The key, the turn and the limits of the job. Workers may differ in what they know: the run is claimed by the first that
+ * The key and the limits of the job. Workers may differ in what they know: the run is claimed by the first that
  * nothing holds up, so the reasons are those of the worker with the fewest.
  */
 function queueBlockers(facts: BlockerFacts): Blocker[] {
@@ -101,9 +104,7 @@ function queueBlockers(facts: BlockerFacts): Blocker[] {
 }
 
 function blockersFor(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
-  const key = keyBlocker(facts, worker);
-  // Only a run that has passed its key has a turn.
-  return [...key, ...(key.length === 0 ? turnBlocker(facts, worker) : []), ...limitBlockers(facts, worker)];
+  return [...keyBlocker(facts, worker), ...limitBlockers(facts, worker)];
 }
 
 function keyBlocker(facts: BlockerFacts, worker: WorkerFacts | null): Blocker[] {
@@ -189,42 +190,68 @@ function counts({ workers, now, paused }: BlockerFacts, queue: string): boolean 
     !paused.some(({ jobName }) => jobName === jobNameOf(queue));
 }
 
-function turnBlocker(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
-  const { head } = facts;
-  if (head === null || head.key === null || !isBehind(head.key, facts, worker)) return [];
-  return [{ kind: "turn", ahead: head.ahead }];
-}
-
 function limitBlockers(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {
   return limitsOf(facts, worker, { queue: facts.queue, hasBegun: facts.run.startedAt !== null, isFirst: false });
 }
 
-/** The limits of the job of a queue that hold up a run; `isFirst`: no run of its job comes before it. */
+/**
+ * The limits of the job of a queue that hold up a run, with those before it that can be claimed; `isFirst`: no run of its
+ * job comes before it.
+ */
 function limitsOf(
   { limits }: BlockerFacts,
   { id }: WorkerFacts,
   { queue, hasBegun, isFirst }: { queue: string; hasBegun: boolean; isFirst: boolean },
 ): Blocker[] {
-  const own = limits.filter((limit) => limit.workerId === id && limit.queue === versionQueue(queue));
-  return own.flatMap(({ inUse, concurrency: max, rate, ...counts }): Blocker[] => {
-    const { ahead, aheadNew } = isFirst ? { ahead: 0, aheadNew: 0 } : counts;
-    const blockers: Blocker[] = [];
-    if (max !== null && inUse + ahead >= max) {
-      blockers.push({ kind: "limit", of: "job", inUse, max, ahead, rate: null });
-    }
-    if (rate !== null && !hasBegun && aheadNew >= rate.allowed) {
-      const { allowed, ...opening } = rate;
-      blockers.push({
-        kind: "limit",
-        of: "job",
-        inUse: rate.limit - allowed,
-        max: rate.limit,
-        ahead: aheadNew,
-        rate: opening,
-      });
-    }
-    return blockers;
-  });
+  const limitOf = (queue: string) =>
+    limits.find((limit) => limit.workerId === id && limit.queue === versionQueue(queue)) ?? null;
+  const own = limitOf(queue);
+  if (own === null) return [];
+  const { inUse, concurrency: max, rate } = own;
+  const runs = isFirst ? [] : own.ahead;
+  const taken = takenBefore(runs, inUse, limitOf);
+  const blockers: Blocker[] = [];
+  if (max !== null && inUse + taken.executed >= max) {
+    blockers.push({ kind: "limit", of: "job", inUse, max, ahead: sumOf(runs), rate: null });
+  }
+  if (rate !== null && !hasBegun && taken.started >= rate.allowed) {
+    const { allowed, ...opening } = rate;
+    blockers.push({
+      kind: "limit",
+      of: "job",
+      inUse: rate.limit - allowed,
+      max: rate.limit,
+      ahead: sumOf(runs.filter(({ hasBegun }) => !hasBegun)),
+      rate: opening,
+    });
+  }
+  return blockers;
+}
+
+/**
+ * How many runs a claim executes before it comes to a run of the same job, and how many of them start. Each version has
+ * limits of its own, so one can be left that comes before another.
+ */
+function takenBefore(
+  ahead: readonly RunsAhead[],
+  inUse: number,
+  limitOf: (queue: string) => LimitFacts | null,
+): { executed: number; started: number } {
+  let [executed, started] = [0, 0];
+  for (const { queue, hasBegun, count } of ahead) {
+    const { concurrency = null, rate = null } = limitOf(queue) ?? {};
+    const isStart = rate !== null && !hasBegun;
+    const room = concurrency === null ? Infinity : concurrency - inUse - executed;
+    const starts = isStart ? rate.allowed - started : Infinity;
+    const taken = Math.max(0, Math.min(count, room, starts));
+    executed += taken;
+    if (isStart) started += taken;
+  }
+  return { executed, started };
+}
+
+function sumOf(runs: readonly RunsAhead[]): number {
+  return runs.reduce((sum, { count }) => sum + count, 0);
 }
 
 /** The slots of the workers that have the job; `null`: one is free for the run, or it is not known how many there are. */

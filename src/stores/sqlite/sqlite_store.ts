@@ -101,8 +101,6 @@ interface Connection {
   file: DatabaseFileGuard | null;
 }
 
-// SQLite waits by blocking the event loop, so it waits only briefly. `WriteBatch` and `#read` wait instead.
-const BUSY_TIMEOUT_MS = 2;
 const MAX_BUSY_MS = 10_000;
 const MEMORY = ":memory:";
 
@@ -139,6 +137,8 @@ export class SqliteStore implements Store {
   readonly #secureDelete: SecureDelete | null;
   /** Aborted when the store is closed: reads that wait for a lock end. */
   readonly #closing = new AbortController();
+  /** Whether the last claim has left ready runs behind: the next one need not look whether there are any. */
+  #hasMore = false;
 
   /** Use {@linkcode SqliteStore.open} or {@linkcode SqliteStore.from}. */
   private constructor(connection: Connection, { host = systemHost, secureDelete }: SqliteStoreOptions) {
@@ -211,7 +211,8 @@ export class SqliteStore implements Store {
   async #configure({ synchronous = "full" }: SqliteStoreOptions, refusal?: string): Promise<void> {
     const db = this.#db;
     await this.#read(() => {
-      db.get(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+      // SQLite would wait by blocking the event loop: `WriteBatch` and `#read` wait instead.
+      db.get("PRAGMA busy_timeout = 0");
       db.get("PRAGMA journal_mode = WAL");
       db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
       this.#secureDelete?.start();
@@ -261,10 +262,13 @@ export class SqliteStore implements Store {
 
   /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
   async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const now = this.#host.now();
-    const idle = await this.#read(() => findIdle(this.#db, request, now));
-    if (idle !== null) return { claims: [], failed: [], cancelled: [], hasMore: false, now, ...idle };
+    if (!this.#hasMore || request.limit === 0) {
+      const now = this.#host.now();
+      const idle = await this.#read(() => findIdle(this.#db, request, now));
+      if (idle !== null) return { claims: [], failed: [], cancelled: [], hasMore: false, now, ...idle };
+    }
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
+    this.#hasMore = result.hasMore;
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
     // meanwhile.
     const claims = await this.#readInSlices(() => readClaims(this.#db, rows, request.claimId, () => this.#host.now()));

@@ -8,7 +8,10 @@ import { writeJournal } from "./journal/journal.ts";
 const MAX_WORK_MS = 5;
 // How long a write waits for another process to release the lock.
 const MAX_BUSY_MS = 10_000;
-const MAX_BUSY_PAUSE_MS = 20;
+// It tries again in each turn of the event loop for as long as a group of writes usually takes. Then it pauses before
+// each try.
+const BUSY_TURNS_MS = 1;
+const MAX_BUSY_PAUSE_MS = 5;
 
 interface Write {
   work: () => unknown;
@@ -72,7 +75,7 @@ export class WriteBatch {
       if (now - busySince > MAX_BUSY_MS) {
         this.#rejectAll(new StoreError(`The database was locked by another process for ${MAX_BUSY_MS} ms`));
         busySince = null;
-      } else {
+      } else if (now - busySince > BUSY_TURNS_MS) {
         await pause(this.#host, 1 + this.#host.random() * MAX_BUSY_PAUSE_MS);
       }
     } while (this.#alone.length + this.#urgent.length + this.#queue.length > 0);

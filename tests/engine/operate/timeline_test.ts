@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { NotFoundError, ValidationError } from "../../../src/error.ts";
+import type { Timeline } from "../../../src/engine/operate/timeline.ts";
 import type { StepContext } from "../../../src/job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aStep } from "../../support/fixtures.ts";
@@ -196,17 +197,16 @@ forEachStore("getTimeline() is read in parts that repeat and miss nothing", asyn
   }
 
   const whole = await engine.getTimeline(id);
-  const parts = [];
-  let from: string | null | undefined;
-  while (from !== null) {
-    const part = await engine.getTimeline(id, { limit: 7, ...(from === undefined ? {} : { from }) });
-    parts.push(part.rows.length);
-    assert.deepEqual(part.rows, whole.rows.splice(0, part.rows.length));
-    assert.equal(part.total, 26);
-    from = part.next;
-  }
+  for (const [limit, lengths] of [[7, [7, 7, 7, 5]], [1, Array(26).fill(1)]] as const) {
+    const parts: Timeline[] = [await engine.getTimeline(id, { limit })];
+    for (let from = parts[0]!.next; from !== null && parts.length <= 26; from = parts.at(-1)!.next) {
+      parts.push(await engine.getTimeline(id, { limit, from }));
+    }
 
-  assert.deepEqual(parts, [7, 7, 7, 5]);
+    assert.deepEqual(parts.map(({ rows }) => rows.length), lengths);
+    assert.deepEqual(parts.flatMap(({ rows }) => rows), whole.rows);
+    assert(parts.every(({ total }) => total === 26));
+  }
 });
 
 forEachStore("getTimeline() refuses an unknown run, and a part that there cannot be", async (context) => {

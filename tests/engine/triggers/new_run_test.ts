@@ -100,6 +100,7 @@ const WRONG_OPTIONS: Record<string, Record<string, unknown>> = {
   "an empty concurrencyKey": { concurrencyKey: "" },
   "a concurrencyKey with a line break": { concurrencyKey: "a\nb" },
   "coalesce without a key": { coalesce: "skip" },
+  "coalesce with a key that is null": { coalesce: "skip", concurrencyKey: null },
   "an unknown coalesce": { coalesce: "sometimes", concurrencyKey: "k" },
   "a coalesce that is no text": { coalesce: {}, concurrencyKey: "k" },
   "labels that are a list": { labels: ["a"] },

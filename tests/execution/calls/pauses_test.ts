@@ -471,6 +471,26 @@ forEachStore("a schema that refuses the payload throws, the first time as on a r
   assert.deepEqual(seen, [["invalid_input", [[]]], ["invalid_input", [[]]]]);
 });
 
+forEachStore("what is no schema is refused when the job asks, not when a signal has come", async ({ store, host }) => {
+  const messages: string[] = [];
+  const job = aJob(async (step) => {
+    const note = (error: TypeError) => void messages.push(`${error.name}: ${error.message}`);
+    await step.wait("review", { schema: {} as never }).catch(note);
+    const prepared = await step.prepareWait("approval");
+    await step.waitFor(prepared, { schema: null as never }).catch(note);
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(id))!.status, "completed");
+  assert.deepEqual(messages, [
+    'TypeError: The schema of wait "review" must be a Standard Schema (zod 4, valibot, arktype, ...), not an object',
+    'TypeError: The schema of wait "approval" must be a Standard Schema (zod 4, valibot, arktype, ...), not null',
+  ]);
+});
+
 forEachStore("a schema is not asked about a timeout", async ({ store, host }) => {
   const job = aJob((step) => step.wait("review", { schema: z.never(), timeout: 1_000 }));
   await using engine = createEngine({ store, host, jobs: { job } });

@@ -183,6 +183,12 @@ forEachStore("waitFor() refuses a wait that the run does not have", async ({ sto
     for (const id of [foreign as string, "nonsense", ""]) {
       await assert.rejects(step.waitFor({ id }), { name: "TypeError", message: /has no wait/ });
     }
+    for (const odd of [undefined, foreign, {}]) {
+      await assert.rejects(async () => await step.waitFor(odd as never), {
+        name: "TypeError",
+        message: /step\.waitFor\(\) needs a wait/,
+      });
+    }
   }, "other");
   await using engine = createEngine({ store, host, jobs: { owner, other } });
   const { id: ownerId } = await engine.trigger(owner, null);

@@ -588,6 +588,7 @@ forEachStore("step.progress() refuses what is no number, and cuts long messages"
       assert.throws(() => step.progress(odd), RangeError);
       assert.throws(() => step.progress(1, odd), RangeError);
     }
+    assert.throws(() => step.progress(undefined as never), RangeError);
     step.progress(-1, 0, "m\ud800".repeat(1_000_000));
   });
 

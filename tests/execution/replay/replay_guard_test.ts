@@ -676,7 +676,7 @@ forEachStore("a step without a function fails, and its name can be used again", 
 
   await engine.runUntilIdle();
 
-  assert.deepEqual(await outputOf(engine, id), ["work is not a function", "charged"]);
+  assert.deepEqual(await outputOf(engine, id), ['Step "charge" needs a function, not undefined', "charged"]);
   assert.deepEqual((await engine.getSteps(id)).map(({ name, status }) => [name, status]), [
     ["charge", "failed"],
     ["charge#2", "completed"],

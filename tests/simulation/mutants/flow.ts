@@ -6,7 +6,7 @@ import { MemoryKeys } from "../../../src/stores/memory/flow/concurrency_keys.ts"
 import { DueRuns } from "../../../src/stores/memory/flow/due_runs.ts";
 import { Gates } from "../../../src/stores/memory/flow/gates.ts";
 import { MemoryRates } from "../../../src/stores/memory/flow/rates.ts";
-import type { KeptRun } from "../../../src/stores/memory/records.ts";
+import { type KeptRun, queueOf } from "../../../src/stores/memory/records.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
 import { MemoryTurns } from "../../../src/stores/memory/flow/fairness_turns.ts";
@@ -82,14 +82,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
           const { keyConcurrency } = (run as KeptRun).flow;
           return keyConcurrency === 1 && others > 1 ? 0 : others;
         }),
-    plan: (plan) => {
-      const { flow } = plan;
-      const [shared, alone] = [{ limits: { perKey: { concurrency: 3 } } }, { limits: {} }];
-      return {
-        ...plan,
-        flow: { ...flow!, jobs: { imports: [shared, shared], reports: [shared, shared], mails: [alone, alone] } },
-      };
-    },
+    plan: withSharedKeys,
   },
   {
     name: "a rate allows a start more",
@@ -156,6 +149,29 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
             served.set(fairnessKey, (served.get(fairnessKey) ?? 0) + 1);
           }),
         replace(MemoryTurns.prototype, "of", () => ({ flow: { fairnessKey } }) => served.get(fairnessKey) ?? 0),
+      ];
+      return () => stops.forEach((stop) => stop());
+    },
+  },
+  {
+    name: "a run that is behind another job holds up its fairness key",
+    rule: "F5: who waits for a concurrency key does not keep others of its fairness key from their turn",
+    plan: (plan) => withOneFairnessKey(withSharedKeys(plan)),
+    code: () => {
+      let passed: readonly KeptRun[] = [];
+      const groupOf = (run: KeptRun) => JSON.stringify([queueOf(run), run.flow.fairnessKey]);
+      const stops = [
+        replace(MemoryTurns.prototype, "update", (update) =>
+          function (runs) {
+            passed = runs;
+            update.call(this, runs);
+          }),
+        replace(Gates.prototype, "opensAt", (opensAt) =>
+          function (run) {
+            const { flow: { fairnessKey } } = run;
+            const first = fairnessKey === null ? run : passed.find((other) => groupOf(other) === groupOf(run)) ?? run;
+            return opensAt.call(this, first) === Infinity ? Infinity : opensAt.call(this, run);
+          }),
       ];
       return () => stops.forEach((stop) => stop());
     },
@@ -372,6 +388,28 @@ function withDeadlines(store: Store, change: (finishInMs: number, startedAgoMs: 
 function withJobs(definition: FlowDefinition): (plan: Plan) => Plan {
   const both = [definition, definition] as const;
   return (plan) => ({ ...plan, flow: { ...plan.flow!, jobs: { imports: both, reports: both, mails: both } } });
+}
+
+/** A plan in which all jobs but one share their concurrency keys. */
+function withSharedKeys(plan: Plan): Plan {
+  const [shared, alone] = [{ limits: { perKey: { concurrency: 3 } } }, { limits: {} }];
+  const jobs = { imports: [shared, shared], reports: [shared, shared], mails: [alone, alone] } as const;
+  return { ...plan, flow: { ...plan.flow!, jobs } };
+}
+
+/** A plan in which all runs have one fairness key, and half of them one concurrency key. */
+function withOneFairnessKey(plan: Plan): Plan {
+  const requests = plan.requests.map((planned, no) => {
+    const { request } = planned;
+    if (request.ask !== "trigger") return planned;
+    const options = {
+      ...request.options,
+      fairnessKey: "tenant",
+      ...(no % 2 === 0 ? { concurrencyKey: "shared" } : {}),
+    };
+    return { ...planned, manner: null, request: { ...request, options } };
+  });
+  return { ...plan, requests };
 }
 
 /** A plan with several fairness keys, and little room. */

@@ -88,6 +88,35 @@ Deno.test("SqliteStore claims at the same cost, however many runs wait for keys,
   assert.deepEqual(costs[1], costs[0]);
 });
 
+Deno.test("SqliteStore claims at the same cost, however many runs of a fairness key are behind another job's run in a key", async () => {
+  const costs = [];
+  for (const count of [20, 400]) {
+    const { store, driver } = await anOpen();
+    await store.claim(aClaimRequest({ workerId: "other", jobNames: ["foreign"], limit: 0, leaseMs: 1e9 }));
+    await store.enqueue([aRun({ jobName: "foreign", concurrencyKey: "shared" })]);
+    const shared = { jobName: "keyed", concurrencyKey: "shared" };
+    await store.enqueue(
+      Array.from(
+        { length: count },
+        (_, n) => aRun({ ...shared, flow: flow({ fairnessKey: `tenant-${n % 3}`, keyConcurrency: 1 + n % 2 }) }),
+      ),
+    );
+    await store.claim(aClaim());
+    const fair = (n: number) => aRun({ jobName: "keyed", flow: flow({ fairnessKey: `tenant-${n}` }) });
+    await store.enqueue([fair(0), fair(1)]);
+
+    [driver.executed, driver.rows] = [0, 0];
+    const { claims } = await store.claim(aClaim());
+
+    assert.equal(claims.length, 2);
+    costs.push([driver.executed, driver.rows]);
+    await store.close();
+    driver.database.close();
+  }
+
+  assert.deepEqual(costs[1], costs[0]);
+});
+
 Deno.test("SqliteStore takes no lock while keys, limits, rates, starts and pauses hold up all that there is", async () => {
   const { store, driver, host } = await anOpen();
   await startHolders(store);

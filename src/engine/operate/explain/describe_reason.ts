@@ -66,10 +66,6 @@ export function describeReason(blocker: Blocker, { run, now, sight }: ReasonCont
       return describeUnknownJob(blocker, { run, now, sight });
     case "key":
       return describeKey(blocker, { run, now, sight });
-    case "turn":
-      return `Behind ${
-        runs(blocker.ahead)
-      } of the fairness key ${run.fairnessKey}, the first of which cannot be claimed`;
     case "limit":
       return describeLimit(blocker, run, until);
     case "slots": {
@@ -82,10 +78,10 @@ export function describeReason(blocker: Blocker, { run, now, sight }: ReasonCont
 }
 
 function describeUnknownJob(
-  { lastKnownBy }: Extract<Blocker, { kind: "unknown_job" }>,
+  { lastKnownBy, hasOtherVersion }: Extract<Blocker, { kind: "unknown_job" }>,
   { run, now, sight }: ReasonContext,
 ): string {
-  const job = `job ${run.jobName}${run.version === 1 ? "" : ` version ${run.version}`}`;
+  const job = `job ${run.jobName}${run.version === 1 && !hasOtherVersion ? "" : ` version ${run.version}`}`;
   if (lastKnownBy === null) return `No live worker has the ${job}`;
   const last = lastKnownBy.lastSeenAt === null ? "" : `, ${describeDuration(now - lastKnownBy.lastSeenAt)} ago`;
   const version = lastKnownBy.deployment === null ? "" : ` (version ${lastKnownBy.deployment})`;

@@ -61,7 +61,6 @@ export type Reason =
       holder: { runId: string | null; jobName: string | null; status: RunStatus | null; since: string | null } | null;
       ahead: number;
     }
-    | { kind: "turn"; fairnessKey: string; ahead: number }
     | { kind: "limit"; name: string; inUse: number; max: number; opensAt: string | null }
     | { kind: "slots"; busy: number; total: number; ahead: number }
     | { kind: "due"; since: string }
@@ -143,8 +142,6 @@ function toFields(blocker: Blocker, run: Run, sight: Sight): Fields<Reason> {
       const since = sight.mayRead(holder.runId) ? isoTime(holder.since) : null;
       return { kind: "key", concurrencyKey, holder: { ...own(holder), since }, ahead };
     }
-    case "turn":
-      return { kind: "turn", fairnessKey: run.fairnessKey!, ahead: blocker.ahead }; // its fairness key has turns
     case "limit": {
       const { inUse, max, rate } = blocker;
       return { kind: "limit", name: limitName(blocker, run), inUse, max, opensAt: isoTime(rate?.opensAt ?? null) };

@@ -33,7 +33,7 @@ export function orderByTurn(due: DueRuns, gates: Gates, turns: MemoryTurns, now:
     next() {
       const passed = due.inOrder.filter((run) => !due.isRemoved(run) && due.keyOpensAt(run) <= now);
       turns.update(passed);
-      const candidates = headsOf(passed, gates, now).filter((run) => gates.opensAt(run) <= now);
+      const candidates = headsOf(passed.filter((run) => gates.opensAt(run) <= now));
       isContested = candidates.some(({ flow }) => flow.fairnessKey !== null);
       const [first] = candidates.sort((left, right) => turns.of(left) - turns.of(right)); // a stable sort
       return first;
@@ -42,17 +42,14 @@ export function orderByTurn(due: DueRuns, gates: Gates, turns: MemoryTurns, now:
   };
 }
 
-/**
- * Of the runs that have passed their concurrency key, the first of each queue and fairness key, and all without a
- * fairness key. While the rate of a job is used up, the first is the first that has started before.
- */
-function headsOf(passed: readonly KeptRun[], gates: Gates, now: number): KeptRun[] {
+/** Of the runs that can be claimed, the first of each queue and fairness key, and all without a fairness key. */
+function headsOf(runs: readonly KeptRun[]): KeptRun[] {
   const seen = new Set<string>();
-  return passed.filter((run) => {
+  return runs.filter((run) => {
     const { flow: { fairnessKey } } = run;
     if (fairnessKey === null) return true;
     const group = JSON.stringify([queueOf(run), fairnessKey]);
-    if (seen.has(group) || gates.rateOpensAt(run) > now) return false;
+    if (seen.has(group)) return false;
     seen.add(group);
     return true;
   });

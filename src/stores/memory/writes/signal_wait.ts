@@ -14,7 +14,7 @@ export function signalWait(
   now: number,
 ): SignalOutcome {
   const found = runs.findWait(waitId);
-  if (found === undefined) throw new NotFoundError(`Cannot signal wait "${waitId}": there is no such wait`);
+  if (found === undefined) throw new NotFoundError(`There is no wait "${waitId}"`);
   const { run, pause: wait } = found;
   if (isEndedBy(wait, signal)) {
     // The receipt of the first acceptance: the run had not resumed by then.

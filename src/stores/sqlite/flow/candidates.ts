@@ -1,28 +1,9 @@
-import type { RunStatus } from "../../../run.ts";
-import type { PassedOrphans } from "../children/orphans.ts";
 import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { type Candidate, FLOW_CANDIDATE } from "./candidate.ts";
+import { type CandidateHead, type HeadOptions, JobHeads, precedes } from "./job_heads.ts";
 import { type JobGate, readyOf } from "./job_gates.ts";
-import { type Head, readBegunHeads, readHeads, readKeylessTurn } from "./turns.ts";
-
-/** A run that has passed the gates of its key and of its job. */
-export interface Candidate {
-  seq: number;
-  id: string;
-  /** Its queue. */
-  job: string;
-  status: RunStatus;
-  position: number;
-  concurrency_key: string | null;
-  fairness_key: string | null;
-  lease_generation: number;
-  /** 1 if it was claimed before. */
-  begun: number;
-  /** 1 if it has a row of `holdfast_flow`. */
-  flow: number | null;
-  start_by: number | null;
-  finish_by: number | null;
-}
+import { type Head, readKeylessTurn } from "./turns.ts";
 
 /** A candidate in its turn. */
 export interface Drawn {
@@ -35,15 +16,11 @@ export interface Drawn {
 }
 
 /** How candidates are looked for. */
-export interface CandidateOptions {
+export interface CandidateOptions extends HeadOptions {
   /** Whether runs with flow are due. */
   hasFlow: boolean;
   /** How many runs are read at once. */
   pageSize: number;
-  /** Whether a run of another job comes first in the queue of the key. It is asked for runs with a fairness key. */
-  isBehind(run: Candidate): boolean;
-  /** Runs that are not claimed. With a fairness key they are not drawn, so that they give no turn to other runs. */
-  orphans: PassedOrphans;
 }
 
 /** Draws candidates one after another: those without a fairness key by position, and all of them by turn. */
@@ -98,14 +75,20 @@ export class Candidates {
       const position = jobs.get(lane.gate.queue);
       if (position !== undefined) lane.reread(position);
     }
+    for (const heads of this.#heads) {
+      const position = jobs.get(heads.gate.queue);
+      if (position !== undefined) heads.rereadFrom(position);
+    }
   }
 
-  /**
-   * Notes that a run with a concurrency key was claimed, or that a run has failed: heads of other jobs may have been
-   * behind it, or be behind the run that is now the first, or be its children.
-   */
+  /** Notes that a run with a concurrency key was claimed: heads of other jobs may be behind the run that is now the first. */
   rereadAllHeads(): void {
     for (const heads of this.#heads) heads.reread();
+  }
+
+  /** Notes that a run has failed: runs may have been behind it, or be its children. */
+  restartHeads(): void {
+    for (const heads of this.#heads) heads.restart();
   }
 
   /** Notes that the heads of these jobs have changed. */
@@ -117,18 +100,6 @@ export class Candidates {
   readmit(head: Head): void {
     for (const heads of this.#heads) heads.readmit(head);
   }
-}
-
-function precedes(one: Pick<Head, "turn" | "position">, other: Pick<Head, "turn" | "position">): boolean {
-  return one.turn < other.turn || (one.turn === other.turn && one.position < other.position);
-}
-
-const FLOW_CANDIDATE = `r.seq, r.id, f.job, r.status, f.position, r.concurrency_key, f.fairness_key,
-  r.lease_generation, f.begun, r.flow, f.start_by, f.finish_by
-  FROM holdfast_flow f JOIN holdfast_runs r ON r.seq = f.run_seq`;
-
-function readCandidate(db: SqliteDatabase, seq: number): Candidate {
-  return db.one<Candidate>(`SELECT ${FLOW_CANDIDATE} WHERE f.run_seq = ?`, seq);
 }
 
 /** The ready runs of one queue without a fairness key, in one of the two tables. Reads ahead by pages. */
@@ -211,71 +182,3 @@ const FLOW_BEGUN = `SELECT ${
 }
   WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
   ORDER BY f.position, f.run_seq LIMIT`;
-
-/** A head that can be drawn. */
-interface CandidateHead extends Head {
-  run: Candidate;
-}
-
-/** The heads of one queue. */
-class JobHeads {
-  readonly gate: JobGate;
-  readonly #db: SqliteDatabase;
-  readonly #options: Pick<CandidateOptions, "isBehind" | "orphans">;
-  /** The fairness keys of which a run was drawn. */
-  readonly #skipped = new Set<string>();
-  #first: CandidateHead | null | undefined;
-  #isBegunOnly = false;
-
-  constructor(db: SqliteDatabase, gate: JobGate, options: Pick<CandidateOptions, "isBehind" | "orphans">) {
-    this.#db = db;
-    this.gate = gate;
-    this.#options = options;
-  }
-
-  first(): CandidateHead | null {
-    const { room, starts } = this.gate;
-    if (room <= 0) return null;
-    if (starts <= 0 && !this.#isBegunOnly) {
-      this.#isBegunOnly = true;
-      this.#first = undefined;
-    }
-    if (this.#first === undefined) {
-      this.#first = this.#isBegunOnly ? this.#find(readBegunHeads(this.#db, this.gate.queue)) : this.#findReady();
-    }
-    return this.#first;
-  }
-
-  #findReady(): CandidateHead | null {
-    const { orphans } = this.#options;
-    for (let limit = rowLimit(1 + this.#skipped.size + orphans.count);; limit *= 4) {
-      const heads = readHeads(this.#db, this.gate.queue, limit);
-      const found = this.#find(heads);
-      if (found !== null || heads.length < limit || orphans.isFull) return found;
-    }
-  }
-
-  #find(heads: readonly Head[]): CandidateHead | null {
-    const { isBehind, orphans } = this.#options;
-    for (const head of heads) {
-      if (orphans.isFull) return null; // the claim ends
-      if (this.#skipped.has(head.fairness_key) || orphans.has(head.run_seq)) continue;
-      const run = readCandidate(this.#db, head.run_seq);
-      if (!isBehind(run)) return { ...head, run };
-    }
-    return null;
-  }
-
-  skip(head: Head): void {
-    this.#skipped.add(head.fairness_key);
-    this.#first = undefined;
-  }
-
-  readmit({ job, fairness_key: key }: Head): void {
-    if (job === this.gate.queue && this.#skipped.delete(key)) this.#first = undefined;
-  }
-
-  reread(): void {
-    this.#first = undefined;
-  }
-}

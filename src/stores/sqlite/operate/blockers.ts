@@ -11,8 +11,8 @@ import { HEAD_START } from "../flow/concurrency_keys.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
 import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type FlowRow, holdsKey, readKey, readKeyOf } from "./key_facts.ts";
-import { countReady, NONE_BEFORE, readGroup, readLimits } from "./queue_facts.ts";
+import { type FlowRow, holdsKey, readKey } from "./key_facts.ts";
+import { countGroup, countReady, readLimits } from "./queue_facts.ts";
 import { countLeases } from "./workers.ts";
 
 interface BlockedRow extends RunRow {
@@ -38,9 +38,9 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
   const key = readKey(db, run, now);
   const queues = new Set([queue, ...key?.firsts.map((first) => first.queue) ?? []].map(versionQueue));
   const pausedNames = new Set(paused.map(({ jobName }) => jobName));
-  const limits = able.flatMap((worker) => readLimits(db, run, { worker, queues, paused: pausedNames }, now));
+  const limits = readLimits(db, run, { workers: able, queues, paused: pausedNames }, now);
   const isRateClosed = limits.some((limit) => limit.queue === versionQueue(queue) && limit.rate?.allowed === 0);
-  const group = row.fairness_key === null ? NONE_BEFORE : readGroup(db, { ...run, isRateClosed });
+  const group = row.fairness_key === null ? 0 : countGroup(db, { ...run, isRateClosed });
   return {
     run: toRun(row),
     now,
@@ -54,9 +54,8 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
     paused,
     workers,
     key,
-    head: group.headSeq === null ? null : { key: readKeyOf(db, group.headSeq, now), ahead: group.count },
     limits,
-    readyBefore: countReady(db, run, able, pausedNames) + group.count,
+    readyBefore: countReady(db, run, able, pausedNames) + group,
   };
 }
 

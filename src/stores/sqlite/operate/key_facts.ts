@@ -40,18 +40,6 @@ export interface KeyedRun extends Omit<FlowRow, "queue_state" | "due_at"> {
   isHolder: boolean;
 }
 
-/** The facts of the key of a run that is due and has flow. */
-export function readKeyOf(db: SqliteDatabase, seq: number, now: number): KeyFacts | null {
-  const row = db.one<Omit<KeyedRun, "isHolder">>(
-    `SELECT r.seq, r.id, r.concurrency_key, r.started_at, f.job, f.position, f.key_concurrency, f.key_rate_limit,
-       f.key_rate_period
-     FROM holdfast_runs r JOIN holdfast_flow f ON f.run_seq = r.seq WHERE r.seq = ?`,
-    seq,
-  );
-  const { concurrency_key: key, id } = row;
-  return readKey(db, { ...row, isHolder: key !== null && holdsKey(db, key, id) }, now);
-}
-
 /** The facts of the key of a run. */
 export function readKey(db: SqliteDatabase, run: KeyedRun, now: number): KeyFacts | null {
   const { concurrency_key: key, job: queue, position, isHolder, id } = run;

@@ -1,5 +1,5 @@
 import type { Rate } from "../../../flow.ts";
-import { type LimitFacts, MAX_AHEAD, type WorkerFacts } from "../../operate/blocker_facts.ts";
+import { countAhead, isLimitMeant, type LimitFacts, MAX_AHEAD, type WorkerFacts } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { countExecuted } from "../flow/job_gates.ts";
 import { countAllowed, jobScope } from "../flow/rates.ts";
@@ -9,56 +9,66 @@ import type { KeyedRun } from "./key_facts.ts";
 // Runs with a fairness key are not in the order of their positions: so many of a queue are examined.
 const MAX_EXAMINED = 5_000;
 
-/** What the limits of a worker for some queues allow. */
+/** What the limits of workers allow for a run, and for those of some other queues. */
 export function readLimits(
   db: SqliteDatabase,
-  run: Pick<KeyedRun, "seq" | "position">,
-  { worker, queues, paused }: { worker: WorkerFacts; queues: ReadonlySet<string>; paused: ReadonlySet<string> },
+  run: Pick<KeyedRun, "seq" | "position" | "job">,
+  { workers, queues, paused }: {
+    workers: readonly WorkerFacts[];
+    queues: ReadonlySet<string>;
+    paused: ReadonlySet<string>;
+  },
   now: number,
 ): LimitFacts[] {
-  return worker.limits.filter(({ queue }) => queues.has(queue)).map(({ queue, names, concurrency, rate }) => {
-    const own = worker.queues.filter((other) => names.includes(jobNameOf(other)) && !paused.has(jobNameOf(other)));
-    const ahead = own.reduce((sum, other) => sum + countJobReady(db, other, run, "all"), 0);
-    const begun = rate === null ? 0 : own.reduce((sum, other) => sum + countJobReady(db, other, run, "begun"), 0);
-    return {
-      workerId: worker.id,
-      queue,
-      inUse: countExecuted(db, { names }),
-      concurrency,
-      rate: rate === null ? null : readRoom(db, jobScope(names[0]), rate, now),
-      ahead: Math.min(ahead, MAX_AHEAD),
-      aheadNew: rate === null ? 0 : Math.min(ahead - begun, MAX_AHEAD),
-    };
+  const ready = new Map<string, ReadyRun[]>(); // each queue is read once, however many workers claim from it
+  const readyOf = (queue: string) => {
+    const runs = ready.get(queue) ?? readReady(db, queue, run);
+    ready.set(queue, runs);
+    return runs;
+  };
+  return workers.flatMap((worker) => {
+    const meant = worker.limits.filter((limit) => isLimitMeant(limit, run.job, queues));
+    return meant.map(({ queue, names, concurrency, rate }) => {
+      const own = worker.queues.filter((other) => names.includes(jobNameOf(other)) && !paused.has(jobNameOf(other)));
+      return {
+        workerId: worker.id,
+        queue,
+        inUse: countExecuted(db, { names }),
+        concurrency,
+        rate: rate === null ? null : readRoom(db, jobScope(names[0]), rate, now),
+        ahead: countAhead(own.flatMap(readyOf)),
+      };
+    });
   });
 }
 
-/** How many runs of a queue that have passed their keys come before a run: all, or those that have begun before. */
-function countJobReady(
+interface ReadyRun {
+  queue: string;
+  position: number;
+  hasBegun: boolean;
+}
+
+/** The runs of a queue that have passed their keys and come before a run. */
+function readReady(
   db: SqliteDatabase,
   queue: string,
   { seq, position }: Pick<KeyedRun, "seq" | "position">,
-  which: "all" | "begun",
-): number {
-  const [plain, flow] = which === "all"
-    ? [
-      "INDEXED BY holdfast_runs_ready WHERE queue_state = 'R'",
-      "INDEXED BY holdfast_flow_ready WHERE queue_state = 'R'",
-    ]
-    : [
-      "INDEXED BY holdfast_runs_ready_begun WHERE queue_state = 'R' AND started_at IS NOT NULL",
-      "INDEXED BY holdfast_flow_ready_begun WHERE queue_state = 'R' AND begun = 1",
-    ];
-  const { count } = db.one<{ count: number }>(
-    `SELECT (SELECT count(*) FROM (SELECT 1 FROM holdfast_runs ${plain} AND job = ? AND seq < ? LIMIT ${MAX_AHEAD}))
-       + (SELECT count(*) FROM (SELECT 1 FROM (SELECT position, run_seq FROM holdfast_flow ${flow} AND job = ?
-           LIMIT ${MAX_EXAMINED}) WHERE position < ? AND run_seq <> ? LIMIT ${MAX_AHEAD})) AS count`,
+): ReadyRun[] {
+  const rows = db.all<{ position: number; begun: number }>(
+    `SELECT * FROM (SELECT seq AS position, started_at IS NOT NULL AS begun
+         FROM holdfast_runs INDEXED BY holdfast_runs_ready
+         WHERE queue_state = 'R' AND job = ? AND seq < ? ORDER BY seq LIMIT ${MAX_AHEAD})
+       UNION ALL
+       SELECT position, begun FROM (SELECT position, begun, run_seq
+         FROM holdfast_flow INDEXED BY holdfast_flow_ready
+         WHERE queue_state = 'R' AND job = ? LIMIT ${MAX_EXAMINED}) WHERE position < ? AND run_seq <> ?`,
     queue,
     position,
     queue,
     position,
     seq,
   );
-  return count;
+  return rows.map(({ position, begun }) => ({ queue, position, hasBegun: begun === 1 }));
 }
 
 /** What a rate allows: how many starts now, and when the next one may follow them. */
@@ -76,40 +86,28 @@ function readRoom(db: SqliteDatabase, scope: string, rate: Rate, now: number): N
   return { limit, period, allowed: countAllowed(db, scope, rate, limit, now), opensAt };
 }
 
-/** The runs of the group of a run that come before it. */
-export interface RunsBefore {
-  /** The first of them; `null`: none comes before it. */
-  headSeq: number | null;
-  /** How many, up to the maximum. */
-  count: number;
-}
-
-/** No run comes before it. */
-export const NONE_BEFORE: RunsBefore = { headSeq: null, count: 0 };
-
-/** The runs of the group of a run, which have its fairness key, that come before it. */
-export function readGroup(
+/** How many runs of the group of a run, which have its fairness key, come before it. */
+export function countGroup(
   db: SqliteDatabase,
   { job, fairness_key, position, started_at, isRateClosed, seq }: KeyedRun & {
     fairness_key: string | null;
     isRateClosed: boolean;
   },
-): RunsBefore {
+): number {
   // While a rate is used up, runs that have not started do not count for one that has.
-  const isBegunOnly = isRateClosed && started_at !== null;
-  const where = `INDEXED BY ${isBegunOnly ? "holdfast_flow_ready_begun" : "holdfast_flow_ready"}
-    WHERE queue_state = 'R' ${isBegunOnly ? "AND begun = 1" : ""} AND job = ? AND fairness_key = ? AND position < ?
-      AND run_seq <> ?`;
-  const parameters = [job, fairness_key, position, seq];
-  const head = db.get<{ run_seq: number }>(
-    `SELECT run_seq FROM holdfast_flow ${where} ORDER BY position LIMIT 1`,
-    ...parameters,
-  );
+  const [index, begun] = isRateClosed && started_at !== null
+    ? ["holdfast_flow_ready_begun", "AND begun = 1"]
+    : ["holdfast_flow_ready", ""];
   const { count } = db.one<{ count: number }>(
-    `SELECT count(*) AS count FROM (SELECT 1 FROM holdfast_flow ${where} LIMIT ${MAX_AHEAD})`,
-    ...parameters,
+    `SELECT count(*) AS count FROM (SELECT 1 FROM holdfast_flow INDEXED BY ${index}
+       WHERE queue_state = 'R' ${begun} AND job = ? AND fairness_key = ? AND position < ? AND run_seq <> ?
+       LIMIT ${MAX_AHEAD})`,
+    job,
+    fairness_key,
+    position,
+    seq,
   );
-  return { headSeq: head?.run_seq ?? null, count };
+  return count;
 }
 
 /**

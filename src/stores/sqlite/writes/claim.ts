@@ -3,7 +3,8 @@ import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import type { TraceText } from "../../../trace_context.ts";
-import { type Candidate, Candidates, type Drawn } from "../flow/candidates.ts";
+import type { Candidate } from "../flow/candidate.ts";
+import { Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, readClaimFacts } from "../flow/claim_facts.ts";
 import { endHold, hasOffer, type LiveQueues, offerHeldRuns, returnToQueue } from "../evolution/offers.ts";
 import { isOfPrint, jobNameOf } from "../../queue_name.ts";
@@ -300,7 +301,7 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
       late.push(failLateRun(db, run.seq, now));
       rereadAfter(db, drawn, candidates, []);
       orphans.expect(); // its children are claimed no more
-      candidates.rereadAllHeads();
+      candidates.restartHeads();
       continue;
     }
     taken.push(run);

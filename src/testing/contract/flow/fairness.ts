@@ -271,6 +271,73 @@ test("claim() leaves out the first of a fairness key as soon as another job's ru
   assert.deepEqual(await claimedIds(store, { jobNames: ["import", "export"], limit: 3 }), [first]);
 });
 
+test("claim() lets the runs of a fairness key pass its first one, which is behind another worker's run in its line", async ({ store }) => {
+  await store.claim(aClaimRequest({ workerId: "worker-x", jobNames: ["export"], limit: 0 }));
+  const [, , a2, b1, a3] = await addIds(
+    store,
+    { jobName: "export", concurrencyKey: "cust-1" },
+    { ...of("a"), concurrencyKey: "cust-1" },
+    of("a"),
+    of("b"),
+    of("a"),
+  );
+
+  assert.deepEqual(await claimedIds(store), [a2, b1, a3]);
+});
+
+test("claim() lets the runs of a fairness key pass many that are behind another worker's runs", async ({ store }) => {
+  await store.claim(aClaimRequest({ workerId: "worker-x", jobNames: ["export"], limit: 0 }));
+  for (let i = 0; i < 20; i++) {
+    const concurrencyKey = `cust-${i}`;
+    await addIds(store, { jobName: "export", concurrencyKey }, { ...of(i < 10 ? "a" : "b"), concurrencyKey });
+  }
+  const [a, b, c] = await addIds(store, of("a"), of("b"), of("c"));
+
+  assert.deepEqual(await claimedIds(store), [a, b, c]);
+});
+
+test("claim() orders the keys of one turn by the runs that can be claimed, not by those before them", async ({ store }) => {
+  await store.claim(aClaimRequest({ workerId: "worker-x", jobNames: ["export"], limit: 0 }));
+  const [, , b1, a2] = await addIds(
+    store,
+    { jobName: "export", concurrencyKey: "cust-1" },
+    { ...of("a"), concurrencyKey: "cust-1" },
+    of("b"),
+    of("a"),
+  );
+
+  assert.deepEqual(await claimSingly(store, 2), [b1, a2]);
+});
+
+test("claim() takes a run that others of its fairness key have passed as soon as the run before it is gone", async ({ store }) => {
+  await store.claim(aClaimRequest({ workerId: "worker-x", jobNames: ["export"], limit: 0 }));
+  const [before, a1, a2, b1, b2, a3] = await addIds(
+    store,
+    { jobName: "export", concurrencyKey: "cust-1" },
+    { ...of("a"), concurrencyKey: "cust-1" },
+    of("a"),
+    of("b"),
+    of("b"),
+    of("a"),
+  );
+  const passed = await claimSingly(store, 2);
+
+  await store.cancel(before!, "c1", null);
+
+  assert.deepEqual([passed, await claimedIds(store)], [[a2, b1], [a1, b2, a3]]);
+});
+
+test("claim() lets a begun run of a fairness key pass one behind another worker's run, while a rate is used up", async ({ store }) => {
+  const jobs = [aKnownJob({ rate: { limit: 2, period: 3_600_000 } })];
+  await store.claim(aClaimRequest({ workerId: "worker-x", jobNames: ["export"], limit: 0 }));
+  const [, second] = await addIds(store, { ...of("a"), concurrencyKey: "cust-1" }, of("a"));
+  const { claims } = await store.claim(aClaimRequest({ jobs }));
+  for (const { lease } of claims) await store.release(lease, []);
+  await add(store, { jobName: "export", concurrencyKey: "cust-1", flow: aFlow({ priority: 1 }) });
+
+  assert.deepEqual(await claimedIds(store, { jobs }), [second]);
+});
+
 timed(
   "claim() takes the runs that kept their concurrency key over a retry delay in the turns of their fairness keys",
   async ({ store, host }) => {

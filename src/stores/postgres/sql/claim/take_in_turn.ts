@@ -5,6 +5,8 @@ import { MAX_TIMERS } from "./max_timers.ts";
 const MAX_PASSED_OVER = 256;
 // How many runs are read ahead, at least.
 const MIN_PAGE = 4;
+// How many runs of a group are read at once after the first one.
+const GROUP_PAGE = 32;
 // Before all positions.
 const FIRST = "-9223372036854775808";
 
@@ -19,7 +21,8 @@ declare
   v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
   v_position bigint := ${FIRST}; v_seq bigint := 0; v_passed int := 0;
   v_fair boolean; v_own_gate int; v_counted boolean; v_limited boolean; v_started bigint[];
-  v_added boolean; v_by_turn boolean; v_keys text[] := '{}'; r {schema}.runs; d record;
+  v_added boolean; v_by_turn boolean; v_keys text[] := '{}'; v_groups jsonb := '{}';
+  r {schema}.runs; d record;
 begin
   seqs := '{}'; before := '{}'; resumed := '{}'; failed := '[]'; cancelled := '[]'; more := false;
   update {schema}.runs q set lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint
@@ -70,8 +73,8 @@ begin
       v_last := cardinality(v_page) < v_size;
       continue;
     else
-      d := fn.next_in_turn(v_open, v_begun, v_live, v_own, v_position, v_seq, v_passed);
-      v_position := d.p_position; v_seq := d.p_seq; v_passed := d.p_passed;
+      d := fn.next_in_turn(v_open, v_begun, v_live, v_own, v_position, v_seq, v_passed, v_groups);
+      v_position := d.p_position; v_seq := d.p_seq; v_passed := d.p_passed; v_groups := d.p_groups;
       exit when v_passed >= ${MAX_PASSED_OVER} or d.run_seq is null;
       select q.* into r from {schema}.runs q where q.seq = d.run_seq;
     end if;
@@ -82,7 +85,7 @@ begin
       more := true;
       v_fair := fn.are_turns_taken(v_fair, seqs);
       v_page := '{}'; v_at := 1; v_last := false;
-      if v_fair then v_position := ${FIRST}; end if;
+      if v_fair then v_position := ${FIRST}; v_groups := '{}'; end if;
       continue;
     end if;
 
@@ -122,6 +125,7 @@ begin
       v_added := fn.take_key(r.concurrency_key, r.id, r.lease_generation + 1, p_now);
     end if;
     v_fair := fn.are_turns_taken(v_fair, seqs);
+    if v_added then v_groups := '{}'; end if;
     -- What comes after it may have changed, and, among runs that take turns, what comes before.
     if v_fair and r.concurrency_key is not null then v_position := ${FIRST}; end if;
     if v_added or v_fair or v_by_turn then v_page := '{}'; v_at := 1; v_last := false; end if;
@@ -148,13 +152,14 @@ begin
 end $$;
 
 -- The next run by turn, and its turn; turn NULL: no run with a fairness key can be claimed. The first run without a
--- fairness key comes after p_position and p_seq, which move over those that are passed over; p_passed counts the children
--- of ended runs among all that are passed over.
+-- fairness key comes after p_position and p_seq, which move over those that are passed over; p_groups says after which
+-- place the first run of a group comes, for the same reason. p_passed counts the children of ended runs among all that are
+-- passed over.
 create or replace function fn.next_in_turn(p_open text[], p_begun text[], p_live text[], p_own text[],
-  inout p_position bigint, inout p_seq bigint, inout p_passed int, out run_seq bigint, out turn bigint, out is_head boolean)
-language plpgsql stable as $$
-declare k {schema}.runs; r {schema}.runs; h record; v_page {schema}.runs[]; v_limit int := ${MIN_PAGE}; v_count int;
-  v_head bigint; v_turn bigint; v_head_position bigint;
+  inout p_position bigint, inout p_seq bigint, inout p_passed int, inout p_groups jsonb, out run_seq bigint,
+  out turn bigint, out is_head boolean) language plpgsql stable as $$
+declare k {schema}.runs; r {schema}.runs; h record; g record; v_page {schema}.runs[]; v_limit int := ${MIN_PAGE};
+  v_count int; v_group text; v_place jsonb; v_head bigint; v_turn bigint; v_head_position bigint; v_certain boolean := false;
 begin
   is_head := false;
   loop
@@ -173,14 +178,20 @@ begin
     v_count := 0;
     for h in select * from fn.first_heads(p_open, p_begun, v_limit) loop
       v_count := v_count + 1;
-      exit when p_passed >= ${MAX_PASSED_OVER};
-      select q.* into r from {schema}.runs q where q.seq = h.run_seq;
-      if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then p_passed := p_passed + 1; continue; end if;
-      continue when fn.is_behind(r.concurrency_key, r.queue, r.position, p_live, p_own);
-      v_head := h.run_seq; v_turn := h.turn; v_head_position := h.position;
-      exit;
+      v_certain := coalesce((h.turn, h.position) >= (v_turn, v_head_position), false);
+      exit when v_certain or p_passed >= ${MAX_PASSED_OVER};
+      v_group := jsonb_build_array(h.queue, h.fairness_key)::text;
+      v_place := coalesce(p_groups -> v_group, '[${FIRST}, 0]');
+      g := fn.first_of_group(h.queue, h.fairness_key, h.queue = any(p_begun), p_live, p_own, (v_place ->> 0)::bigint,
+        (v_place ->> 1)::bigint, p_passed);
+      p_passed := g.p_passed;
+      if g.p_seq > 0 then p_groups := p_groups || jsonb_build_object(v_group, jsonb_build_array(g.p_position, g.p_seq)); end if;
+      continue when g.run_seq is null;
+      if v_head is null or (h.turn, g.run_position) < (v_turn, v_head_position) then
+        v_head := g.run_seq; v_turn := h.turn; v_head_position := g.run_position;
+      end if;
     end loop;
-    exit when v_head is not null or v_count < v_limit or p_passed >= ${MAX_PASSED_OVER};
+    exit when v_certain or v_count < v_limit or p_passed >= ${MAX_PASSED_OVER};
     v_limit := 4 * v_limit;
   end loop;
   run_seq := k.seq;
@@ -190,6 +201,43 @@ begin
   if k.seq is null or (v_turn, v_head_position) < (turn, k.position) then
     run_seq := v_head; turn := v_turn; is_head := true;
   end if;
+end $$;
+
+-- The first run of a group that can be claimed, and its position; p_begun: among those that have begun. It comes after
+-- p_position and p_seq, which move over those that are passed over: the turn of the group does not wait for them.
+create or replace function fn.first_of_group(p_queue text, p_fairness_key text, p_begun boolean, p_live text[],
+  p_own text[], inout p_position bigint, inout p_seq bigint, inout p_passed int, out run_seq bigint,
+  out run_position bigint) language plpgsql stable as $$
+declare v_page {schema}.runs[]; v_size int := 1; r {schema}.runs;
+begin
+  loop
+    v_page := fn.group_page(p_queue, p_fairness_key, p_begun, p_position, p_seq, v_size);
+    foreach r in array v_page loop
+      if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then p_passed := p_passed + 1;
+      elsif not fn.is_behind(r.concurrency_key, r.queue, r.position, p_live, p_own) then
+        run_seq := r.seq; run_position := r.position;
+        return;
+      end if;
+      p_position := r.position; p_seq := r.seq;
+      if p_passed >= ${MAX_PASSED_OVER} then return; end if;
+    end loop;
+    exit when cardinality(v_page) < v_size;
+    v_size := ${GROUP_PAGE};
+  end loop;
+end $$;
+
+-- The ready runs of a group after a position, by position; p_begun: those that have begun.
+create or replace function fn.group_page(p_queue text, p_fairness_key text, p_begun boolean, p_position bigint,
+  p_seq bigint, p_size int) returns {schema}.runs[] language plpgsql stable as $$
+begin
+  if p_begun then
+    return array(select r from {schema}.runs r where r.queue = p_queue and r.fairness_key = p_fairness_key
+      and r.fairness_key is not null and r.queue_state = 'R' and r.started_at is not null
+      and (r.position, r.seq) > (p_position, p_seq) order by r.position, r.seq limit p_size);
+  end if;
+  return array(select r from {schema}.runs r where r.queue = p_queue and r.fairness_key = p_fairness_key
+    and r.fairness_key is not null and r.queue_state = 'R'
+    and (r.position, r.seq) > (p_position, p_seq) order by r.position, r.seq limit p_size);
 end $$;
 
 -- The ready runs without a fairness key after a position, by position.
@@ -211,12 +259,13 @@ end $$;
 
 -- The first heads of queues, by turn. Of queues whose rate is used up, for each group the first run that has begun.
 create or replace function fn.first_heads(p_open text[], p_begun text[], p_limit int)
-returns table (turn bigint, "position" bigint, run_seq bigint) language sql stable as $$
-  select u.turn, u.position, u.run_seq from (
-    select c.turn, c.position, c.run_seq from unnest(p_open) q cross join lateral (
-      select h.turn, h.position, h.run_seq from {schema}.heads h where h.queue = q order by h.turn, h.position limit p_limit) c
+returns table (queue text, fairness_key text, turn bigint, "position" bigint) language sql stable as $$
+  select u.queue, u.fairness_key, u.turn, u.position from (
+    select c.queue, c.fairness_key, c.turn, c.position from unnest(p_open) q cross join lateral (
+      select h.queue, h.fairness_key, h.turn, h.position from {schema}.heads h where h.queue = q
+      order by h.turn, h.position limit p_limit) c
     union all
-    select h.turn, b.position, b.seq from unnest(p_begun) q cross join lateral (
+    select h.queue, h.fairness_key, h.turn, b.position from unnest(p_begun) q cross join lateral (
       select distinct on (r.fairness_key) r.fairness_key, r.position, r.seq from {schema}.runs r
         where r.queue = q and r.queue_state = 'R' and r.fairness_key is not null and r.started_at is not null
         order by r.fairness_key, r.position, r.seq) b

@@ -12,7 +12,7 @@ export const BLOCKERS = `
 create or replace function fn.get_blockers(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare
   r {schema}.runs; v_now bigint := fn.clock(p_now); v_waits boolean; v_holder boolean; v_workers jsonb; v_limits jsonb;
-  v_able text[]; v_key jsonb; v_closed boolean; v_head bigint; v_group int := 0; v_ready int;
+  v_able text[]; v_key jsonb; v_closed boolean; v_group int := 0; v_ready int;
 begin
   select q.* into r from {schema}.runs q where q.id = p ->> 'runId';
   if not found then return null; end if;
@@ -31,16 +31,10 @@ begin
   if r.fairness_key is not null then
     -- While a rate is used up, runs that have not started do not count for one that has.
     if v_closed and r.started_at is not null then
-      select q.seq into v_head from {schema}.runs q where q.queue = r.queue and q.fairness_key = r.fairness_key
-        and q.fairness_key is not null and q.queue_state = 'R' and q.started_at is not null and q.position < r.position
-        and q.seq <> r.seq order by q.position, q.seq limit 1;
       select count(*) into v_group from (select from {schema}.runs q where q.queue = r.queue
         and q.fairness_key = r.fairness_key and q.fairness_key is not null and q.queue_state = 'R'
         and q.started_at is not null and q.position < r.position and q.seq <> r.seq limit ${MAX_AHEAD}) o;
     else
-      select q.seq into v_head from {schema}.runs q where q.queue = r.queue and q.fairness_key = r.fairness_key
-        and q.fairness_key is not null and q.queue_state = 'R' and q.position < r.position and q.seq <> r.seq
-        order by q.position, q.seq limit 1;
       select count(*) into v_group from (select from {schema}.runs q where q.queue = r.queue
         and q.fairness_key = r.fairness_key and q.fairness_key is not null and q.queue_state = 'R'
         and q.position < r.position and q.seq <> r.seq limit ${MAX_AHEAD}) o;
@@ -60,8 +54,6 @@ begin
     'awaited', case when v_waits then fn.awaited_json(r.seq) else '[]' end,
     'paused', (select coalesce(jsonb_agg(to_jsonb(j) order by j.job), '[]') from {schema}.paused_jobs j),
     'workers', v_workers, 'key', v_key,
-    'head', case when v_head is not null then jsonb_build_object('ahead', v_group, 'key', (
-      select fn.key_facts(q, fn.holds_key(q), v_now) from {schema}.runs q where q.seq = v_head)) end,
     'limits', v_limits, 'readyBefore', least(v_ready, ${MAX_AHEAD}) + v_group);
 end $$;
 
@@ -88,15 +80,15 @@ $$;
 create or replace function fn.limit_facts(r {schema}.runs, p_key jsonb, p_now bigint) returns jsonb
 language plpgsql stable as $$
 declare
-  v_limits jsonb := '[]'; l record; v_names text[]; v_rate jsonb; v_used bigint; v_oldest bigint; v_all bigint;
-  v_new bigint;
+  v_limits jsonb := '[]'; l record; v_names text[]; v_rate jsonb; v_used bigint; v_oldest bigint;
+  v_ahead jsonb;
   v_queues text[] := array[fn.version_queue(r.queue)] || array(select fn.version_queue(f ->> 'queue')
     from jsonb_array_elements(coalesce(p_key -> 'firsts', '[]')) f);
 begin
   for l in select w.id, w.queues, e.x, (e.x -> 'rate' ->> 'limit')::bigint as most, (e.x -> 'rate' ->> 'period')::bigint as period
       from {schema}.workers w, jsonb_array_elements(w.limits) e (x)
       where r.queue = any(w.queues) and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now
-        and e.x ->> 'queue' = any(v_queues) order by w.id loop
+        and (e.x ->> 'queue' = any(v_queues) or e.x -> 'names' ? fn.job_name_of(r.queue)) order by w.id loop
     v_names := array(select jsonb_array_elements_text(l.x -> 'names'));
     v_rate := 'null';
     if l.most is not null then
@@ -109,22 +101,27 @@ begin
     end if;
     select count(*) + (select count(*) from {schema}.ghosts g where g.job = any(v_names)) into v_used
       from {schema}.runs q where q.status = 'running' and fn.job_name_of(q.job) = any(v_names);
-    -- The runs of the job that have passed their keys and come before this one. Those with a fairness key are not in the
-    -- order of their positions, so not all of them are examined.
-    select coalesce(sum(c.n), 0), coalesce(sum(c.fresh), 0) into v_all, v_new from unnest(l.queues) x (queue)
-      cross join lateral (select count(*) as n, count(*) filter (where o.started_at is null) as fresh from (
-          (select q.started_at from {schema}.runs q where q.queue = x.queue and q.queue_state = 'R'
+    -- The runs of the job that have passed their keys and come before this one: those that follow one another and are
+    -- alike together. Those with a fairness key are not in the order of their positions, so not all of them are examined.
+    with ready as (
+      select x.queue, c.started_at is not null as begun, c.position, c.seq from unnest(l.queues) x (queue) cross join lateral (
+          (select q.started_at, q.position, q.seq from {schema}.runs q where q.queue = x.queue and q.queue_state = 'R'
             and q.fairness_key is null and q.position < r.position and q.seq <> r.seq
             order by q.position limit ${MAX_AHEAD})
           union all
-          (select f.started_at from (select q.started_at, q.position, q.seq from {schema}.runs q where q.queue = x.queue
+          (select f.* from (select q.started_at, q.position, q.seq from {schema}.runs q where q.queue = x.queue
               and q.queue_state = 'R' and q.fairness_key is not null order by q.fairness_key, q.position
-              limit ${MAX_EXAMINED}) f where f.position < r.position and f.seq <> r.seq)) o) c
+              limit ${MAX_EXAMINED}) f where f.position < r.position and f.seq <> r.seq)) c
       where fn.job_name_of(x.queue) = any(v_names)
-        and not exists (select 1 from {schema}.paused_jobs j where j.job = fn.job_name_of(x.queue));
+        and not exists (select 1 from {schema}.paused_jobs j where j.job = fn.job_name_of(x.queue))
+      order by c.position, c.seq limit ${MAX_AHEAD}),
+    numbered as (select o.queue, o.begun, row_number() over (order by o.position, o.seq) as no,
+      row_number() over (partition by o.queue, o.begun order by o.position, o.seq) as own_no from ready o)
+    select coalesce(jsonb_agg(jsonb_build_object('queue', g.queue, 'hasBegun', g.begun, 'count', g.n) order by g.first), '[]')
+      into v_ahead from (select n.queue, n.begun, count(*) as n, min(n.no) as first from numbered n
+        group by n.queue, n.begun, n.no - n.own_no) g;
     v_limits := v_limits || jsonb_build_object('workerId', l.id, 'queue', l.x -> 'queue', 'inUse', v_used,
-      'concurrency', l.x -> 'concurrency', 'rate', v_rate, 'ahead', least(v_all, ${MAX_AHEAD}),
-      'aheadNew', least(v_new, ${MAX_AHEAD}));
+      'concurrency', l.x -> 'concurrency', 'rate', v_rate, 'ahead', v_ahead);
   end loop;
   return v_limits;
 end $$;
