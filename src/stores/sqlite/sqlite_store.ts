@@ -1,11 +1,10 @@
 import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
 import { StoreError, WaitExpiredError } from "../../error.ts";
-import { type Host, pause, systemHost } from "../../host.ts";
+import { type Host, systemHost } from "../../host.ts";
 import type { FactValue, FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
-import { checkOptionNames } from "../../values/option_names.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import type { Report } from "../../execution_report.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
@@ -36,7 +35,7 @@ import { claimRuns, findIdle } from "./writes/claim.ts";
 import { pauseJob, readJobPauses, resumeJob } from "./flow/job_pauses.ts";
 import { settleHeads } from "./flow/turns.ts";
 import { forgetDeadWorkers, hasWorker } from "./writes/known_workers.ts";
-import { isBusy, SqliteDatabase, type SqliteDriver, storeError } from "./sqlite_database.ts";
+import { SqliteDatabase, type SqliteDriver } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
 import type { TraceText } from "../../trace_context.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
@@ -64,45 +63,11 @@ import { readStoreInfo } from "./operate/store_info.ts";
 import { noteStopping, readWorkers } from "./operate/workers.ts";
 import { recordStep } from "./writes/steps.ts";
 import { checkDriver } from "./check_driver.ts";
-import { createDatabaseFile, DatabaseFileGuard } from "./database_file_guard.ts";
 import { SecureDelete } from "./secure_delete.ts";
+import { type Connection, openConnection } from "./connection.ts";
+import { RetriedReads } from "./retried_reads.ts";
+import { checkStoreOptions, type SqliteStoreOptions } from "./sqlite_store_options.ts";
 import { WriteBatch } from "./write_batch.ts";
-
-/** Options of a {@linkcode SqliteStore}. */
-export interface SqliteStoreOptions {
-  /**
-   * `full` (default): what was acknowledged survives a power cut. `normal`: a power cut can lose the last moments,
-   * a crash of the process cannot.
-   */
-  synchronous?: "full" | "normal";
-  /**
-   * Whether what was deleted is overwritten in the file and in the log beside it within a second (default `false`). If
-   * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes
-   * to the file; what was deleted without it stays until its space is used again.
-   *
-   * The facts of a deleted run are erased from the journal within that second, too: an event stream that resumes later
-   * does not show the delete.
-   *
-   * This is not complete: when SQLite moves rows between pages, it can leave parts of them in unused bytes of a page.
-   * Only `VACUUM` removes those. If runs of all sizes are deleted at random, up to one value in a hundred stays.
-   */
-  secureDelete?: boolean;
-  /** Time, timers, randomness and ids. Default: those of the system. */
-  host?: Host;
-}
-
-/** The connection of a {@linkcode SqliteStore}. */
-interface Connection {
-  /** The open connection. */
-  driver: SqliteDriver;
-  /** Closes it, if the store has opened it. */
-  close(): void;
-  /** The file behind it, if it is watched. */
-  file: DatabaseFileGuard | null;
-}
-
-const MAX_BUSY_MS = 10_000;
-const MEMORY = ":memory:";
 
 /**
  * Keeps everything in one SQLite file, which several processes on one machine can share.
@@ -133,6 +98,7 @@ export class SqliteStore implements Store {
   readonly #connection: Connection;
   readonly #db: SqliteDatabase;
   readonly #host: Host;
+  readonly #reads: RetriedReads;
   readonly #writes: WriteBatch;
   readonly #secureDelete: SecureDelete | null;
   /** Aborted when the store is closed: reads that wait for a lock end. */
@@ -145,6 +111,7 @@ export class SqliteStore implements Store {
     this.#connection = connection;
     this.#db = new SqliteDatabase(connection.driver);
     this.#host = host;
+    this.#reads = new RetriedReads(this.#db, connection.file, host, this.#closing.signal);
     this.#writes = new WriteBatch(this.#db, host);
     this.#secureDelete = secureDelete ? new SecureDelete(this.#db, host) : null;
   }
@@ -157,31 +124,20 @@ export class SqliteStore implements Store {
    * @throws {StoreError} The file cannot be opened or made, or is not a database.
    */
   static async open(path: string | URL, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
-    checkOptions(options, "SqliteStore.open()");
-    const { DatabaseSync } = await import("node:sqlite");
+    checkStoreOptions(options, "SqliteStore.open()");
     const name = path instanceof URL || path.startsWith("file:")
       ? (await import("node:url")).fileURLToPath(path)
       : path;
     const refusal = `Cannot open the database "${name}"`;
-    if (name !== MEMORY) await createDatabaseFile(name, refusal);
-    let driver: InstanceType<typeof DatabaseSync>;
+    const connection = await openConnection(name, refusal);
     try {
-      driver = new DatabaseSync(name);
-    } catch (error) {
-      throw storeError(error, { refusal });
-    }
-    const store = new SqliteStore({
-      driver: driver as unknown as SqliteDriver, // `SqliteValue` leaves out the types that the store does not use
-      close: () => driver.close(),
-      file: name === MEMORY ? null : await DatabaseFileGuard.watch(name),
-    }, options);
-    try {
+      const store = new SqliteStore(connection, options);
       await store.#configure(options, refusal);
+      return store;
     } catch (error) {
-      driver.close();
+      connection.close();
       throw error;
     }
-    return store;
   }
 
   /**
@@ -197,21 +153,17 @@ export class SqliteStore implements Store {
    * a SQLite before 3.43.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
-    checkOptions(options, "SqliteStore.from()");
+    checkStoreOptions(options, "SqliteStore.from()");
     checkDriver(database);
-    const store = new SqliteStore({
-      driver: database,
-      close: () => {},
-      file: null,
-    }, options);
+    const store = new SqliteStore({ driver: database, close: () => {}, file: null }, options);
     await store.#configure(options);
     return store;
   }
 
   async #configure({ synchronous = "full" }: SqliteStoreOptions, refusal?: string): Promise<void> {
     const db = this.#db;
-    await this.#read(() => {
-      // SQLite would wait by blocking the event loop: `WriteBatch` and `#read` wait instead.
+    await this.#reads.read(() => {
+      // SQLite would wait by blocking the event loop: `WriteBatch` and `RetriedReads` wait instead.
       db.get("PRAGMA busy_timeout = 0");
       db.get("PRAGMA journal_mode = WAL");
       db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
@@ -251,7 +203,7 @@ export class SqliteStore implements Store {
    */
   async backup(path: string): Promise<void> {
     if (this.#closing.signal.aborted) throw new StoreError("The store is closed");
-    this.#check();
+    this.#connection.file?.check(this.#host.monotonic());
     await backUp(this.#db.driver, path);
   }
 
@@ -264,14 +216,16 @@ export class SqliteStore implements Store {
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     if (!this.#hasMore || request.limit === 0) {
       const now = this.#host.now();
-      const idle = await this.#read(() => findIdle(this.#db, request, now));
+      const idle = await this.#reads.read(() => findIdle(this.#db, request, now));
       if (idle !== null) return { claims: [], failed: [], cancelled: [], hasMore: false, now, ...idle };
     }
     const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
     this.#hasMore = result.hasMore;
     // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
     // meanwhile.
-    const claims = await this.#readInSlices(() => readClaims(this.#db, rows, request.claimId, () => this.#host.now()));
+    const claims = await this.#reads.inSlices(() =>
+      readClaims(this.#db, rows, request.claimId, () => this.#host.now())
+    );
     for (const row of rows) {
       // The caller does not learn of a run that is left out, and could not release its key.
       if (!claims.some(({ run }) => run.id === row.id)) await this.release(toLease(row, request.claimId), []);
@@ -301,17 +255,17 @@ export class SqliteStore implements Store {
 
   /** The hold of a run, or `null` if it is not held. */
   getHold(runId: string): Promise<HoldRecord | null> {
-    return this.#read(() => readHold(this.#db, runId));
+    return this.#reads.read(() => readHold(this.#db, runId));
   }
 
   /** Finds held runs, in the order of their row numbers. */
   findHeld(query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }> {
-    return this.#read(() => this.#db.snapshot(() => findHeld(this.#db, query)));
+    return this.#reads.snapshot(() => findHeld(this.#db, query));
   }
 
   /** The input of a run as parsed by the schema with this print, or `null` if it was not stored. */
   getInput(runId: string, schemaPrint: string): Promise<{ input: JsonText | null } | null> {
-    return this.#read(() => readInput(this.#db, runId, schemaPrint));
+    return this.#reads.read(() => readInput(this.#db, runId, schemaPrint));
   }
 
   /** Stores the input of a run as parsed by another schema than that of its trigger, and returns the stored one. */
@@ -321,22 +275,22 @@ export class SqliteStore implements Store {
 
   /** All that a replay of a run needs, or `null` if there is none. */
   getHistory(runId: string): Promise<RunHistory | null> {
-    return this.#read(() => this.#db.snapshot(() => readHistory(this.#db, runId, this.#host.now())));
+    return this.#reads.snapshot(() => readHistory(this.#db, runId, this.#host.now()));
   }
 
   /** The jobs and versions of open runs that no live worker knows, by name and version. */
   getStrandedJobs(): Promise<StrandedJob[]> {
-    return this.#read(() => this.#db.snapshot(() => findStrandedJobs(this.#db, this.#host.now())));
+    return this.#reads.snapshot(() => findStrandedJobs(this.#db, this.#host.now()));
   }
 
   /** All current leases, including those of cancelled runs that a worker may still execute. */
   getLeases(): Promise<SeenLease[]> {
-    return this.#read(() => readLeases(this.#db, this.#host.now()));
+    return this.#reads.read(() => readLeases(this.#db, this.#host.now()));
   }
 
   /** Which of these leases are no longer the current ones of their runs. */
   getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
-    return this.#read(() => findLostLeases(this.#db, leases));
+    return this.#reads.read(() => findLostLeases(this.#db, leases));
   }
 
   /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
@@ -351,7 +305,7 @@ export class SqliteStore implements Store {
 
   /** All schedules in the order of their names, or the one with a name. */
   getSchedules(name?: string): Promise<ScheduleList> {
-    return this.#read(() => ({ schedules: readSchedules(this.#db, name), now: this.#host.now() }));
+    return this.#reads.read(() => ({ schedules: readSchedules(this.#db, name), now: this.#host.now() }));
   }
 
   /** Deletes a schedule. */
@@ -361,7 +315,7 @@ export class SqliteStore implements Store {
 
   /** Reads how the children of a pause ended, up to a number of characters. */
   readChildren(pauseId: string, from: number, maxLength: number): Promise<Part<ChildResult> | null> {
-    return this.#read(() => this.#db.snapshot(() => readChildren(this.#db, pauseId, from, maxLength)));
+    return this.#reads.snapshot(() => readChildren(this.#db, pauseId, from, maxLength));
   }
 
   /** Fires or skips a slot. */
@@ -381,7 +335,7 @@ export class SqliteStore implements Store {
 
   /** The workers, by their first claims. */
   getWorkers(): Promise<WorkerList> {
-    return this.#read(() => {
+    return this.#reads.read(() => {
       const now = this.#host.now();
       return { workers: this.#db.snapshot(() => readWorkers(this.#db, now)), now };
     });
@@ -389,7 +343,7 @@ export class SqliteStore implements Store {
 
   /** The numbers of each job, and when rates open. */
   getJobs(rates: readonly RatedJob[]): Promise<JobList> {
-    return this.#read(() => this.#db.snapshot(() => readJobNumbers(this.#db, rates, this.#host.now())));
+    return this.#reads.snapshot(() => readJobNumbers(this.#db, rates, this.#host.now()));
   }
 
   /** Adds what a process has counted to the statistics. */
@@ -399,18 +353,18 @@ export class SqliteStore implements Store {
 
   /** Reads statistics, by time and job. */
   readStats(query: StatisticsQuery): Promise<{ rows: StatisticsRow[]; now: number }> {
-    return this.#read(() => ({ rows: readStatistics(this.#db, query), now: this.#host.now() }));
+    return this.#reads.read(() => ({ rows: readStatistics(this.#db, query), now: this.#host.now() }));
   }
 
   /** How large the file is. */
   getInfo(): Promise<StoreInfo> {
     const walBytes = this.#connection.file?.walBytes() ?? null;
-    return this.#read(() => this.#db.snapshot(() => readStoreInfo(this.#db, MIGRATIONS.length, walBytes)));
+    return this.#reads.snapshot(() => readStoreInfo(this.#db, MIGRATIONS.length, walBytes));
   }
 
   /** Whether a worker that knows a job is alive. */
   hasWorker(jobName: string): Promise<boolean> {
-    return this.#read(() => hasWorker(this.#db, jobName, this.#host.now()));
+    return this.#reads.read(() => hasWorker(this.#db, jobName, this.#host.now()));
   }
 
   /** Pauses a job: from now on, no run of it is claimed. */
@@ -425,7 +379,7 @@ export class SqliteStore implements Store {
 
   /** What holds up a run, or `null` if there is none. */
   getBlockers(runId: string): Promise<RunBlockers | null> {
-    return this.#read(() => {
+    return this.#reads.read(() => {
       const facts = this.#db.snapshot(() => readBlockerFacts(this.#db, runId, this.#host.now()));
       return facts === null ? null : findBlockers(facts);
     });
@@ -433,7 +387,7 @@ export class SqliteStore implements Store {
 
   /** The paused jobs, in the order of their names. */
   getPausedJobs(): Promise<JobPause[]> {
-    return this.#read(() => readJobPauses(this.#db));
+    return this.#reads.read(() => readJobPauses(this.#db));
   }
 
   /** Records how an attempt at a step ended. */
@@ -479,7 +433,7 @@ export class SqliteStore implements Store {
 
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null> {
-    return this.#read(() => {
+    return this.#reads.read(() => {
       const row = this.#db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
       return row === undefined ? null : toRun(row);
     });
@@ -487,12 +441,12 @@ export class SqliteStore implements Store {
 
   /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
-    return this.#read(() => this.#db.snapshot(() => readRunState(this.#db, runId)));
+    return this.#reads.snapshot(() => readRunState(this.#db, runId));
   }
 
   /** The runs that match a filter, newest first. */
   getRuns(filter: RunFilter): Promise<RunPage> {
-    return this.#readInSlices(() => listRuns(this.#db, filter));
+    return this.#reads.inSlices(() => listRuns(this.#db, filter));
   }
 
   /** The recorded steps of a run, in the order of their index. */
@@ -509,7 +463,7 @@ export class SqliteStore implements Store {
   getWait(waitId: string): Promise<Wait | null> {
     const sql = "SELECT p.*, r.id AS run_id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
       "WHERE p.id = ? AND p.kind = 'wait'";
-    return this.#read(() => {
+    return this.#reads.read(() => {
       const row = this.#db.get<PauseRow & { run_id: string }>(sql, waitId);
       return row === undefined ? null : toWait(row.run_id, row);
     });
@@ -517,22 +471,22 @@ export class SqliteStore implements Store {
 
   /** A part of the records of a run, for its timeline; `null` if there is no such run. */
   getTimeline(runId: string, from: TimelinePlace, limit: number): Promise<TimelineRecords | null> {
-    return this.#read(() => this.#db.snapshot(() => readTimeline(this.#db, runId, from, limit, this.#host.now())));
+    return this.#reads.snapshot(() => readTimeline(this.#db, runId, from, limit, this.#host.now()));
   }
 
   /** The failures of a run and of the attempts at its steps; `null` if there is no such run. */
   getFailures(runId: string): Promise<RunFailures | null> {
-    return this.#read(() => this.#db.snapshot(() => readFailures(this.#db, runId)));
+    return this.#reads.snapshot(() => readFailures(this.#db, runId));
   }
 
   /** Open waits, the soonest deadline first. */
   getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits> {
-    return this.#read(() => this.#db.snapshot(() => readOpenWaits(this.#db, after, limit)));
+    return this.#reads.snapshot(() => readOpenWaits(this.#db, after, limit));
   }
 
   /** Finds runs by an id, a key or a label. */
   searchRuns(text: string, limit: number): Promise<SearchHit[]> {
-    return this.#read(() => this.#db.snapshot(() => searchRuns(this.#db, text, limit)));
+    return this.#reads.snapshot(() => searchRuns(this.#db, text, limit));
   }
 
   /** The stored log lines of a run, in the order in which they were added. */
@@ -542,32 +496,32 @@ export class SqliteStore implements Store {
 
   /** The ids of the runs that match a filter, newest first. */
   findRuns(query: RunQuery): Promise<FoundRuns> {
-    return this.#readInSlices(() => findRuns(this.#db, query));
+    return this.#reads.inSlices(() => findRuns(this.#db, query));
   }
 
   /** Reads runs without parsing their values, up to a number of characters. */
   readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
-    return this.#read(() => this.#db.snapshot(() => readRuns(this.#db, runIds, maxLength)));
+    return this.#reads.snapshot(() => readRuns(this.#db, runIds, maxLength));
   }
 
   /** Reads the recorded steps of a run in the order of their index, up to a number of characters. */
   readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
-    return this.#read(() => this.#db.snapshot(() => readSteps(this.#db, runId, after, maxLength)));
+    return this.#reads.snapshot(() => readSteps(this.#db, runId, after, maxLength));
   }
 
   /** Reads the waits of a run in the order in which they were prepared, up to a number of characters. */
   readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
-    return this.#read(() => this.#db.snapshot(() => readWaits(this.#db, runId, after, maxLength)));
+    return this.#reads.snapshot(() => readWaits(this.#db, runId, after, maxLength));
   }
 
   /** Reads the stored log lines of a run in the order in which they were added, up to a number of characters. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
-    return this.#read(() => this.#db.snapshot(() => readLogs(this.#db, runId, after, maxLength)));
+    return this.#reads.snapshot(() => readLogs(this.#db, runId, after, maxLength));
   }
 
   /** Reads the next part of a value. */
   readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
-    return this.#read(() => readValue(this.#db, place, from));
+    return this.#reads.read(() => readValue(this.#db, place, from));
   }
 
   /** Stores log lines. Lines of a deleted run are dropped. */
@@ -577,32 +531,32 @@ export class SqliteStore implements Store {
 
   /** Reads what was committed after a position, in the order of the commits. */
   readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
-    return this.#read(() => readJournal(this.#db, after, maxLength));
+    return this.#reads.read(() => readJournal(this.#db, after, maxLength));
   }
 
   /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
   findCursor(cursor: Cursor | null): Promise<Cursor | null> {
-    return this.#read(() => this.#db.snapshot(() => findCursor(this.#db, cursor)));
+    return this.#reads.snapshot(() => findCursor(this.#db, cursor));
   }
 
   /** The identities of runs, by their row numbers. */
   getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
-    return this.#read(() => readIdentities(this.#db, runs));
+    return this.#reads.read(() => readIdentities(this.#db, runs));
   }
 
   /** Reads values that facts leave out, up to a number of characters. */
   readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
-    return this.#read(() => this.#db.snapshot(() => readFactValues(this.#db, values, maxLength)));
+    return this.#reads.snapshot(() => readFactValues(this.#db, values, maxLength));
   }
 
   /** A version that changes whenever another connection of any process has committed. */
   getVersion(): Promise<number> {
-    return this.#read(() => this.#db.one<{ data_version: number }>("PRAGMA data_version").data_version);
+    return this.#reads.read(() => this.#db.one<{ data_version: number }>("PRAGMA data_version").data_version);
   }
 
   #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
     return this.#writes.submit(() => {
-      this.#check();
+      this.#connection.file?.check(this.#host.monotonic());
       const value = work(this.#host.now());
       settleHeads(this.#db);
       return value;
@@ -617,53 +571,5 @@ export class SqliteStore implements Store {
       // Even after an error: the outcome may be unknown.
       if (!this.#closing.signal.aborted) this.#secureDelete?.noteDeletion();
     }
-  }
-
-  async #read<T>(work: () => T, refusal?: string): Promise<T> {
-    const startedAt = this.#host.monotonic();
-    while (true) {
-      if (this.#closing.signal.aborted) throw new StoreError("The store is closed");
-      this.#check();
-      try {
-        return work();
-      } catch (error) {
-        if (!isBusy(error) || this.#host.monotonic() - startedAt > MAX_BUSY_MS) throw storeError(error, { refusal });
-      }
-      await pause(this.#host, 1 + this.#host.random() * 10, this.#closing.signal);
-    }
-  }
-
-  /**
-   * Runs a long read in slices, with breaks for the event loop; each slice reads one consistent state.
-   */
-  async #readInSlices<T>(begin: () => Generator<void, T>): Promise<T> {
-    let slices = begin();
-    while (true) {
-      const { done, value } = await this.#read(() => {
-        try {
-          return this.#db.snapshot(() => slices.next());
-        } catch (error) {
-          slices = begin(); // a generator that threw has ended: a retry starts a new one
-          throw error;
-        }
-      });
-      if (done) return value as T; // the value of the end is that of the generator
-      await new Promise<void>((resolve) => this.#host.defer(resolve));
-    }
-  }
-
-  /** Throws when the file is no longer the one that was opened: what is written would be lost. */
-  #check(): void {
-    this.#connection.file?.check(this.#host.monotonic());
-  }
-}
-
-const STORE_OPTIONS: Record<keyof SqliteStoreOptions, true> = { synchronous: true, secureDelete: true, host: true };
-
-function checkOptions(options: SqliteStoreOptions, subject: string): void {
-  checkOptionNames(options, STORE_OPTIONS, subject);
-  const { synchronous = "full" } = options;
-  if (synchronous !== "full" && synchronous !== "normal") {
-    throw new TypeError(`synchronous of ${subject} must be "full" or "normal", not "${synchronous}"`);
   }
 }
