@@ -36,6 +36,6 @@ export function pickRoute(candidates: readonly Route[], method: string): Route {
 }
 
 /** The methods of a route: load balancers ask with `HEAD` for what a host can open. */
-export function methodsOf({ method, part }: Route): readonly string[] {
+function methodsOf({ method, part }: Route): readonly string[] {
   return part === undefined ? [method] : [method, "HEAD"];
 }

@@ -7,7 +7,8 @@ import { isRunStatus, RUN_STATUSES, type RunFilter } from "../../run.ts";
 
 /** The maximum limit of a list. */
 export const MAX_RUN_LIMIT = 1_000;
-const MAX_OFFSET = 1_000_000;
+/** The maximum offset of a list. */
+export const MAX_RUN_OFFSET = 1_000_000;
 
 const MAX_FILTER_LABELS = 16;
 const MAX_FILTER_JOBS = 50;
@@ -73,7 +74,7 @@ export function checkFields(filter: RunFilter): RunFilter {
     throw new ValidationError(`failureKind must be one of ${FAILURE_KINDS.join(", ")}`);
   }
   checkInteger(limit, "limit", MAX_RUN_LIMIT);
-  checkInteger(offset, "offset", MAX_OFFSET);
+  checkInteger(offset, "offset", MAX_RUN_OFFSET);
   const instants = INSTANT_FIELDS.flatMap((name) => {
     const value = filter[name];
     return value === undefined ? [] : [[name, isoTime(readInstant(value, name))] as const];

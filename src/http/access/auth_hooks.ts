@@ -170,7 +170,7 @@ export interface HandlerAuth<Context> {
 export type HookName = Exclude<keyof HandlerAuth<unknown>, "open">;
 
 /** The names of all hooks. */
-export const HOOKS = [
+const HOOKS = [
   "authenticate",
   "tenant",
   "onTrigger",

@@ -1,3 +1,4 @@
+import { MAX_RUN_LIMIT, MAX_RUN_OFFSET } from "../../engine/runs/run_filter.ts";
 import { MAX_DIGEST_MS, MIN_DIGEST_MS } from "../streams/resume.ts";
 import type { ErrorCode } from "../../error.ts";
 import { FAILURE_KINDS } from "../../failure.ts";
@@ -88,8 +89,8 @@ const runList: readonly ParameterDescription[] = [
   { name: "createdBefore", schema: INSTANT },
   { name: "completedAfter", schema: INSTANT },
   { name: "completedBefore", schema: INSTANT },
-  { name: "limit", schema: { ...COUNT, maximum: 1_000, default: 50 } },
-  { name: "offset", schema: { ...COUNT, maximum: 1_000_000, default: 0 } },
+  { name: "limit", schema: { ...COUNT, maximum: MAX_RUN_LIMIT, default: 50 } },
+  { name: "offset", schema: { ...COUNT, maximum: MAX_RUN_OFFSET, default: 0 } },
   { name: "before", schema: TEXT, description: "The id of a run: only runs that were triggered before it" },
   { name: "fields", schema: oneOf(["summary"]), description: "summary: without inputs and outputs" },
 ];

@@ -1,5 +1,7 @@
+import { MAX_BULK_IDS, MAX_BULK_LIMIT } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
 import { FAILURE_KINDS } from "../../failure.ts";
+import { MAX_PRIORITY } from "../../flow.ts";
 import { type Held, HOLD_CODES } from "../../hold.ts";
 import type { LogEntry } from "../../log.ts";
 import { type ClientRun, COALESCE_MODES, type Progress, RUN_STATUSES } from "../../run.ts";
@@ -20,7 +22,7 @@ export const TRIGGER_OPTION_SCHEMAS: JsonSchema = {
   labels: LABELS,
   startAt: INSTANT,
   delay: { ...NUMBER, description: "Milliseconds" },
-  priority: { type: "integer", minimum: -1000, maximum: 1000 },
+  priority: { type: "integer", minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY },
   startWithin: { ...NUMBER, description: "Milliseconds" },
   finishWithin: { ...NUMBER, description: "Milliseconds" },
 };
@@ -45,10 +47,10 @@ const BULK_FILTER: JsonSchema = {
 };
 
 const BULK_FIELDS = {
-  runIds: { ...listOf(TEXT), maxItems: 1_000 },
+  runIds: { ...listOf(TEXT), maxItems: MAX_BULK_IDS },
   filter: BULK_FILTER,
   dryRun: FLAG,
-  limit: { type: "integer", minimum: 1, maximum: 1_000 },
+  limit: { type: "integer", minimum: 1, maximum: MAX_BULK_LIMIT },
   cursor: TEXT,
 };
 const ONE_SELECTION = { oneOf: [{ required: ["runIds"] }, { required: ["filter"] }] };

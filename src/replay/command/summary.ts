@@ -29,7 +29,7 @@ export function summarize(job: Job, reports: readonly ReplayReport[]): string {
 }
 
 /** The reason why a run does not go on, short enough that runs at different places have the same one. */
-export function reasonOf({ code, isNew, unasked, message }: ReplayReport): string {
+function reasonOf({ code, isNew, unasked, message }: ReplayReport): string {
   const [first] = unasked;
   const text = message.replace(/^Held: /, "");
   if (first === undefined || code === null || code === "input_refused") return text;

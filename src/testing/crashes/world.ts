@@ -11,7 +11,7 @@ export interface WorldCalls {
 }
 
 /** The end of a process inside a call of its world. The job may catch it; nothing that it does then counts. */
-export class ProcessDiedError extends Error {
+class ProcessDiedError extends Error {
   override readonly name = "ProcessDiedError";
 
   constructor() {

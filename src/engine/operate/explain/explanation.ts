@@ -156,7 +156,7 @@ function toFields(blocker: Blocker, run: Run, sight: Sight): Fields<Reason> {
 }
 
 /** The name of a limit: `rate of key import:acme`. */
-export function limitName({ of, rate }: Extract<Blocker, { kind: "limit" }>, run: Run): string {
+function limitName({ of, rate }: Extract<Blocker, { kind: "limit" }>, run: Run): string {
   const subject = of === "job" ? `job ${run.jobName}` : `key ${run.concurrencyKey}`;
   return `${rate === null ? "concurrency" : "rate"} of ${subject}`;
 }

@@ -188,7 +188,7 @@ function queryOf(client: PostgresClient): PostgresQuery {
 }
 
 /** Whether the server has refused a statement: then nothing has happened, and the connection is in order. */
-export function isServerError(error: unknown): boolean {
+function isServerError(error: unknown): boolean {
   const code = sqlState(error);
   return code !== null && !/^(57P0[123]|08)/.test(code);
 }

@@ -25,7 +25,7 @@ export function toPortable(text: string): string {
 }
 
 /** The string that the database keeps. */
-export function fromPortable(text: string): string {
+function fromPortable(text: string): string {
   return text.replaceAll(ESCAPED, (_, code) => String.fromCharCode(parseInt(code, 16)));
 }
 

@@ -13,7 +13,7 @@ const HEAD_START = 2 ** 52;
 export const LAST_KEPT = -HEAD_START / 2;
 
 /** More than any instant: what it stands for never comes. */
-export const NEVER = Number.MAX_SAFE_INTEGER;
+const NEVER = Number.MAX_SAFE_INTEGER;
 
 /** The queues of concurrency keys. */
 export const QUEUES = `
