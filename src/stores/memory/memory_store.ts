@@ -50,7 +50,7 @@ import type { TraceText } from "../../trace_context.ts";
 import { addChildren, type ChildDeps, findCreated, lacksChildren, readResults } from "./children.ts";
 import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
-import { checkPending, commitDeadlines, findPause, isEndedBy, preparePause, resolvePause } from "./pauses.ts";
+import { checkPending, commitDeadlines, findPause, isEndedBy, isWoken, preparePause, resolvePause } from "./pauses.ts";
 import { addLine, type KeptPause, type KeptRun } from "./records.ts";
 import { toHistory, toHoldRecord, toIdentity, toPauseRecord, toRun, toRunState, toWait } from "./copies.ts";
 import { MemoryRates } from "./flow/rates.ts";
@@ -566,12 +566,13 @@ export class MemoryStore implements Store {
       }
       checkPending(wait);
       const payload = JSON.stringify(signal.payload);
+      const wasDue = isWoken(run);
       // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
-      if (commitDeadlines(run, now)) this.#runs.touch(run, now);
+      if (commitDeadlines(run, now)) this.#runs.noteResolution(run, wasDue, now);
       checkPending(wait);
       wait.trace = trace;
       resolvePause(run, wait, { outcome: "signal", payload, signalId: signal.signalId }, now);
-      this.#runs.touch(run, now);
+      this.#runs.noteResolution(run, wasDue, now);
       return { wait: toWait(run.id, wait), disposition: "accepted", run: toIdentity(run) };
     });
   }
