@@ -1,12 +1,24 @@
 import type { FactValue } from "../fact.ts";
 import type { Failure } from "../failure.ts";
+import { firstResumed } from "./first_resumed.ts";
+import type { JobPause } from "../store/job_pause.ts";
+import type { ScheduleRecord } from "../store/schedule_record.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
 import type { LogLevel, LogText } from "../log.ts";
 import type { Labels, RunIdentity } from "../run.ts";
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../step.ts";
 import type { TraceText } from "../trace_context.ts";
-import { parseWait, type PauseKind, type ResumedPause, type Wait, type WaitStatus, type WaitText } from "../wait.ts";
+import {
+  type ChildResult,
+  parseWait,
+  type PauseKind,
+  type PauseRecord,
+  type ResumedPause,
+  type Wait,
+  type WaitStatus,
+  type WaitText,
+} from "../wait.ts";
 import { jobNameOf } from "./queue_name.ts";
 
 // What the tables of `SqliteStore` and of `PostgresStore` have in common. The names of their columns are the same; those
@@ -128,6 +140,43 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
   };
 }
 
+/** The columns of a pause in both stores. */
+export type PauseColumns =
+  & WaitRow
+  & { seq: number; run_seq: number; kind: PauseKind; prepared_no: number | null; trace: TraceText | null }
+  & { total: number | null; added: number | null; unfinished: number | null }
+  & (
+    | { outcome: "signal"; payload: JsonText; signal_id: string; recorded_no: number }
+    | { outcome: "timeout" | "children"; recorded_no: number }
+    | { outcome: null }
+  );
+
+/**
+ * The columns of a pause as a replay needs it.
+ *
+ * @param child How its only child ended; `null`: it is not over, or has no child or several ones.
+ */
+export function readPauseColumns(row: PauseColumns, child: ChildResult | null): PauseRecord {
+  return {
+    id: row.id,
+    kind: row.kind,
+    name: row.name,
+    metadata: row.metadata,
+    childCount: row.added ?? 0,
+    childTotal: row.total ?? 0,
+    child,
+    deadlineAt: row.deadline_at,
+    ...firstResumed(row.kind, row.outcome, row.first_resumed_at),
+    createdAt: row.created_at,
+    preparedNo: row.prepared_no,
+    resolution: row.outcome === "signal"
+      ? { outcome: "signal", payload: row.payload, signalId: row.signal_id, recordedNo: row.recorded_no }
+      : row.outcome === null
+      ? null
+      : { outcome: row.outcome, recordedNo: row.recorded_no },
+  };
+}
+
 /** The rows of `pauses` that runs have resumed after. */
 export function toResumedPauses(
   rows: readonly (WaitRow & { kind: PauseKind; trace: TraceText | null })[],
@@ -183,6 +232,51 @@ export function toLogText(runId: string, row: LogRow): LogText {
     data: row.data,
     timestamp: isoTime(row.written_at),
   };
+}
+
+/** A row of the table of schedules, in both stores. */
+export interface ScheduleRow {
+  name: string;
+  job: string;
+  options: JsonText;
+  declared: JsonText | null;
+  paused_at: number | null;
+  next_at: number | null;
+  last_slot_at: number | null;
+  last_run_id: string | null;
+  skipped: number;
+  error: string | null;
+  version: number;
+}
+
+/** A row of the table of schedules as a schedule. */
+export function toSchedule(row: ScheduleRow): ScheduleRecord {
+  return {
+    name: row.name,
+    jobName: row.job,
+    options: row.options,
+    declared: row.declared,
+    pausedAt: row.paused_at,
+    nextAt: row.next_at,
+    lastSlotAt: row.last_slot_at,
+    lastRunId: row.last_run_id,
+    skipped: row.skipped,
+    error: row.error,
+    version: row.version,
+  };
+}
+
+/** A row of the table of paused jobs, in both stores. */
+export interface JobPauseRow {
+  job: string;
+  paused_at: number;
+  paused_by: string | null;
+  note: string | null;
+}
+
+/** A row of the table of paused jobs as the pause of a job. */
+export function toJobPause({ job, paused_at, paused_by, note }: JobPauseRow): JobPause {
+  return { jobName: job, since: isoTime(paused_at), by: paused_by, note };
 }
 
 /** The columns of a value that a fact leaves out; those are left out that it does not have. */

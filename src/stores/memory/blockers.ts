@@ -5,7 +5,7 @@ import type { BlockerFacts, KeyFacts, LimitFacts, WorkerFacts } from "../operate
 import { countAhead, isLimitMeant, limitsOf, liveWorkers, MAX_AHEAD, versionQueue } from "../operate/blocker_facts.ts";
 import { toNamedWorker } from "../worker_details.ts";
 import { isOrphan } from "./children.ts";
-import type { ClaimState } from "./claim.ts";
+import type { ClaimState } from "./writes/claim.ts";
 import { DueRuns } from "./flow/due_runs.ts";
 import { queuesOf } from "./flow/gates.ts";
 import { wakesAt } from "./pauses.ts";

@@ -1,8 +1,10 @@
+import type { Report } from "../../execution_report.ts";
 import type { KnownJob } from "../../flow.ts";
-import type { HeldQuery, StrandedJob } from "../../store/hold_record.ts";
+import type { Lease } from "../../lease.ts";
+import type { HeldQuery, NewHold, StrandedJob } from "../../store/hold_record.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { queueName } from "../queue_name.ts";
-import { type KeptRun, queueOf, triedPrints } from "./records.ts";
+import { hadLease, type KeptRun, queueOf, triedPrints } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 
 // The maximum number of held runs that one claim offers, so that a claim is always short.
@@ -40,4 +42,20 @@ export function findStrandedJobs(runs: MemoryRuns, liveQueues: ReadonlySet<strin
   return [...stranded.values()].sort((left, right) =>
     left.jobName === right.jobName ? left.version - right.version : left.jobName < right.jobName ? -1 : 1
   );
+}
+
+/** Holds a run, and releases its lease and its concurrency key. See `Store.hold()`. */
+export function holdRun(
+  runs: MemoryRuns,
+  lease: Lease,
+  hold: NewHold,
+  reports: readonly Report[],
+  now: number,
+): void {
+  const held = runs.get(lease.runId);
+  // Only this same call can have held the run: another claim would have raised the generation again.
+  if (held !== undefined && held.hold !== null && hadLease(held, lease, 1)) return;
+  const run = runs.getUnder(lease);
+  runs.noteReports(run, reports);
+  runs.hold(run, hold, now);
 }

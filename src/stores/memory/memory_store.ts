@@ -1,37 +1,19 @@
-import {
-  type ChildResult,
-  nextDeadlineInMs,
-  parseWait,
-  type Signal,
-  type SignalOutcome,
-  type Wait,
-  type WaitText,
-} from "../../wait.ts";
-import { isoTime } from "../../values/iso_time.ts";
-import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
+import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
 import { type Host, systemHost } from "../../host.ts";
-import { coalescedFacts, type FactValue, type FactValueRef } from "../../fact.ts";
+import type { FactValue, FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Report } from "../../execution_report.ts";
-import {
-  isTerminal,
-  type Retention,
-  type Run,
-  type RunFilter,
-  type RunIdentity,
-  type RunPage,
-  type RunText,
-} from "../../run.ts";
+import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
-import type { NewPause, PauseRequest, PauseResult } from "../../store/pause_request.ts";
+import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { RunState } from "../../store/run_state.ts";
 import type { JobPause } from "../../store/job_pause.ts";
@@ -47,20 +29,31 @@ import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/ti
 import { findOpenWaits, searchRuns, toRunFailures, toTimeline } from "./operate/operator_reads.ts";
 import type { RunBlockers } from "../../store/blockers.ts";
 import type { TraceText } from "../../trace_context.ts";
-import { addChildren, type ChildDeps, findCreated, lacksChildren, readResults } from "./children.ts";
-import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
-import { findHeldRuns, findStrandedJobs } from "./holds.ts";
-import { checkPending, commitDeadlines, findPause, isEndedBy, isWoken, preparePause, resolvePause } from "./pauses.ts";
-import { addLine, type KeptPause, type KeptRun } from "./records.ts";
-import { toHistory, toHoldRecord, toIdentity, toPauseRecord, toRun, toRunState, toWait } from "./copies.ts";
+import { readResults } from "./children.ts";
+import {
+  claimRuns,
+  type ClaimState,
+  findLiveJobs,
+  findLiveQueues,
+  type KnownWorker,
+  updateTurns,
+} from "./writes/claim.ts";
+import { findHeldRuns, findStrandedJobs, holdRun } from "./holds.ts";
+import { addLine, type KeptRun } from "./records.ts";
+import { toHistory, toHoldRecord, toIdentity, toRun, toRunState, toWait } from "./copies.ts";
 import { MemoryRates } from "./flow/rates.ts";
 import { listRuns, readFactValues, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
 import { MemoryRuns } from "./runs.ts";
+import { MemoryJobPauses } from "./flow/job_pauses.ts";
+import { enqueueRun, enqueueRuns } from "./writes/enqueue.ts";
+import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
+import { listLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
+import { pauseRun } from "./writes/pause_run.ts";
+import { signalWait } from "./writes/signal_wait.ts";
 import { MemorySchedules } from "./flow/schedules.ts";
 import { listJobs, listWorkers, sampleRuns } from "./operate/numbers.ts";
 import { MemoryStatistics } from "./operate/statistics.ts";
-import { cancelSteps, recordAttempt } from "./steps.ts";
-import { cancelOrphan } from "./timers.ts";
+import { recordAttempt } from "./writes/steps.ts";
 import { MemoryTurns } from "./flow/fairness_turns.ts";
 
 const STORE_OPTIONS = { host: true, journalLength: true } as const;
@@ -91,8 +84,7 @@ const STORE_OPTIONS = { host: true, journalLength: true } as const;
 export class MemoryStore implements Store {
   readonly #host: Host;
   readonly #runs: MemoryRuns;
-  readonly #pauses = new Map<string, { run: KeptRun; wait: KeptPause }>();
-  readonly #paused = new Map<string, JobPause>();
+  readonly #jobPauses: MemoryJobPauses;
   readonly #schedules: MemorySchedules;
   readonly #statistics = new MemoryStatistics();
   readonly #workers = new Map<string, KnownWorker>();
@@ -105,12 +97,13 @@ export class MemoryStore implements Store {
   constructor(options: { host?: Host; journalLength?: number } = {}) {
     checkOptionNames(options, STORE_OPTIONS, "MemoryStore()");
     this.#host = options.host ?? systemHost;
-    this.#runs = new MemoryRuns(options.journalLength);
+    this.#runs = new MemoryRuns(() => this.#host.newId(), options.journalLength);
+    this.#jobPauses = new MemoryJobPauses(this.#runs);
     this.#schedules = new MemorySchedules(this.#runs);
     this.#state = {
       runs: this.#runs,
       workers: this.#workers,
-      paused: this.#paused,
+      paused: this.#jobPauses.byName,
       rates: new MemoryRates(),
       turns: new MemoryTurns(),
     };
@@ -133,50 +126,7 @@ export class MemoryStore implements Store {
 
   /** Adds runs, or finds the existing ones that the requests lead to: all of them or none. */
   enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
-    return this.#perform((now) => {
-      for (const { id, retriggerOf } of runs) {
-        if (this.#runs.wasDeleted(id)) throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
-        // When the call is repeated, the old run may have been deleted.
-        if (retriggerOf === null || this.#runs.has(retriggerOf.runId) || this.#runs.has(id)) continue;
-        throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
-      }
-      return runs.map((run) => this.#enqueueOne(run, now));
-    });
-  }
-
-  #enqueueOne(request: NewRun, now: number): Enqueued {
-    const known = this.#runs.get(request.id);
-    if (known !== undefined) return { run: toRun(known), disposition: "created" };
-    const same = this.#runs.findOpenRetry(request) ?? this.#runs.findIdempotent(request);
-    if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
-    const joined = this.#findCoalescable(request, now);
-    if (joined !== undefined) {
-      const run = toRun(joined);
-      this.#runs.journal.note(...coalescedFacts(joined.seq, run, request));
-      return { run, disposition: "coalesced" };
-    }
-    return { run: toRun(this.#add(request, now)), disposition: "created" };
-  }
-
-  #add(request: NewRun, now: number, parent: KeptRun["parent"] = null): KeptRun {
-    const run = this.#runs.add(request, () => this.#host.newId(), now, parent);
-    for (const wait of run.pauses) this.#pauses.set(wait.id, { run, wait });
-    return run;
-  }
-
-  #findCoalescable(
-    { jobName, aliases, concurrencyKey, coalesce }: NewRun,
-    now: number,
-  ): KeptRun | undefined {
-    if (coalesce === null || concurrencyKey === null) return undefined;
-    const names = [jobName, ...aliases];
-    const rivals = this.#runs.open.filter((run) =>
-      names.includes(run.jobName) && run.concurrencyKey === concurrencyKey && run.hold === null
-    );
-    const pending = rivals.find((run) => run.status === "pending" && !(run.isDelayed && (run.startAt ?? 0) > now));
-    if (pending !== undefined || coalesce !== "active") return pending;
-    return rivals.find(({ lease }) => lease !== null && lease.expiresAt > now) ??
-      rivals.find((run) => run.status === "waiting");
+    return this.#perform((now) => enqueueRuns(this.#runs, runs, now));
   }
 
   /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
@@ -186,44 +136,17 @@ export class MemoryStore implements Store {
 
   /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
   renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
-    return this.#perform((now) =>
-      renewals.map(({ lease, reports }) => {
-        const run = this.#runs.findUnder(lease);
-        const held = run?.lease ?? null;
-        if (run === undefined || held === null) return null;
-        held.expiresAt = Math.max(held.expiresAt + 1, now + leaseMs);
-        this.#runs.noteReports(run, reports);
-        this.#runs.touch(run, now);
-        return held.expiresAt;
-      })
-    );
+    return this.#perform((now) => renewLeases(this.#runs, renewals, leaseMs, now));
   }
 
   /** Releases a lease before its end. */
   release(lease: Lease, reports: readonly Report[]): Promise<void> {
-    return this.#perform((now) => {
-      // Also if the run has fewer records than its holder knows: nothing is written, and others can go on.
-      const run = this.#runs.findUnder({ ...lease, recorded: 0 });
-      if (run !== undefined) {
-        this.#runs.noteReports(run, reports);
-        this.#runs.interrupt(run, now);
-      } else {
-        const ghost = this.#runs.keys.findGhost(lease);
-        if (ghost?.claimId === lease.claimId) this.#runs.releaseGhost(ghost);
-      }
-    });
+    return this.#perform((now) => releaseLease(this.#runs, lease, reports, now));
   }
 
   /** Holds a run, and releases its lease and its concurrency key. */
   hold(lease: Lease, hold: NewHold, reports: readonly Report[]): Promise<void> {
-    return this.#perform((now) => {
-      const held = this.#runs.get(lease.runId);
-      // Only this same call can have held the run: another claim would have raised the generation again.
-      if (held !== undefined && held.hold !== null && hadLease(held, lease, 1)) return;
-      const run = this.#runs.getUnder(lease);
-      this.#runs.noteReports(run, reports);
-      this.#runs.hold(run, hold, now);
-    });
+    return this.#perform((now) => holdRun(this.#runs, lease, hold, reports, now));
   }
 
   /** Makes a held run due for all workers that know its version. */
@@ -238,10 +161,7 @@ export class MemoryStore implements Store {
 
   /** The hold of a run, or `null` if it is not held. */
   getHold(runId: string): Promise<HoldRecord | null> {
-    return this.#perform(() => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : toHoldRecord(run);
-    });
+    return this.#readRun(runId, toHoldRecord);
   }
 
   /** Finds held runs, in the order of their row numbers. */
@@ -274,10 +194,7 @@ export class MemoryStore implements Store {
 
   /** All that a replay of a run needs, or `null` if there is none. */
   getHistory(runId: string): Promise<RunHistory | null> {
-    return this.#perform((now) => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : toHistory(run, now);
-    });
+    return this.#readRun(runId, toHistory);
   }
 
   /** The jobs and versions of open runs that no live worker knows, by name and version. */
@@ -287,20 +204,7 @@ export class MemoryStore implements Store {
 
   /** All current leases, including those of cancelled runs that a worker may still execute. */
   getLeases(): Promise<SeenLease[]> {
-    return this.#perform((now) => {
-      const leases: SeenLease[] = [];
-      for (const { id, generation, claimId, lastRecordedNo, concurrencyKey, lease } of this.#runs.open) {
-        if (lease === null || claimId === null) continue;
-        const leaseMs = this.#workers.get(lease.owner)?.leaseMs ?? null;
-        const seen = { runId: id, generation, claimId, recorded: lastRecordedNo, concurrencyKey };
-        leases.push({ ...seen, expiresAt: lease.expiresAt, leaseMs });
-      }
-      for (const { runId, generation, claimId, concurrencyKey, expiresAt } of this.#runs.keys.ghosts) {
-        if (expiresAt <= now) continue;
-        leases.push({ runId, generation, claimId, recorded: 0, concurrencyKey, expiresAt, leaseMs: null });
-      }
-      return leases;
-    });
+    return this.#perform((now) => listLeases(this.#runs, this.#workers, now));
   }
 
   /** Which of these leases are no longer the current ones of their runs. */
@@ -310,14 +214,7 @@ export class MemoryStore implements Store {
 
   /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
   revoke(leases: readonly SeenLease[]): Promise<void> {
-    return this.#perform((now) => {
-      for (const lease of leases) {
-        const run = this.#runs.findLeased(lease);
-        const ghost = this.#runs.keys.findGhost(lease);
-        if (run?.lease?.expiresAt === lease.expiresAt) this.#runs.abandon(run, now);
-        else if (ghost?.expiresAt === lease.expiresAt) this.#runs.releaseGhost(ghost);
-      }
-    });
+    return this.#perform((now) => revokeLeases(this.#runs, leases, now));
   }
 
   /** Adds a schedule, or replaces one that has not changed meanwhile. */
@@ -337,14 +234,14 @@ export class MemoryStore implements Store {
 
   /** Fires or skips a slot. */
   fireSchedule(firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
-    return this.#perform((now) => this.#schedules.fire(firing, (run) => this.#enqueueOne(run, now)));
+    return this.#perform((now) => this.#schedules.fire(firing, (run) => enqueueRun(this.#runs, run, now)));
   }
 
   /** Reads how the children of a pause ended, up to a number of characters. */
   readChildren(pauseId: string, from: number, maxLength: number): Promise<Part<ChildResult> | null> {
     return this.#perform(() => {
-      const pause = this.#pauses.get(pauseId)?.wait;
-      return pause === undefined ? null : readResults(pause, from, maxLength);
+      const found = this.#runs.findPause(pauseId);
+      return found === undefined ? null : readResults(found.pause, from, maxLength);
     });
   }
 
@@ -356,40 +253,23 @@ export class MemoryStore implements Store {
   }
 
   /** Pauses a job: from now on, no run of it is claimed. */
-  pauseJob(jobName: string, { by, note }: Pick<JobPause, "by" | "note">): Promise<JobPause> {
-    return this.#perform((now) => {
-      const known = this.#paused.get(jobName);
-      if (known !== undefined) return { ...known };
-      const pause = { jobName, since: isoTime(now), by, note };
-      this.#paused.set(jobName, pause);
-      this.#runs.countChange();
-      return { ...pause };
-    });
+  pauseJob(jobName: string, pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
+    return this.#perform((now) => this.#jobPauses.pause(jobName, pause, now));
   }
 
   /** Ends the pause of a job. */
   resumeJob(jobName: string): Promise<boolean> {
-    return this.#perform(() => {
-      const wasPaused = this.#paused.delete(jobName);
-      if (wasPaused) this.#runs.countChange();
-      return wasPaused;
-    });
+    return this.#perform(() => this.#jobPauses.resume(jobName));
   }
 
   /** A part of the records of a run, for its timeline; `null` if there is no such run. */
   getTimeline(runId: string, from: TimelinePlace, limit: number): Promise<TimelineRecords | null> {
-    return this.#perform((now) => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : toTimeline(run, from, limit, now);
-    });
+    return this.#readRun(runId, (run, now) => toTimeline(run, from, limit, now));
   }
 
   /** The failures of a run and of the attempts at its steps; `null` if there is no such run. */
   getFailures(runId: string): Promise<RunFailures | null> {
-    return this.#perform(() => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : toRunFailures(run);
-    });
+    return this.#readRun(runId, toRunFailures);
   }
 
   /** Open waits, the soonest deadline first. */
@@ -404,19 +284,12 @@ export class MemoryStore implements Store {
 
   /** What holds up a run, or `null` if there is none. */
   getBlockers(runId: string): Promise<RunBlockers | null> {
-    return this.#perform((now) => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : findBlockers(readBlockerFacts(this.#state, run, now));
-    });
+    return this.#readRun(runId, (run, now) => findBlockers(readBlockerFacts(this.#state, run, now)));
   }
 
   /** The paused jobs, in the order of their names. */
   getPausedJobs(): Promise<JobPause[]> {
-    return this.#perform(() =>
-      [...this.#paused.values()]
-        .sort((left, right) => left.jobName < right.jobName ? -1 : 1)
-        .map((pause) => ({ ...pause }))
-    );
+    return this.#perform(() => this.#jobPauses.list());
   }
 
   /** Notes that a worker claims nothing more. */
@@ -477,161 +350,42 @@ export class MemoryStore implements Store {
 
   /** Prepares pauses and, if `park` is set and none of them is over, sets the run waiting. */
   pause(lease: Lease, request: PauseRequest): Promise<PauseResult> {
-    return this.#perform((now) => {
-      const { park, retryAt } = request;
-      if (park && request.pauses.length === 0 && retryAt === null) {
-        throw new TypeError(`Cannot park run "${lease.runId}": it has nothing to wait for`);
-      }
-      const repeated = this.#findParked(lease, request);
-      if (repeated !== null) return this.#toPauseResult(request, true, repeated, now);
-
-      const run = this.#runs.getUnder(lease);
-      if (request.pauses.some((pause) => lacksChildren(run, pause))) throw new LeaseLostError(lease);
-      this.#runs.noteReports(run, request.reports);
-      const cancelled: RunIdentity[] = [];
-      const pauses = request.pauses.map((pause) => this.#prepare(run, pause, cancelled, now));
-      this.#runs.journal.putTriggersFirst();
-      commitDeadlines(run, now);
-      const isOver = pauses.some(({ state }) => state.status === "resolved") || (retryAt !== null && retryAt <= now);
-      const parked = park && !isOver;
-      if (parked) {
-        const awaited = pauses.filter(({ kind }) => kind !== "patch");
-        for (const pause of awaited) pause.suspendedAt ??= now;
-        this.#runs.park(run, awaited, retryAt, now);
-      }
-      this.#runs.touch(run, now);
-      return { ...this.#toPauseResult(request, parked, pauses, now), cancelled };
-    });
-  }
-
-  /** The pauses of an earlier call with the same request that has parked the run, or `null`. */
-  #findParked(lease: Lease, request: PauseRequest): KeptPause[] | null {
-    const run = this.#runs.get(lease.runId);
-    if (!request.park || run?.status !== "waiting" || !hadLease(run, lease)) return null;
-    const pauses = request.pauses.map((pause) => findPause(run, pause));
-    return pauses.every((pause) => pause !== undefined) ? pauses : null;
-  }
-
-  #prepare(run: KeptRun, request: NewPause, cancelled: RunIdentity[], now: number): KeptPause {
-    const pause = findPause(run, request) ?? preparePause(run, request, this.#runs.nextPauseSeq(), now);
-    this.#pauses.set(pause.id, { run, wait: pause });
-    if (request.children !== null) {
-      const deps: ChildDeps = {
-        get: (runId) => this.#runs.get(runId),
-        findOpenRetry: (retry) => this.#runs.findOpenRetry(retry),
-        cancel: (orphan) => cancelled.push(cancelOrphan(this.#runs, orphan, now)),
-        add: (child, parent) => this.#add(child, now, parent),
-      };
-      addChildren(run, pause, request.children, deps, now);
-    }
-    return pause;
-  }
-
-  #toPauseResult(request: PauseRequest, parked: boolean, pauses: readonly KeptPause[], now: number): PauseResult {
-    const records = pauses.map(toPauseRecord);
-    const created = pauses.flatMap((pause, at) => {
-      const { children } = request.pauses[at]!; // one pause for each request
-      return children === null ? [] : findCreated(pause, children, (runId) => this.#runs.get(runId));
-    });
-    return { parked, pauses: records, created, cancelled: [], nextDeadlineInMs: nextDeadlineInMs(records, now) };
-  }
-
-  #findWait(waitId: string): { run: KeptRun; wait: KeptPause } | undefined {
-    const found = this.#pauses.get(waitId);
-    return found?.wait.kind === "wait" ? found : undefined;
+    return this.#perform((now) => pauseRun(this.#runs, lease, request, now));
   }
 
   /** Ends a run. Its open waits are closed. */
   finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void> {
-    return this.#perform((now) => {
-      const ended = this.#runs.get(lease.runId);
-      // Only this same call can have ended the run with this status under this lease.
-      if (ended?.status === ending.status && hadLease(ended, lease)) return;
-      const run = this.#runs.getUnder(lease);
-      this.#runs.noteReports(run, reports);
-      this.#runs.end(run, ending, now);
-    });
+    return this.#perform((now) => finishRun(this.#runs, lease, ending, reports, now));
   }
 
   /** Ends a wait by a signal. */
   signal(waitId: string, signal: Signal, trace: TraceText | null = null): Promise<SignalOutcome> {
-    return this.#perform((now) => {
-      const found = this.#findWait(waitId);
-      if (found === undefined) throw new NotFoundError(`There is no wait "${waitId}"`);
-      const { run, wait } = found;
-      if (isEndedBy(wait, signal)) {
-        // The receipt of the first acceptance: the run had not resumed by then.
-        const receipt = { ...toWait(run.id, wait), firstResumedAt: null };
-        return { wait: receipt, disposition: "duplicate", run: toIdentity(run) };
-      }
-      checkPending(wait);
-      const payload = JSON.stringify(signal.payload);
-      const wasDue = isWoken(run);
-      // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
-      if (commitDeadlines(run, now)) this.#runs.noteResolution(run, wasDue, now);
-      checkPending(wait);
-      wait.trace = trace;
-      resolvePause(run, wait, { outcome: "signal", payload, signalId: signal.signalId }, now);
-      this.#runs.noteResolution(run, wasDue, now);
-      return { wait: toWait(run.id, wait), disposition: "accepted", run: toIdentity(run) };
-    });
+    return this.#perform((now) => signalWait(this.#runs, waitId, signal, trace, now));
   }
 
   /** Cancels a run that has not ended, and records the steps that are being executed as cancelled. */
   cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
-    return this.#perform((now) => {
-      const run = this.#runs.get(runId);
-      if (run === undefined) return null;
-      if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRun(run) : null;
-      run.cancelledBy = requestId;
-      const current = execution !== null && this.#runs.findUnder(execution.lease) === run ? execution : null;
-      this.#runs.noteReports(run, current?.reports ?? []);
-      cancelSteps(run, current?.steps ?? [], this.#runs.journal, now);
-      this.#runs.end(run, { status: "cancelled" }, now);
-      return toRun(run);
-    });
+    return this.#perform((now) => cancelRun(this.#runs, runId, { requestId, execution }, now));
   }
 
   /** Deletes a run that has ended, with everything that belongs to it. */
   delete(runId: string): Promise<RunIdentity | null> {
-    return this.#perform((now) => {
-      const run = this.#runs.get(runId);
-      return run === undefined || !isTerminal(run.status) ? null : this.#remove(run, now);
-    });
+    return this.#perform((now) => deleteRun(this.#runs, runId, now));
   }
 
   /** Deletes the oldest of the runs that ended long enough ago, at most `limit` of them. */
   purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
-    return this.#perform((now) =>
-      this.#runs.all
-        .filter(({ status, completedAt }) =>
-          isTerminal(status) && completedAt !== null && completedAt <= now - (retention[status] ?? Infinity)
-        )
-        .sort((left, right) => left.completedAt! - right.completedAt!) // those that ended have one
-        .slice(0, limit)
-        .map((run) => this.#remove(run, now))
-    );
-  }
-
-  #remove(run: KeptRun, now: number): RunIdentity {
-    for (const pause of run.pauses) this.#pauses.delete(pause.id);
-    return this.#runs.remove(run, now);
+    return this.#perform((now) => purgeRuns(this.#runs, retention, limit, now));
   }
 
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null> {
-    return this.#perform(() => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : toRun(run);
-    });
+    return this.#readRun(runId, toRun);
   }
 
   /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
-    return this.#perform(() => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : toRunState(run, this.#runs.journal.end);
-    });
+    return this.#readRun(runId, (run) => toRunState(run, this.#runs.journal.end));
   }
 
   /** The runs that match a filter, newest first. */
@@ -655,8 +409,8 @@ export class MemoryStore implements Store {
   /** A wait, or `null` if there is none. */
   getWait(waitId: string): Promise<Wait | null> {
     return this.#perform(() => {
-      const found = this.#findWait(waitId);
-      return found === undefined ? null : toWait(found.run.id, found.wait);
+      const found = this.#runs.findWait(waitId);
+      return found === undefined ? null : toWait(found.run.id, found.pause);
     });
   }
 
@@ -680,33 +434,23 @@ export class MemoryStore implements Store {
 
   /** Reads the recorded steps of a run in the order of their index, up to a number of characters. */
   readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
-    return this.#perform(() => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : readSteps(run, after, maxLength);
-    });
+    return this.#readRun(runId, (run) => readSteps(run, after, maxLength));
   }
 
   /** Reads the waits of a run in the order in which they were prepared, up to a number of characters. */
   readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
-    return this.#perform(() => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : readWaits(run, after, maxLength);
-    });
+    return this.#readRun(runId, (run) => readWaits(run, after, maxLength));
   }
 
   /** Reads the stored log lines of a run in the order in which they were added, up to a number of characters. */
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
-    return this.#perform(() => {
-      const run = this.#runs.get(runId);
-      return run === undefined ? null : readLogs(run, after, maxLength);
-    });
+    return this.#readRun(runId, (run) => readLogs(run, after, maxLength));
   }
 
   /** Reads the next part of a value. */
   readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
     return this.#perform(() => {
-      const found = place.of === "wait" ? this.#findWait(place.waitId) : undefined;
-      const run = place.of === "wait" ? found?.run : this.#runs.get(place.runId);
+      const run = place.of === "wait" ? this.#runs.findWait(place.waitId)?.run : this.#runs.get(place.runId);
       return run === undefined ? null : readValue(run, place, from);
     });
   }
@@ -752,6 +496,14 @@ export class MemoryStore implements Store {
     return this.#perform(() => this.#runs.version);
   }
 
+  /** Reads something of a run; `null` if there is no such run. */
+  #readRun<T>(runId: string, read: (run: KeptRun, now: number) => T): Promise<T | null> {
+    return this.#perform((now) => {
+      const run = this.#runs.get(runId);
+      return run === undefined ? null : read(run, now);
+    });
+  }
+
   /** Performs a call synchronously and atomically. What it throws rejects the promise. */
   #perform<T>(work: (now: number) => T): Promise<T> {
     return new Promise((resolve) => {
@@ -767,13 +519,4 @@ export class MemoryStore implements Store {
       }
     });
   }
-}
-
-/**
- * Whether a lease was the last one of a run.
- *
- * @param later How often the generation was raised since.
- */
-function hadLease(run: KeptRun, { generation, claimId }: Lease, later = 0): boolean {
-  return run.generation === generation + later && run.claimId === claimId;
 }

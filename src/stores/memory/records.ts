@@ -1,8 +1,9 @@
-import { type Failure } from "../../failure.ts";
-import { type JsonText } from "../../values/json.ts";
+import type { Failure } from "../../failure.ts";
+import type { JsonText } from "../../values/json.ts";
 import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../log.ts";
-import { type RunStatus } from "../../run.ts";
-import { type StepRecord } from "../../step.ts";
+import type { Lease } from "../../lease.ts";
+import type { RunStatus } from "../../run.ts";
+import type { StepRecord } from "../../step.ts";
 import type { CopiedHistory, HoldRecord } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
@@ -239,6 +240,15 @@ export function queueOf({ jobName, version, offeredTo }: KeptRun): string {
 /** The prints of the code that has held a run since its last record. */
 export function triedPrints({ tried: { prints, recordedNo }, lastRecordedNo }: KeptRun): readonly string[] {
   return recordedNo === lastRecordedNo ? prints : [];
+}
+
+/**
+ * Whether a lease was the last one of a run.
+ *
+ * @param later How often the generation was raised since.
+ */
+export function hadLease(run: KeptRun, { generation, claimId }: Lease, later = 0): boolean {
+  return run.generation === generation + later && run.claimId === claimId;
 }
 
 /** Increments the record counter of a run: a replay delivers results in this order. */

@@ -6,12 +6,13 @@ import type { RunIdentity } from "../../run.ts";
 import type { Ending } from "../../store/claim.ts";
 import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
+import type { NewPause } from "../../store/pause_request.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
 import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
 import { endChild, loseResult } from "./children.ts";
-import { closePauses, commitDeadlines, isWoken, noteResumption } from "./pauses.ts";
+import { closePauses, commitDeadlines, findPause, isWoken, noteResumption, preparePause } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, triedPrints } from "./records.ts";
 import { retriesOf, toAwaitedPause, toIdentity } from "./copies.ts";
 import { copyHistory } from "./copy_history.ts";
@@ -23,8 +24,10 @@ export class MemoryRuns {
   readonly #bySeq = new Map<number, KeptRun>();
   readonly #open = new Map<string, KeptRun>();
   readonly #byIdempotency = new Map<string, KeptRun>();
+  readonly #pauses = new Map<string, { run: KeptRun; pause: KeptPause }>();
   /** When runs were deleted, for a while. */
   readonly #deletedAt = new Map<string, number>();
+  readonly #newId: () => string;
   #fairCount = 0;
   /** Who holds their concurrency keys. */
   readonly keys = new MemoryKeys();
@@ -34,8 +37,12 @@ export class MemoryRuns {
   #lastSeq = 0;
   #lastPauseSeq = 0;
 
-  /** @param journalLength The maximum size of the journal, in characters of facts. */
-  constructor(journalLength?: number) {
+  /**
+   * @param newId Makes the ids of the pauses that a retry begins with.
+   * @param journalLength The maximum size of the journal, in characters of facts.
+   */
+  constructor(newId: () => string, journalLength?: number) {
+    this.#newId = newId;
     this.journal = new MemoryJournal(journalLength);
   }
 
@@ -62,11 +69,6 @@ export class MemoryRuns {
   /** Finds a run. */
   get(runId: string): KeptRun | undefined {
     return this.#all.get(runId);
-  }
-
-  /** The number of the next pause, among those of all runs. */
-  nextPauseSeq(): number {
-    return ++this.#lastPauseSeq;
   }
 
   /** Finds a run by its row number. */
@@ -116,8 +118,19 @@ export class MemoryRuns {
     return old === undefined || old.retriggeredAs === null ? undefined : this.#open.get(old.retriggeredAs);
   }
 
-  /** Adds a run, perhaps as a child; `newId` makes the ids of the pauses that a retry begins with. */
-  add(request: NewRun, newId: () => string, now: number, parent: KeptRun["parent"] = null): KeptRun {
+  /** Finds a pause of any run. */
+  findPause(pauseId: string): { run: KeptRun; pause: KeptPause } | undefined {
+    return this.#pauses.get(pauseId);
+  }
+
+  /** Finds a wait of any run: a pause that a signal can end. */
+  findWait(waitId: string): { run: KeptRun; pause: KeptPause } | undefined {
+    const found = this.#pauses.get(waitId);
+    return found?.pause.kind === "wait" ? found : undefined;
+  }
+
+  /** Adds a run, perhaps as a child. */
+  add(request: NewRun, now: number, parent: KeptRun["parent"] = null): KeptRun {
     const run = newKeptRun(request, ++this.#lastSeq, now);
     run.parent = parent;
     run.depth = parent === null ? 0 : parent.run.depth + 1;
@@ -127,16 +140,27 @@ export class MemoryRuns {
     if (run.flow.fairnessKey !== null) this.#fairCount += 1;
     if (run.idempotencyKey !== null) this.#byIdempotency.set(idempotencyIndex(run), run);
     this.journal.note(triggeredFact(run.seq, run.startAt, parent?.run.id, request.schedule));
-    if (request.retriggerOf !== null) this.#link(run, request.retriggerOf, newId);
+    if (request.retriggerOf !== null) this.#link(run, request.retriggerOf);
     this.touch(run, now);
     return run;
   }
 
-  #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>, newId: () => string): void {
+  #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>): void {
     const old = this.#all.get(runId)!; // the caller has checked that it exists
     old.retriggeredAs = run.id;
     this.journal.note([old.seq, "retried", run.id]);
-    if (from === "failure") copyHistory(old, run, newId);
+    if (from !== "failure") return;
+    copyHistory(old, run, this.#newId);
+    for (const pause of run.pauses) this.#pauses.set(pause.id, { run, pause });
+  }
+
+  /** The pause of a run that a request names: one that it has already, or a new one. */
+  prepare(run: KeptRun, request: NewPause, now: number): KeptPause {
+    const known = findPause(run, request);
+    if (known !== undefined) return known;
+    const pause = preparePause(run, request, ++this.#lastPauseSeq, now);
+    this.#pauses.set(pause.id, { run, pause });
+    return pause;
   }
 
   /** Gives a run to a worker, with its concurrency key. */
@@ -270,6 +294,7 @@ export class MemoryRuns {
     loseResult(run);
     this.#all.delete(run.id);
     this.#bySeq.delete(run.seq);
+    for (const pause of run.pauses) this.#pauses.delete(pause.id);
     this.journal.note([run.seq, "deleted", run.id, run.jobName, run.labels]);
     if (run.idempotencyKey !== null) this.#byIdempotency.delete(idempotencyIndex(run));
     this.countChange();

@@ -17,7 +17,8 @@
  * @module
  */
 
-export { PostgresStore, type PostgresStoreOptions } from "./postgres_store.ts";
+export { PostgresStore } from "./postgres_store.ts";
+export type { PostgresStoreOptions } from "./postgres_store_options.ts";
 export type { PostgresClient } from "./database/client.ts";
 export type { PostgresListen } from "./notify/listen.ts";
 export type { PostgresWarning } from "./reads/warnings.ts";

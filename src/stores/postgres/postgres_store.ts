@@ -1,16 +1,13 @@
 import type { FactValue, FactValueRef } from "../../fact.ts";
-import { type Host, systemHost } from "../../host.ts";
+import { systemHost } from "../../host.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
-import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
-import { kindOf } from "../../values/kind_of.ts";
-import { checkOptionNames } from "../../values/option_names.ts";
 import type { Report } from "../../execution_report.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
-import { ConflictError, LeaseLostError, NotFoundError } from "../../error.ts";
+import { LeaseLostError } from "../../error.ts";
 import type { Store } from "../../store.ts";
 import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
 import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
@@ -54,7 +51,7 @@ import { LogQueue } from "./writes/log_queue.ts";
 import { type Durability, migrateTables } from "./database/migrate.ts";
 import { Announcer } from "./notify/announcer.ts";
 import { changeChannel, testChannel } from "./notify/channels.ts";
-import { type Listen, listenAt, listenWith, type PostgresListen } from "./notify/listen.ts";
+import type { Listen } from "./notify/listen.ts";
 import { NotifyListener } from "./notify/listener.ts";
 import {
   toClaimParameter,
@@ -69,50 +66,32 @@ import {
 import { findBlockers } from "../operate/find_blockers.ts";
 import { type BlockersAnswer, toBlockerFacts } from "./operate/blockers.ts";
 import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
+import { checkStoreOptions, listenOf, type PostgresStoreOptions } from "./postgres_store_options.ts";
+import { isRefusal, type Refusal, toRefusalError } from "./writes/refusal.ts";
 import { PostgresDatabase } from "./database/postgres_database.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { readChildren } from "./reads/children.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
 import { type PostgresWarning, readWarnings } from "./reads/warnings.ts";
-import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../rows.ts";
+import {
+  type IdentityRow,
+  type JobPauseRow,
+  type ScheduleRow,
+  toJobPause,
+  toRunIdentity,
+  toSchedule,
+  toWait,
+  type WaitRow,
+} from "../rows.ts";
 import { type RunRow, toRun } from "./rows.ts";
-import { type FiringAnswer, type ScheduleRow, toFiringParameter, toFiringResult, toSchedule } from "./schedules.ts";
+import { type FiringAnswer, toFiringParameter, toFiringResult } from "./schedules.ts";
 import type { WriteKind } from "./sql/apply.ts";
-import { type JobsAnswer, toJobList, toWorkerList, type WorkersAnswer } from "./operate.ts";
-import { checkSchema, VERSION } from "./sql/names.ts";
+import { type JobsAnswer, toJobList, toWorkerList, type WorkersAnswer } from "./operate/numbers.ts";
+import { VERSION } from "./sql/names.ts";
 import { VersionWatch } from "./database/version_watch.ts";
 import { WriteBatch } from "./writes/write_batch.ts";
 import type { WriteParameter } from "./writes/write_group.ts";
-
-/** Options of a {@linkcode PostgresStore}. */
-export interface PostgresStoreOptions {
-  /**
-   * The schema of its tables and functions (default `holdfast`): 1 to 50 lower-case letters, digits and underscores,
-   * and no digit first. Services that share a database and not their runs have a schema each.
-   */
-  schema?: string;
-  /**
-   * `full` (default): what was acknowledged survives a crash of the server, so `migrate()` refuses a server or a role with
-   * `synchronous_commit` or `fsync` off. With an asynchronous standby, a failover can still lose the last moments.
-   * `relaxed`: the settings of the server decide what survives.
-   */
-  durability?: "full" | "relaxed";
-  /**
-   * The address at which the store listens for the commits of other processes, on a connection of its own: it must lead to
-   * the server directly, not through a pooler in transaction mode. Default: for {@linkcode PostgresStore.open} its own
-   * address, for {@linkcode PostgresStore.from} none. `null`: the store does not listen. While it does not, the engine
-   * polls every 20 ms.
-   */
-  listenUrl?: string | URL | null;
-  /** Listens instead of a connection to `listenUrl`, by means of a client that you have opened. */
-  listen?: PostgresListen;
-  /**
-   * Time, timers, randomness and ids. Default: those of the system, and the clock of the database. A host that is given
-   * tells the time instead of the database: only tests do that.
-   */
-  host?: Host;
-}
 
 /**
  * Keeps everything in one schema of a PostgreSQL database, which any number of processes on any machines can share.
@@ -177,7 +156,7 @@ export class PostgresStore implements Store {
    * @throws {TypeError} The address or an option is not valid.
    */
   static async open(url: string | URL, options: PostgresStoreOptions = {}): Promise<PostgresStore> {
-    checkOptions(options, "PostgresStore.open()");
+    checkStoreOptions(options, "PostgresStore.open()");
     return new PostgresStore(await openPool(String(url)), listenOf(options, url), options);
   }
 
@@ -187,8 +166,8 @@ export class PostgresStore implements Store {
    * idle ends the process.
    */
   static from(client: PostgresClient, options: PostgresStoreOptions = {}): PostgresStore {
-    checkOptions(options, "PostgresStore.from()");
-    return new PostgresStore(lendClient(client), listenOf(options), options);
+    checkStoreOptions(options, "PostgresStore.from()");
+    return new PostgresStore(lendClient(client), listenOf(options, null), options);
   }
 
   /** Creates or updates the tables; safe in several processes at once. */
@@ -596,7 +575,7 @@ export class PostgresStore implements Store {
 
   async #write<T>(kind: WriteKind, parameter: object, options: WriteOptions = {}): Promise<T> {
     const answer = await this.#perform<T>({ kind, ...parameter }, options);
-    if (isRefusal(answer)) throw toError(answer);
+    if (isRefusal(answer)) throw toRefusalError(answer);
     return answer;
   }
 
@@ -618,59 +597,7 @@ interface WriteOptions {
   isSilent?: boolean;
 }
 
-/** Why a write was refused. */
-interface Refusal {
-  refused: "conflict" | "not_found" | "lease_lost";
-  message: string;
-}
-
-function isRefusal(answer: unknown): answer is Refusal {
-  return typeof answer === "object" && answer !== null && "refused" in answer;
-}
-
-function toError({ refused, message }: Refusal): Error {
-  return refused === "not_found" ? new NotFoundError(message) : new ConflictError(message);
-}
-
-interface JobPauseRow {
-  job: string;
-  paused_at: number;
-  paused_by: string | null;
-  note: string | null;
-}
-
-function toJobPause({ job, paused_at, paused_by, note }: JobPauseRow): JobPause {
-  return { jobName: job, since: isoTime(paused_at), by: paused_by, note };
-}
-
 interface EnqueuedRow {
   disposition: Enqueued["disposition"];
   run: RunRow;
-}
-
-const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = {
-  schema: true,
-  durability: true,
-  listenUrl: true,
-  listen: true,
-  host: true,
-};
-
-function checkOptions(options: PostgresStoreOptions, subject: string): void {
-  checkOptionNames(options, STORE_OPTIONS, subject);
-  const { schema, durability = "full", listen } = options;
-  if (schema !== undefined) checkSchema(schema, subject);
-  if (durability !== "full" && durability !== "relaxed") {
-    throw new TypeError(`durability of ${subject} must be "full" or "relaxed", not "${durability}"`);
-  }
-  if (listen !== undefined && typeof listen !== "function") {
-    throw new TypeError(`listen of ${subject} must be a function, not ${kindOf(listen)}`);
-  }
-}
-
-/** How a store listens; `null`: not at all. */
-function listenOf({ listen, ...options }: PostgresStoreOptions, own: string | URL | null = null): Listen | null {
-  const { listenUrl = own } = options;
-  if (listen !== undefined) return listenWith(listen);
-  return listenUrl === null ? null : listenAt(String(listenUrl));
 }

@@ -1,54 +1,27 @@
 import type { TraceText } from "../../trace_context.ts";
-import { firstResumed } from "../first_resumed.ts";
 import type { Held, HoldCode } from "../../hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
-import { type Labels, parseRun, type Run, type RunIdentity, type RunStatus, type RunText } from "../../run.ts";
+import { type Labels, parseRun, type Run, type RunIdentity, type RunText } from "../../run.ts";
 import type { AwaitedPause } from "../../store/run_state.ts";
 
-import type { ChildResult, PauseKind, PauseRecord } from "../../wait.ts";
-import { jobNameOf, versionOf } from "../queue_name.ts";
-import { type IdentityRow, toFailure, toLabels, toRunIdentity, type WaitRow } from "../rows.ts";
+import { jobNameOf } from "../queue_name.ts";
+import { type IdentityRow, type PauseColumns, toLabels } from "../rows.ts";
+import { readRunColumns, type RunColumns } from "../run_columns.ts";
 import type { HeldRun } from "./writes/lease_cache.ts";
 
 /** A row of {@linkcode SELECT_RUN}. */
-export interface RunRow extends IdentityRow {
+export interface RunRow extends RunColumns {
   seq: number;
-  status: RunStatus;
-  payload: JsonText | null;
-  output: JsonText | null;
-  error: string | null;
-  failed_step: string | null;
-  failure: JsonText | null;
-  progress: JsonText | null;
-  idempotency_key: string | null;
-  concurrency_key: string | null;
-  lease_owner: string | null;
-  lease_expires_at: number | null;
-  lease_generation: number;
   lease_claim: string | null;
   recorded: number;
   last_report_no: number;
   interruptions: number;
   ended_by: string | null;
-  created_at: number;
-  updated_at: number;
-  started_at: number | null;
-  completed_at: number | null;
-  retrigger_of: string | null;
-  retriggered_as: string | null;
-  schedule_name: string | null;
-  slot_at: number | null;
   /** The trace of its trigger. */
   trace: TraceText | null;
   /** 1 if it has a row of `holdfast_flow`. */
   flow: number | null;
-  start_at: number | null;
-  priority: number | null;
-  fairness_key: string | null;
-  start_by: number | null;
-  finish_by: number | null;
-  parent_id: string | null;
   /** Its hold as a JSON array of code, message and instant; NULL: it is not held. */
   held: JsonText | null;
 }
@@ -91,39 +64,7 @@ export function toRun(row: Omit<RunRow, Unread>): Run {
 
 /** A row of {@linkcode SELECT_RUN} as a run, with its values as stored JSON. */
 export function toRunText(row: Omit<RunRow, Unread>): RunText {
-  const failure = toFailure(row.failure);
-  return {
-    ...toRunIdentity(row),
-    status: row.status,
-    payload: row.payload,
-    output: row.output,
-    error: row.error,
-    failedStepName: row.failed_step,
-    failure,
-    progress: row.progress === null ? null : JSON.parse(row.progress),
-    idempotencyKey: row.idempotency_key,
-    concurrencyKey: row.concurrency_key,
-    leaseOwner: row.lease_owner,
-    leaseExpiresAt: isoTime(row.lease_expires_at),
-    leaseGeneration: row.lease_generation,
-    createdAt: isoTime(row.created_at),
-    updatedAt: isoTime(row.updated_at),
-    startedAt: isoTime(row.started_at),
-    completedAt: isoTime(row.completed_at),
-    startAt: isoTime(row.start_at),
-    priority: row.priority ?? 0,
-    fairnessKey: row.fairness_key,
-    startBy: isoTime(row.start_by),
-    finishBy: isoTime(row.finish_by),
-    failureKind: failure?.kind ?? null,
-    parentRunId: row.parent_id,
-    scheduleName: row.schedule_name,
-    slotAt: isoTime(row.slot_at),
-    version: versionOf(row.job),
-    held: toHeld(row.held),
-    retriggerOf: row.retrigger_of,
-    retriggeredAs: row.retriggered_as,
-  };
+  return readRunColumns(row, toHeld(row.held));
 }
 
 function toHeld(column: JsonText | null): Held | null {
@@ -165,38 +106,7 @@ export function toHeldRun(row: HeldRow): HeldRun {
 }
 
 /** A row of `holdfast_pauses`. */
-export type PauseRow =
-  & WaitRow
-  & { seq: number; run_seq: number; kind: PauseKind; awaited: number; prepared_no: number | null }
-  & { trace: TraceText | null }
-  & { total: number | null; added: number | null; unfinished: number | null }
-  & (
-    | { outcome: "signal"; payload: JsonText; signal_id: string; recorded_no: number }
-    | { outcome: "timeout" | "children"; recorded_no: number }
-    | { outcome: null }
-  );
-
-/** A row of `holdfast_pauses` as a replay needs it, with the result of its only child. */
-export function toPauseRecord(row: PauseRow, child: ChildResult | null): PauseRecord {
-  return {
-    id: row.id,
-    kind: row.kind,
-    name: row.name,
-    metadata: row.metadata,
-    childCount: row.added ?? 0,
-    childTotal: row.total ?? 0,
-    child,
-    deadlineAt: row.deadline_at,
-    ...firstResumed(row.kind, row.outcome, row.first_resumed_at),
-    createdAt: row.created_at,
-    preparedNo: row.prepared_no,
-    resolution: row.outcome === "signal"
-      ? { outcome: "signal", payload: row.payload, signalId: row.signal_id, recordedNo: row.recorded_no }
-      : row.outcome === null
-      ? null
-      : { outcome: row.outcome, recordedNo: row.recorded_no },
-  };
-}
+export type PauseRow = PauseColumns & { awaited: number };
 
 /** A row of `holdfast_pauses` that a run waits on. */
 export function toAwaitedPause(row: PauseRow): AwaitedPause<number> {

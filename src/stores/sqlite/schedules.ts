@@ -1,25 +1,10 @@
 import type { Host } from "../../host.ts";
-import type { JsonText } from "../../values/json.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
+import { type ScheduleRow, toSchedule } from "../rows.ts";
 import { type RunRow, SELECT_RUN, toRun } from "./rows.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
-
-/** A row of `holdfast_schedules`. */
-interface ScheduleRow {
-  name: string;
-  job: string;
-  options: JsonText;
-  declared: JsonText | null;
-  paused_at: number | null;
-  next_at: number | null;
-  last_slot_at: number | null;
-  last_run_id: string | null;
-  skipped: number;
-  error: string | null;
-  version: number;
-}
 
 const COLUMNS = "name, job, options, declared, paused_at, next_at, last_slot_at, last_run_id, skipped, error, version";
 
@@ -28,7 +13,7 @@ export function readSchedules(db: SqliteDatabase, name: string | undefined): Sch
   const rows = name === undefined
     ? db.all<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules ORDER BY name`)
     : db.all<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules WHERE name = ?`, name);
-  return rows.map(toRecord);
+  return rows.map(toSchedule);
 }
 
 /** Adds or replaces a schedule. See `Store.setSchedule()`. */
@@ -57,7 +42,7 @@ export function setSchedule(
       name,
       version,
     );
-  return row === undefined ? null : toRecord(row);
+  return row === undefined ? null : toSchedule(row);
 }
 
 /** Deletes a schedule. See `Store.deleteSchedule()`. */
@@ -75,7 +60,7 @@ export function fireSchedule(
   const known = db.get<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules WHERE name = ?`, name);
   if (known === undefined) return null;
   const added = run === null ? undefined : db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, run.id);
-  if (added !== undefined) return { schedule: toRecord(known), run: { run: toRun(added), disposition: "created" } };
+  if (added !== undefined) return { schedule: toSchedule(known), run: { run: toRun(added), disposition: "created" } };
   if (known.version !== version) return null;
   const overlap = run !== null && skipsOverlap ? findOverlap(db, name) : { isOpen: false, openFrom: null };
   const enqueued = run === null || overlap.isOpen ? null : enqueue(db, run, host, now);
@@ -91,7 +76,7 @@ export function fireSchedule(
     overlap.openFrom,
     name,
   );
-  return { schedule: toRecord(row), run: enqueued };
+  return { schedule: toSchedule(row), run: enqueued };
 }
 
 function enqueue(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now: number): Enqueued {
@@ -116,20 +101,4 @@ function findOverlap(db: SqliteDatabase, name: string): { isOpen: boolean; openF
     name,
   );
   return { isOpen: false, openFrom: last === null ? null : last + 1 };
-}
-
-function toRecord(row: ScheduleRow): ScheduleRecord {
-  return {
-    name: row.name,
-    jobName: row.job,
-    options: row.options,
-    declared: row.declared,
-    pausedAt: row.paused_at,
-    nextAt: row.next_at,
-    lastSlotAt: row.last_slot_at,
-    lastRunId: row.last_run_id,
-    skipped: row.skipped,
-    error: row.error,
-    version: row.version,
-  };
 }

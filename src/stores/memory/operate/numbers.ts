@@ -3,7 +3,7 @@ import type { StatisticsRow } from "../../../store/statistics.ts";
 import type { WorkerRecord } from "../../../store/worker_record.ts";
 import { noRuns } from "../../../no_runs.ts";
 import { LISTED_LEASES } from "../../worker_details.ts";
-import { type ClaimState, isLive } from "../claim.ts";
+import { type ClaimState, isLive } from "../writes/claim.ts";
 import { nextDeadline } from "../flow/deadlines.ts";
 import { DueRuns } from "../flow/due_runs.ts";
 import { wakesAt } from "../pauses.ts";

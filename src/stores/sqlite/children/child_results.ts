@@ -3,8 +3,8 @@ import type { RunStatus } from "../../../run.ts";
 import type { Part } from "../../../store/run_query.ts";
 import type { ChildResult, PauseRecord } from "../../../wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
-import { type IdentityRow, toRunIdentity } from "../../rows.ts";
-import { identityReader, type PauseRow, toPauseRecord } from "../rows.ts";
+import { type IdentityRow, readPauseColumns, toRunIdentity } from "../../rows.ts";
+import { identityReader, type PauseRow } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // How many children are examined at once.
@@ -96,9 +96,9 @@ function toResult(row: MemberRow, toIdentity = toRunIdentity): ChildResult | nul
 
 /** A pause as a replay needs it, with the result of its only child. */
 export function readPauseRecord(db: SqliteDatabase, row: PauseRow & { seq: number }): PauseRecord {
-  if (row.total !== 1 || row.outcome !== "children") return toPauseRecord(row, null);
+  if (row.total !== 1 || row.outcome !== "children") return readPauseColumns(row, null);
   const [member] = readMembers(db, row.seq, 0, 1);
-  return toPauseRecord(row, member === undefined ? null : toResult(member));
+  return readPauseColumns(row, member === undefined ? null : toResult(member));
 }
 
 /** Keeps the result and the input of a child that is about to be deleted, for the parents that have not ended. */

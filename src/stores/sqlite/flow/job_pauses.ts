@@ -1,13 +1,6 @@
-import { isoTime } from "../../../values/iso_time.ts";
 import type { JobPause } from "../../../store/job_pause.ts";
+import { type JobPauseRow, toJobPause } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-
-interface JobPauseRow {
-  job: string;
-  paused_at: number;
-  paused_by: string | null;
-  note: string | null;
-}
 
 /** Pauses a job, unless it is paused already. See `Store.pauseJob()`. */
 export function pauseJob(
@@ -33,8 +26,4 @@ export function readJobPauses(db: SqliteDatabase): JobPause[] {
 /** The names of the paused jobs. */
 export function readPausedJobs(db: SqliteDatabase): Set<string> {
   return new Set(db.all<{ job: string }>("SELECT job FROM holdfast_paused_jobs ORDER BY job").map(({ job }) => job));
-}
-
-function toJobPause({ job, paused_at, paused_by, note }: JobPauseRow): JobPause {
-  return { jobName: job, since: isoTime(paused_at), by: paused_by, note };
 }

@@ -1,13 +1,13 @@
-import type { Failure } from "../../failure.ts";
-import type { RunIdentity } from "../../run.ts";
-import type { ClaimResult } from "../../store/claim.ts";
-import { abandonedFailure } from "../abandoned_failure.ts";
-import { isOrphan } from "./children.ts";
-import { missedDeadline, nextDeadline } from "./flow/deadlines.ts";
-import { wakesAt } from "./pauses.ts";
-import { earliest, type KeptRun } from "./records.ts";
-import { toIdentity } from "./copies.ts";
-import type { MemoryRuns } from "./runs.ts";
+import type { Failure } from "../../../failure.ts";
+import type { RunIdentity } from "../../../run.ts";
+import type { ClaimResult } from "../../../store/claim.ts";
+import { abandonedFailure } from "../../abandoned_failure.ts";
+import { isOrphan } from "../children.ts";
+import { missedDeadline, nextDeadline } from "../flow/deadlines.ts";
+import { wakesAt } from "../pauses.ts";
+import { earliest, type KeptRun } from "../records.ts";
+import { toIdentity } from "../copies.ts";
+import type { MemoryRuns } from "../runs.ts";
 import { cancelSteps } from "./steps.ts";
 
 // The maximum number of timers of each kind that one claim processes, so that a claim is always short.

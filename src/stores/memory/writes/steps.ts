@@ -1,8 +1,8 @@
-import { stepFacts, toFact } from "../../fact.ts";
-import type { Report } from "../../execution_report.ts";
-import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../step.ts";
-import type { MemoryJournal } from "./journal.ts";
-import { type KeptAttempt, type KeptRun, type KeptStep, nextRecordedNo } from "./records.ts";
+import { stepFacts, toFact } from "../../../fact.ts";
+import type { Report } from "../../../execution_report.ts";
+import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../step.ts";
+import type { MemoryJournal } from "../journal.ts";
+import { type KeptAttempt, type KeptRun, type KeptStep, nextRecordedNo } from "../records.ts";
 
 /**
  * Records how an attempt at a step ended. A step that has ended, or an attempt that is recorded already, is not

@@ -1,9 +1,9 @@
-import type { RunStatus } from "../../run.ts";
-import type { JobList, JobNumbers } from "../../store/job_numbers.ts";
-import type { WorkerList, WorkerRecord } from "../../store/worker_record.ts";
-import { noRuns } from "../../no_runs.ts";
-import { jobNameOf } from "../queue_name.ts";
-import { parseWorkerDetails } from "../worker_details.ts";
+import type { RunStatus } from "../../../run.ts";
+import type { JobList, JobNumbers } from "../../../store/job_numbers.ts";
+import type { WorkerList, WorkerRecord } from "../../../store/worker_record.ts";
+import { noRuns } from "../../../no_runs.ts";
+import { jobNameOf } from "../../queue_name.ts";
+import { parseWorkerDetails } from "../../worker_details.ts";
 
 /** What `fn.get_workers()` returns. */
 export interface WorkersAnswer {

@@ -1,19 +1,19 @@
-import type { KnownJob } from "../../flow.ts";
-import type { Claim, ClaimRequest, ClaimResult } from "../../store/claim.ts";
-import type { JobPause } from "../../store/job_pause.ts";
-import type { WorkerDetails } from "../../store/worker_record.ts";
-import { isOrphan } from "./children.ts";
-import { missedDeadline } from "./flow/deadlines.ts";
-import { orderByPosition, orderByTurn } from "./flow/due_order.ts";
-import { DueRuns } from "./flow/due_runs.ts";
-import { Gates, queuesOf } from "./flow/gates.ts";
-import { offerHeldRuns } from "./holds.ts";
-import { jobScope, keyScope, type MemoryRates } from "./flow/rates.ts";
-import { earliest, type KeptRun } from "./records.ts";
-import { toClaim } from "./copies.ts";
-import type { MemoryRuns } from "./runs.ts";
+import type { KnownJob } from "../../../flow.ts";
+import type { Claim, ClaimRequest, ClaimResult } from "../../../store/claim.ts";
+import type { JobPause } from "../../../store/job_pause.ts";
+import type { WorkerDetails } from "../../../store/worker_record.ts";
+import { isOrphan } from "../children.ts";
+import { missedDeadline } from "../flow/deadlines.ts";
+import { orderByPosition, orderByTurn } from "../flow/due_order.ts";
+import { DueRuns } from "../flow/due_runs.ts";
+import { Gates, queuesOf } from "../flow/gates.ts";
+import { offerHeldRuns } from "../holds.ts";
+import { jobScope, keyScope, type MemoryRates } from "../flow/rates.ts";
+import { earliest, type KeptRun } from "../records.ts";
+import { toClaim } from "../copies.ts";
+import type { MemoryRuns } from "../runs.ts";
 import { fail, findNextTimer, processTimers } from "./timers.ts";
-import type { MemoryTurns } from "./flow/fairness_turns.ts";
+import type { MemoryTurns } from "../flow/fairness_turns.ts";
 
 /** What a worker sent with its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
