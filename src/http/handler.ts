@@ -123,7 +123,7 @@ async function answer(
   const route = found ?? pickRoute(candidates(url), request.method);
   const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);
   const engine = new AuthorizedEngine(caller, deps);
-  const operator = new AuthorizedOperator(caller, deps);
+  const operator = new AuthorizedOperator(caller, { ...deps, runs: engine });
   const reads = new AuthorizedReads(caller, { ...deps, runs: engine, showFailures: settings.showFailures });
   return await route.answer({
     request,

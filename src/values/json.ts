@@ -116,7 +116,7 @@ function stringify(value: unknown, subject: string): JsonText {
   } catch (cause) {
     const culprit = findCulprit(value);
     throw new SerializationError(
-      `${subject} cannot be stored as JSON: ${culprit ?? "reading it throws"}`,
+      `${subject} cannot be stored as JSON: ${culprit ?? whyUnreadable(cause)}`,
       { cause },
     );
   }
@@ -125,6 +125,11 @@ function stringify(value: unknown, subject: string): JsonText {
     throw new SerializationError(`${subject} cannot be stored as JSON: its toJSON() returns undefined`);
   }
   return text;
+}
+
+/** Each level of a value takes a part of the stack while it is written. */
+function whyUnreadable(cause: unknown): string {
+  return cause instanceof RangeError ? "it is nested too deep" : "reading it throws";
 }
 
 /** Kinds that JSON writes completely. Of others (a `Map`, an `Error`, a `Uint8Array`) it would lose something. */

@@ -15,6 +15,9 @@ const OF_ONE = new Set([
   "readFactValues",
 ]);
 
+// Calls that answer some turns later than other writes: they share no transaction.
+const LATE = new Set(["claim", "signal", "delete", "purge", "migrate", "close"]);
+
 /** Two stores that are asked the same and have to answer the same. */
 export class TwinStore {
   /** Stands for both; answers what the first one answers. */
@@ -25,30 +28,32 @@ export class TwinStore {
   readonly #seqs = new Map<number, number>();
   #last = "nothing";
   #hasRates = false;
+  #order = new CallOrder();
 
   /** @param database That of the second store. */
   constructor(first: Store, second: Store, database: DatabaseSync) {
     this.#first = first;
     this.#second = second;
     const makeOld = database.prepare(
-      "UPDATE holdfast_workers SET seen_at = seen_at - lease_ms WHERE id = ? AND claim_id <> ?",
+      "UPDATE holdfast_workers SET seen_at = 0 WHERE id = ? AND claim_id <> ?",
     );
     this.store = new Proxy(first, {
       get: (_, method) => {
         if (typeof method === "symbol" || method === "then") return undefined;
-        return async (...parameters: unknown[]) => {
-          // Positions and row numbers are a store's own.
-          if (OF_ONE.has(method)) {
-            return await (first[method as keyof Store] as (...p: unknown[]) => unknown)(...parameters);
-          }
-          // A claim that finds nothing is recorded only now and then, by which the liveness of workers would differ. A
-          // repeated claim is not recorded at all.
-          if (method === "claim") {
-            const { workerId, claimId } = parameters[0] as ClaimRequest;
-            makeOld.run(workerId, claimId);
-          }
-          return await this.#askBoth(method as keyof Store, parameters);
-        };
+        return (...parameters: unknown[]) =>
+          this.#order.call(kindOf(method), async () => {
+            // Positions and row numbers are a store's own.
+            if (OF_ONE.has(method)) {
+              return await (first[method as keyof Store] as (...p: unknown[]) => unknown)(...parameters);
+            }
+            // A claim that finds nothing is recorded only now and then, by which the liveness of workers would differ. A
+            // repeated claim is not recorded at all.
+            if (method === "claim") {
+              const { workerId, claimId } = parameters[0] as ClaimRequest;
+              makeOld.run(workerId, claimId);
+            }
+            return await this.#askBoth(method as keyof Store, parameters);
+          });
       },
     });
   }
@@ -90,18 +95,38 @@ export class TwinStore {
   }
 }
 
+type CallKind = "read" | "write" | "late";
+
+function kindOf(method: string): CallKind {
+  if (LATE.has(method)) return "late";
+  return /^(get|read|find|has|search)/.test(method) ? "read" : "write";
+}
+
 /**
- * A store does not note each claim that finds nothing, so workers may differ in whether they are live. And a repeated call
- * may count as an update of the run.
+ * Lets calls begin one after another, as far as they could not be told apart from calls in another order: the first store
+ * does at once what the second one commits some turns later, so a read between the two would find them different. Reads
+ * are under way together, and so are writes, which then share a transaction.
  */
+class CallOrder {
+  #kind: CallKind = "read";
+  #underWay: Promise<unknown>[] = [];
+  #before: Promise<unknown> = Promise.resolve();
+
+  call<T>(kind: CallKind, begin: () => Promise<T>): Promise<T> {
+    if (kind !== this.#kind || kind === "late") {
+      this.#before = Promise.allSettled([this.#before, ...this.#underWay]);
+      this.#underWay = [];
+      this.#kind = kind;
+    }
+    const answer = this.#before.then(begin);
+    this.#underWay.push(answer);
+    return answer;
+  }
+}
+
+/** The second store does not keep since when a run waits that holds a key, but when it became due. */
 function evenOutBlockers({ value: left }: Explained, { value: right }: Explained): void {
-  if (!left || !right) return;
-  const blockers = [...left.blockers, ...right.blockers];
-  if (blockers.some(({ kind }) => ["no_worker", "unknown_job", "slots"].includes(kind))) right.blockers = left.blockers;
-  for (const blocker of blockers) {
-    if ("worker" in blocker) blocker.worker.lastSeenAt = null;
-    if (blocker.kind === "key" && blocker.holder?.worker) blocker.holder.worker.lastSeenAt = null;
-    if (blocker.kind === "due") blocker.since = 0;
+  for (const blocker of [...left?.blockers ?? [], ...right?.blockers ?? []]) {
     if (blocker.kind === "key" && blocker.holder?.status === "waiting") blocker.holder.since = 0;
   }
 }

@@ -23,9 +23,10 @@ export interface JobInfo {
   byStatus: Counts;
   /**
    * The first of its runs that are due and have passed their concurrency keys, and since when it is due: ISO 8601 in
-   * UTC. A pause or a limit of the job may hold it up. `null`: there is none.
+   * UTC. A pause or a limit of the job may hold it up. `null`: there is none. Over HTTP `runId` is `null` for callers
+   * who may not read the run.
    */
-  oldestDue: { runId: string; dueSince: string } | null;
+  oldestDue: { runId: string | null; dueSince: string } | null;
   /** Its limits in the code of the engine that was asked; `null` if that does not know the job. */
   limits: JobLimitsInfo | null;
   /** What happened to its runs lately. */

@@ -10,6 +10,8 @@ import type { TriggerResult } from "../../engine/triggers/new_run.ts";
 import { type ClientSchedule, toClientSchedule } from "../client_schedule.ts";
 import type { Streams } from "../streams/streams.ts";
 import { withoutUndefined } from "../without_undefined.ts";
+import type { HandlerAuth } from "./auth_hooks.ts";
+import type { AuthorizedEngine } from "./authorized_engine.ts";
 import type { Caller } from "./caller.ts";
 
 /** The health of the process, as far as a caller may see it. */
@@ -26,6 +28,18 @@ export interface HandlerMetrics extends MetricsSource {
   streams: { run: number; list: number };
 }
 
+/** The dependencies of {@linkcode AuthorizedOperator}. */
+export interface AuthorizedOperatorDeps {
+  /** The engine that is served. */
+  engine: Engine;
+  /** The same, restricted to what the caller may do. */
+  runs: AuthorizedEngine;
+  /** The hooks; `null`: every caller may do everything. */
+  auth: HandlerAuth<unknown> | null;
+  /** The event streams of the handler. */
+  streams: Streams;
+}
+
 /**
  * The operations of an engine that do not concern one run, restricted to what the sender of a request may do: each calls
  * `onOperate`.
@@ -33,18 +47,24 @@ export interface HandlerMetrics extends MetricsSource {
 export class AuthorizedOperator {
   readonly #caller: Caller;
   readonly #engine: Engine;
+  readonly #runs: AuthorizedEngine;
   readonly #streams: Streams;
+  /** Whether a hook decides who may read a run. */
+  readonly #isRestricted: boolean;
 
-  constructor(caller: Caller, { engine, streams }: { engine: Engine; streams: Streams }) {
+  constructor(caller: Caller, { engine, runs, auth, streams }: AuthorizedOperatorDeps) {
     this.#caller = caller;
     this.#engine = engine;
+    this.#runs = runs;
     this.#streams = streams;
+    this.#isRestricted = auth?.onRunAccess !== undefined;
   }
 
   /** The numbers of the store. */
   async getStats(): Promise<Stats> {
     await this.#caller.checkOperation({ operation: "stats" });
-    return await this.#engine.getStats();
+    const stats = await this.#engine.getStats();
+    return { ...stats, jobs: await this.#shownJobs(stats.jobs) };
   }
 
   /** What happened lately. */
@@ -57,19 +77,19 @@ export class AuthorizedOperator {
   /** The jobs. */
   async getJobs(): Promise<JobInfo[]> {
     await this.#caller.checkOperation({ operation: "jobs" });
-    return await this.#engine.getJobs();
+    return await this.#shownJobs(await this.#engine.getJobs());
   }
 
   /** Pauses a job. */
   async pauseJob(jobName: string, note: string | undefined): Promise<JobInfo> {
     await this.#caller.checkOperation({ operation: "pause", jobName });
-    return await this.#engine.pauseJob(jobName, withoutUndefined({ note }));
+    return await this.#changedJob(await this.#engine.pauseJob(jobName, withoutUndefined({ note })));
   }
 
   /** Ends the pause of a job. */
   async resumeJob(jobName: string): Promise<JobInfo> {
     await this.#caller.checkOperation({ operation: "resume", jobName });
-    return await this.#engine.resumeJob(jobName);
+    return await this.#changedJob(await this.#engine.resumeJob(jobName));
   }
 
   /** The workers. */
@@ -137,7 +157,27 @@ export class AuthorizedOperator {
     if (!this.#caller.isAnonymous) await this.#caller.checkOperation({ operation: "health" });
   }
 
+  /** Jobs without the ids of runs that the caller may not read. */
+  #shownJobs(jobs: readonly JobInfo[]): Promise<JobInfo[]> {
+    return Promise.all(jobs.map((job) => this.#shownJob(job)));
+  }
+
+  async #shownJob(job: JobInfo): Promise<JobInfo> {
+    const runId = job.oldestDue?.runId ?? null;
+    if (runId === null || !this.#isRestricted || await this.#runs.may(runId, "read")) return job;
+    return withoutRun(job);
+  }
+
+  /** The same for a job that was changed: a hook that fails cannot undo that. */
+  #changedJob(job: JobInfo): Promise<JobInfo> {
+    return this.#shownJob(job).catch(() => withoutRun(job));
+  }
+
   #shown(health: Health): ShownHealth["shown"] {
     return this.#caller.isAnonymous ? { status: health.status } : health;
   }
+}
+
+function withoutRun(job: JobInfo): JobInfo {
+  return { ...job, oldestDue: job.oldestDue && { ...job.oldestDue, runId: null } };
 }

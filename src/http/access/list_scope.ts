@@ -113,7 +113,7 @@ export function narrowList(filter: ListFilter, scope: ListFilter): ListFilter {
   const labels = { ...filter.labels, ...scope.labels };
   const isContradiction = Object.entries(filter.labels ?? {}).some(([key, value]) => labels[key] !== value);
   if (isContradiction || Object.keys(labels).length > MAX_LABELS) return NO_RUN;
-  return { jobName: inBoth(filter.jobName, scope.jobName), labels };
+  return withoutUndefined({ jobName: inBoth(filter.jobName, scope.jobName), labels });
 }
 
 function inBoth<T extends string>(

@@ -69,7 +69,7 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
       objectOf<NonNullable<JobInfo["paused"]>>({ since: INSTANT, by: orNull(TEXT), note: orNull(TEXT) }),
     ),
     byStatus: ref("Counts"),
-    oldestDue: orNull(objectOf<NonNullable<JobInfo["oldestDue"]>>({ runId: TEXT, dueSince: INSTANT })),
+    oldestDue: orNull(objectOf<NonNullable<JobInfo["oldestDue"]>>({ runId: orNull(TEXT), dueSince: INSTANT })),
     limits: orNull(objectOf<JobLimitsInfo>({
       concurrency: orNull(COUNT),
       inUse: COUNT,

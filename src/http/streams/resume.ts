@@ -14,8 +14,6 @@ export interface Resume {
   hasIds: boolean;
   /** How often it is sent a summary instead of events, in milliseconds; `null`: it is sent events. */
   digestMs: number | null;
-  /** Fires when the client has gone, if the server says so. */
-  abortSignal: AbortSignal;
 }
 
 /**
@@ -28,12 +26,7 @@ export interface Resume {
 export function readResume(request: Request, query: URLSearchParams): Resume {
   const id = request.headers.get("last-event-id") ?? query.get("lastEventId");
   const readsEvents = request.headers.get("accept")?.toLowerCase().includes("text/event-stream") ?? false;
-  return {
-    cursor: parseCursor(id),
-    hasIds: readsEvents || id !== null,
-    digestMs: readDigestMs(query),
-    abortSignal: request.signal,
-  };
+  return { cursor: parseCursor(id), hasIds: readsEvents || id !== null, digestMs: readDigestMs(query) };
 }
 
 /** The shortest interval of summaries. */

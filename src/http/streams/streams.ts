@@ -200,29 +200,23 @@ export class Streams {
     for (const stream of [...this.#open.keys()]) stream.close();
   }
 
-  #newStream(shown: OpenStream, tenant: string | null, resume: Resume): ClientStream {
+  #newStream(shown: OpenStream, tenant: string | null, { hasIds, digestMs }: Resume): ClientStream {
     this.#checkRoom(tenant);
     const { maxStreamMs, throttleMs, host } = this.#settings;
     const { filter } = shown;
-    const { hasIds, digestMs, abortSignal } = resume;
     const isCounted = tenant !== null;
     const stream = new ClientStream({ filter, hasIds, isCounted, throttleMs, host, digestMs: filter && digestMs });
     // Closed, not ended: unread events are dropped.
-    const close = () => stream.close();
-    const cancelEnd = maxStreamMs === Infinity ? () => {} : host.schedule(maxStreamMs, close);
-    // Some servers only abort the request when its client disconnects, and do not cancel the body of the response.
-    abortSignal.addEventListener("abort", close);
+    const cancelEnd = maxStreamMs === Infinity ? () => {} : host.schedule(maxStreamMs, () => stream.close());
     this.#open.set(stream, Object.freeze(shown));
     if (tenant !== null) this.#count(tenant, 1);
     if (this.#cancelTimer === null) this.#keepAlive();
     stream.onClose(() => {
       cancelEnd();
-      abortSignal.removeEventListener("abort", close);
       this.#open.delete(stream);
       if (tenant !== null) this.#count(tenant, -1);
       if (this.#open.size === 0) this.#stopKeepingAlive();
     });
-    if (abortSignal.aborted) close();
     return stream;
   }
 

@@ -36,7 +36,7 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
     leasedAt: run.lease?.since ?? null,
     endedParentId: isOrphan(run) ? run.parent!.run.id : null, // an orphan has a parent
     isDue: isDueNow(run, now),
-    dueSince: run.parking !== null ? run.updatedAt : run.startAt ?? run.createdAt,
+    dueSince: run.parking !== null ? wakesAt(run) ?? run.updatedAt : run.startAt ?? run.createdAt,
     awaited: toAwaited(run),
     paused: [...state.paused.values()],
     workers,

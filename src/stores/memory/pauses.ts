@@ -52,6 +52,11 @@ export function resolvePause(
   if (run.parking?.awaited.includes(pause)) run.parking.isWoken = true;
 }
 
+/** Whether a waiting run is due. */
+export function isWoken({ parking }: KeptRun): boolean {
+  return parking?.isWoken === true;
+}
+
 /** When a waiting run becomes due without a signal; `null` if it has no deadline, or is due already. */
 export function wakesAt({ parking }: KeptRun): number | null {
   if (parking === null || parking.isWoken) return null;

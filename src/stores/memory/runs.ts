@@ -12,7 +12,7 @@ import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
 import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
 import { endChild, loseResult } from "./children.ts";
-import { closePauses, commitDeadlines, findPause, noteResumption, preparePause } from "./pauses.ts";
+import { closePauses, commitDeadlines, findPause, isWoken, noteResumption, preparePause } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, triedPrints } from "./records.ts";
 import { retriesOf, toAwaitedPause, toIdentity } from "./copies.ts";
 import { copyHistory } from "./copy_history.ts";
@@ -279,8 +279,9 @@ export class MemoryRuns {
     this.#open.delete(run.id);
     if (run.flow.fairnessKey !== null) this.#fairCount -= 1;
     this.touch(run, now);
+    const wasDue = run.parent !== null && isWoken(run.parent.run);
     const parent = endChild(run, now);
-    if (parent !== null) this.touch(parent, now);
+    if (parent !== null) this.noteResolution(parent, wasDue, now);
   }
 
   /** Deletes a run. A key that it still holds after its cancel stays held. */
@@ -331,6 +332,12 @@ export class MemoryRuns {
   touch(run: KeptRun, now: number): void {
     run.updatedAt = now;
     this.countChange();
+  }
+
+  /** Notes that a pause of a run has ended. If the run was due before, its last change still says since when it is due. */
+  noteResolution(run: KeptRun, wasDue: boolean, now: number): void {
+    if (wasDue) this.countChange();
+    else this.touch(run, now);
   }
 
   /** Notes that something else has changed. */

@@ -23,7 +23,7 @@ export interface BlockerFacts {
   endedParentId: string | null;
   /** Whether it stands in a queue, or will with the next claim; a held run does only while it is offered. */
   isDue: boolean;
-  /** Since when it is due, or was triggered. */
+  /** Since when it is due, or was triggered; of a waiting run whose time comes later, when it will be due. */
   dueSince: number;
   /** What a waiting run waits for, the first deadline first. */
   awaited: Extract<Blocker, { kind: "signal" | "sleep" | "retry" | "child" }>[];

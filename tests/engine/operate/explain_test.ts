@@ -4,7 +4,7 @@ import type { Engine } from "../../../src/engine/engine.ts";
 import type { Explanation } from "../../../src/engine/operate/explain/explanation.ts";
 import { defineJob, type StepContext } from "../../../src/job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aClaimRequest, aHold, aKnownJob, aRun, someDetails } from "../../support/fixtures.ts";
+import { aClaimRequest, aFlow, aHold, aKnownJob, aRun, someDetails } from "../../support/fixtures.ts";
 import { anything, claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
@@ -361,6 +361,72 @@ forEachStore("explain() says when the rate of a key allows the next start", asyn
       `at ${isoAfter(60_000)} (in 1 min)`,
   });
 });
+
+forEachStore("explain() counts a run before it that the rate of its key has just let pass", async (context) => {
+  const { store, host } = context;
+  await using engine = anEngine(context);
+  const jobs = [aKnownJob({ name: "import-csv", concurrency: 1 })];
+  const claim = () => store.claim(aClaimRequest({ workerId: "web-1", jobs, leaseMs: 10 * LEASE_MS }));
+  const rated = () => {
+    const flow = aFlow({ keyConcurrency: 2, keyRate: { limit: 1, period: 60_000 } });
+    return aRun({ jobName: "import-csv", concurrencyKey: "acme", flow });
+  };
+  const before = rated();
+  await store.enqueue([rated(), before]);
+  const { claims: [first] } = await claim();
+  await store.finish(first!.lease, { status: "completed", output: null, durationMs: 0 }, []);
+  await claim();
+  const { id } = await engine.trigger("import-csv", null);
+  host.advance(60_000);
+
+  const { kind } = await firstOf(engine, id);
+  const { claims } = await claim();
+
+  assert.equal(kind, "limit");
+  assert.deepEqual(claims.map(({ run }) => run.id), [before.id]);
+});
+
+forEachStore("explain() says since when a run is due, though other pauses of it end later", async (context) => {
+  const { store, host } = context;
+  const resize = aJob(() => null, "resize");
+  await using engine = anEngine(
+    context,
+    (step) => Promise.race([step.wait("one"), step.wait("two"), step.invoke("thumb", resize, null, { delay: 3_000 })]),
+  );
+  const { id } = await engine.trigger("import-csv", null);
+  await engine.runUntilIdle();
+  await see(context);
+  const waits = await engine.getWaits(id);
+
+  const since = [];
+  for (const wait of waits) {
+    host.advance(1_000);
+    await engine.signal(wait.id, { signalId: "now", payload: null });
+    since.push(await firstOf(engine, id));
+  }
+  host.advance(1_000);
+  const { lease } = await claimOne(store, "resize", "web-2");
+  await store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
+  since.push(await firstOf(engine, id));
+
+  assert.deepEqual(since.map((reason) => reason.kind === "due" && reason.since), Array(3).fill(isoAfter(1_000)));
+});
+
+forEachStore(
+  "explain() says that a run is due since its sleep has ended, before a claim has seen that",
+  async (context) => {
+    const { host } = context;
+    await using engine = anEngine(context, (step) => step.sleep("nap", 2_000));
+    const { id } = await engine.trigger("import-csv", null);
+    await engine.runUntilIdle();
+    await see(context);
+    host.advance(3_000);
+
+    const reason = await firstOf(engine, id);
+
+    assert.deepEqual([reason.kind, reason.message], ["due", "Due for 1 s; the next claim takes it"]);
+  },
+);
 
 forEachStore("explain() names the child that a run waits for", async (context) => {
   await using engine = anEngine(

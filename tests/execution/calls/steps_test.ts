@@ -414,7 +414,10 @@ forEachStore("step.run() survives a value that is nested too deep to be written"
       let value: unknown = 1;
       for (let depth = 0; depth < 20_000; depth++) value = [value];
       return value;
-    }).catch((error: unknown) => assert.ok(error instanceof StepError));
+    }).catch((error: unknown) => {
+      assert.ok(error instanceof StepError);
+      assert.equal(error.message, 'The result of step "deep" cannot be stored as JSON: it is nested too deep');
+    });
     return "lives";
   });
 

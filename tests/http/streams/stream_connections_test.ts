@@ -95,26 +95,6 @@ forEachStore(
 );
 
 forEachStore(
-  "event streams end when the signal of their request fires, also when it has fired already",
-  async (context) => {
-    await using service = aService({ limits: { maxStreams: 2 } }, context);
-    const { id } = await service.engine.trigger("echo", 1);
-
-    for (const path of [`/subscribe?runId=${id}`, "/runs/subscribe"]) {
-      const away = new AbortController();
-      const request = new Request(aRequest("GET", path), { signal: away.signal });
-      const reader = new EventReader(await service.handler.fetch(request));
-      await context.host.settle();
-      away.abort();
-      await reader.ended;
-      await new EventReader(await service.handler.fetch(request)).ended;
-    }
-
-    assert.equal(context.host.timerCount, 0);
-  },
-);
-
-forEachStore(
   "event streams end when the engine stops, and can be opened again when it starts again",
   async (context) => {
     const { host } = context;

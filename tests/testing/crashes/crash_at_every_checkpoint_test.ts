@@ -221,6 +221,24 @@ const CORRECT: Record<string, { body: Body; signals?: Record<string, Json>; opti
   "children": {
     body: (step) => step.invokeAll("all", CHILD, [1, 2].map((input) => ({ input }))),
   },
+  "runs that parallel steps trigger, whichever comes first after a crash": {
+    body: (step) =>
+      Promise.all([
+        step.run("one", () => 1),
+        step.trigger("mail", CHILD, 1),
+        step.run("two", () => 2),
+        step.trigger("report", CHILD, 2),
+      ]),
+  },
+  "the ids of children of parallel calls, whichever is made first after a crash": {
+    body: async (step) => {
+      const [first, second] = await Promise.all([
+        step.run("one", () => 1).then(() => step.invokeAll("first", CHILD, [{ input: 1 }, { input: 2 }])),
+        step.run("two", () => 2).then(() => step.invokeAll("second", CHILD, [{ input: 3 }])),
+      ]);
+      return [...first, ...second].map(({ runId }) => runId);
+    },
+  },
   "the id of a wait that is handed out": {
     body: async (step, bank) => {
       const { id } = await step.prepareWait("answer", { timeout: DAY });

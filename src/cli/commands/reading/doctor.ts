@@ -73,7 +73,7 @@ async function findAll(database: Database, checks: readonly TableCheck[], kind: 
 async function findDueRuns(service: Service): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const { jobName, oldestDue, paused } of await askApi<JobInfo[]>(service, "GET", "/jobs")) {
-    if (oldestDue === null || paused !== null) continue;
+    if (oldestDue === null || oldestDue.runId === null || paused !== null) continue; // `null`: it may not be read
     const { runId, dueSince } = oldestDue;
     const explanation = await askApi<Explanation>(service, "GET", "/explain", { query: { runId } });
     const dueMs = Date.parse(explanation.at) - Date.parse(dueSince);

@@ -63,7 +63,8 @@ begin
   v_over := fn.commit_deadlines(p_seq, p_now);
   update {schema}.pauses set status = 'resolved', outcome = 'children', resolved_at = p_now,
     recorded_no = fn.next_recorded_no(p_seq) where seq = p_pause returning awaited into v_awaited;
-  update {schema}.runs set updated_at = p_now where seq = p_seq;
+  -- The last change of a run that is due already says since when it is.
+  update {schema}.runs set updated_at = p_now where seq = p_seq and queue_state is null;
   if v_over or v_awaited then perform fn.wake(p_seq, p_now); end if;
 end $$;
 

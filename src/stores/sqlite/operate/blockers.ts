@@ -49,7 +49,7 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
     leasedAt: row.leased_at,
     endedParentId: row.parent_id !== null && isOrphan(db, row.seq) ? row.parent_id : null,
     isDue: isDueNow(row, flow, now),
-    dueSince: row.status === "waiting" ? row.updated_at : row.start_at ?? row.created_at,
+    dueSince: row.status === "waiting" ? row.timer_at ?? row.updated_at : row.start_at ?? row.created_at,
     awaited: isWaiting ? readAwaited(db, row.seq) : [],
     paused,
     workers,

@@ -22,7 +22,7 @@ export function readLimits(
 ): LimitFacts[] {
   const ready = new Map<string, ReadyRun[]>(); // each queue is read once, however many workers claim from it
   const readyOf = (queue: string) => {
-    const runs = ready.get(queue) ?? readReady(db, queue, run);
+    const runs = ready.get(queue) ?? readReady(db, queue, run, now);
     ready.set(queue, runs);
     return runs;
   };
@@ -48,11 +48,15 @@ interface ReadyRun {
   hasBegun: boolean;
 }
 
-/** The runs of a queue that have passed their keys and come before a run. */
+/**
+ * The runs of a queue that have passed their keys and come before a run, with those that the next claim lets pass: the
+ * rate of their key has opened.
+ */
 function readReady(
   db: SqliteDatabase,
   queue: string,
   { seq, position }: Pick<KeyedRun, "seq" | "position">,
+  now: number,
 ): ReadyRun[] {
   const rows = db.all<{ position: number; begun: number }>(
     `SELECT * FROM (SELECT seq AS position, started_at IS NOT NULL AS begun
@@ -61,9 +65,20 @@ function readReady(
        UNION ALL
        SELECT position, begun FROM (SELECT position, begun, run_seq
          FROM holdfast_flow INDEXED BY holdfast_flow_ready
-         WHERE queue_state = 'R' AND job = ? LIMIT ${MAX_EXAMINED}) WHERE position < ? AND run_seq <> ?`,
+         WHERE queue_state = 'R' AND job = ? LIMIT ${MAX_EXAMINED}) WHERE position < ? AND run_seq <> ?
+       UNION ALL
+       SELECT position, begun FROM (SELECT concurrency_key AS key FROM holdfast_openings
+         WHERE job = ? AND is_open = 0 AND opens_at <= ? LIMIT ${MAX_AHEAD})
+         JOIN holdfast_flow ON run_seq = (SELECT run_seq FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
+           WHERE concurrency_key = key AND job = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1)
+         WHERE position < ? AND run_seq <> ?`,
     queue,
     position,
+    queue,
+    position,
+    seq,
+    queue,
+    now,
     queue,
     position,
     seq,

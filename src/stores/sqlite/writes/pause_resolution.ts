@@ -36,12 +36,14 @@ export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
   return recorded;
 }
 
+const IS_NOT_DUE = `queue_state IS NULL AND (flow IS NULL OR
+  (SELECT queue_state FROM holdfast_flow WHERE run_seq = seq) IS NULL)`;
+
 /** Makes a waiting run due, if it is not so already. */
 export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
   const run = db.get<QueuedRun & { id: string }>(
     `UPDATE holdfast_runs SET timer_at = NULL, updated_at = ?
-     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL AND (flow IS NULL OR
-       (SELECT queue_state FROM holdfast_flow WHERE run_seq = seq) IS NULL)
+     WHERE seq = ? AND status = 'waiting' AND ${IS_NOT_DUE}
      RETURNING seq, id, concurrency_key, flow`,
     now,
     runSeq,
@@ -62,7 +64,8 @@ export function resolveChildren(db: SqliteDatabase, runSeq: number, pauseSeq: nu
     nextRecordedNo(db, runSeq),
     pauseSeq,
   );
-  db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, runSeq);
+  // The last change of a run that is due already says since when it is.
+  db.run(`UPDATE holdfast_runs SET updated_at = ? WHERE seq = ? AND ${IS_NOT_DUE}`, now, runSeq);
   if (isAwaitedOver || awaited === 1) wake(db, runSeq, now);
 }
 

@@ -109,9 +109,9 @@ function pointsOfJob(job, failures, now) {
     points.push({
       status: "stuck",
       what: `A run of ${jobName} has been due for ${duration(overdueMs)}`,
-      why: "Its page says why",
-      href: pageAt(`runs/${oldestDue.runId}`),
-      act: "See the run",
+      ...(oldestDue.runId === null
+        ? { why: "", href: runs({ status: "pending" }), act: "See the runs" }
+        : { why: "Its page says why", href: pageAt(`runs/${oldestDue.runId}`), act: "See the run" }),
     });
   }
   if (paused !== null && now - Date.parse(paused.since) > PAUSED_MS) {

@@ -50,7 +50,8 @@ begin
     'endedParentId', case when r.parent_seq is not null and fn.is_orphan(r.parent_seq) then r.parent_id end,
     'isDue', r.queue_state is not null or case when r.status = 'waiting' then coalesce(r.timer_at <= v_now, false)
       else not r.is_held and coalesce(r.due_at <= v_now, false) end,
-    'dueSince', case when r.status = 'waiting' then r.updated_at else coalesce(r.start_at, r.created_at) end,
+    'dueSince', case when r.status = 'waiting' then coalesce(r.timer_at, r.updated_at)
+      else coalesce(r.start_at, r.created_at) end,
     'awaited', case when v_waits then fn.awaited_json(r.seq) else '[]' end,
     'paused', (select coalesce(jsonb_agg(to_jsonb(j) order by j.job), '[]') from {schema}.paused_jobs j),
     'workers', v_workers, 'key', v_key,
@@ -111,7 +112,14 @@ begin
           union all
           (select f.* from (select q.started_at, q.position, q.seq from {schema}.runs q where q.queue = x.queue
               and q.queue_state = 'R' and q.fairness_key is not null order by q.fairness_key, q.position
-              limit ${MAX_EXAMINED}) f where f.position < r.position and f.seq <> r.seq)) c
+              limit ${MAX_EXAMINED}) f where f.position < r.position and f.seq <> r.seq)
+          union all
+          -- The next claim lets these pass: the rate of their key has opened.
+          (select f.* from (select o.concurrency_key from {schema}.openings o
+              where o.queue = x.queue and not o.is_open and o.opens_at <= p_now limit ${MAX_AHEAD}) o
+            cross join lateral (select q.started_at, q.position, q.seq from {schema}.runs q
+              where q.concurrency_key = o.concurrency_key and q.queue = x.queue and q.queue_state is not null
+              order by q.position, q.seq limit 1) f where f.position < r.position and f.seq <> r.seq)) c
       where fn.job_name_of(x.queue) = any(v_names)
         and not exists (select 1 from {schema}.paused_jobs j where j.job = fn.job_name_of(x.queue))
       order by c.position, c.seq limit ${MAX_AHEAD}),
