@@ -86,7 +86,7 @@ import {
 } from "../rows.ts";
 import { type RunRow, toRun } from "./rows.ts";
 import { type FiringAnswer, toFiringParameter, toFiringResult } from "./schedules.ts";
-import type { WriteKind } from "./sql/apply.ts";
+import type { WriteKind } from "./sql/writes/apply.ts";
 import { type JobsAnswer, toJobList, toWorkerList, type WorkersAnswer } from "./operate/numbers.ts";
 import { VERSION } from "./sql/names.ts";
 import { VersionWatch } from "./database/version_watch.ts";

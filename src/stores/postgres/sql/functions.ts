@@ -1,22 +1,22 @@
-import { APPLY } from "./apply.ts";
+import { APPLY } from "./writes/apply.ts";
 import { BASICS } from "./basics.ts";
-import { CHILDREN } from "./children.ts";
+import { CHILDREN } from "./writes/children.ts";
 import { CLAIMS } from "./claim/functions.ts";
-import { ENDINGS } from "./endings.ts";
-import { ENQUEUE } from "./enqueue.ts";
+import { ENDINGS } from "./writes/endings.ts";
+import { ENQUEUE } from "./writes/enqueue.ts";
 import { EVOLUTION } from "./evolution/functions.ts";
 import { FLOW } from "./flow/functions.ts";
 import { JOURNAL } from "./journal.ts";
-import { LEASES } from "./leases.ts";
+import { LEASES } from "./writes/leases.ts";
 import { LOCKS } from "./locks.ts";
 import { OPERATE } from "./operate/functions.ts";
 import { OUTAGES } from "./outages.ts";
-import { PAUSES } from "./pauses.ts";
+import { PAUSES } from "./writes/pauses.ts";
 import { READS } from "./reads/functions.ts";
-import { RECORDS } from "./records.ts";
+import { RECORDS } from "./writes/records.ts";
 import { SCHEDULES } from "./schedules.ts";
-import { SETS } from "./sets.ts";
-import { WORKERS } from "./workers.ts";
+import { GROUPED_WRITES } from "./writes/grouped_writes.ts";
+import { WORKERS } from "./writes/workers.ts";
 
 /** All functions of the current version. Their bodies are checked when they are called, so their order is free. */
 export const FUNCTIONS: string = [
@@ -34,7 +34,7 @@ export const FUNCTIONS: string = [
     PAUSES,
     JOURNAL,
     CLAIMS,
-    SETS,
+    GROUPED_WRITES,
     APPLY,
     READS,
     CHILDREN,

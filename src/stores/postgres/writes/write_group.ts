@@ -1,5 +1,5 @@
 import { writeParameter } from "../database/portable_text.ts";
-import type { WriteKind } from "../sql/apply.ts";
+import type { WriteKind } from "../sql/writes/apply.ts";
 
 /** The parameter of a write: its kind, and what the function of this kind takes. */
 export interface WriteParameter {

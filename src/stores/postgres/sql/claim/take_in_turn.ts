@@ -1,4 +1,4 @@
-import { underLease } from "../under_lease.ts";
+import { underLease } from "../writes/under_lease.ts";
 import { MAX_TIMERS } from "./max_timers.ts";
 
 // How many children of ended runs a claim passes over in the queues: the next claims cancel them.

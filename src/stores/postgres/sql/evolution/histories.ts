@@ -1,6 +1,6 @@
 import { isTerminal, RUN_STATUSES } from "../../../../run.ts";
 import { ENTRY } from "../basics.ts";
-import { underLease } from "../under_lease.ts";
+import { underLease } from "../writes/under_lease.ts";
 
 const OPEN = `array[${RUN_STATUSES.filter((status) => !isTerminal(status)).map((status) => `'${status}'`).join(", ")}]`;
 

@@ -1,5 +1,5 @@
 import { ENTRY } from "../basics.ts";
-import { underLease } from "../under_lease.ts";
+import { underLease } from "../writes/under_lease.ts";
 
 // How many held runs one claim offers, so that a claim is always short.
 const MAX_OFFERS = 20;

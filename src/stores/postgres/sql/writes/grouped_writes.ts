@@ -1,5 +1,5 @@
-import { JOINS_LISTS } from "./basics.ts";
-import { FACTS_PER_ROW } from "./names.ts";
+import { JOINS_LISTS } from "../basics.ts";
+import { FACTS_PER_ROW } from "../names.ts";
 
 // The three kinds of writes that are by far the most frequent are performed for a whole group with a few statements. What
 // they cannot do is left to the function of the kind: they answer NULL for it. The lists have no run twice, but for steps
@@ -20,7 +20,7 @@ const HOLDS_LEASE =
   "b.id = i.id and b.lease_generation = i.generation and b.lease_claim = i.claim and b.recorded >= i.known";
 
 /** Writes of a group that are performed together. */
-export const SETS = `
+export const GROUPED_WRITES = `
 -- Whether runs can be added together: none of them was added before, and none is there twice.
 create or replace function fn.are_new_runs(p_ids text[]) returns boolean language plpgsql stable as $$
 begin

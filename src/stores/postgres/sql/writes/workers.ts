@@ -1,5 +1,5 @@
-import { LISTED_LEASES } from "../../worker_details.ts";
-import { ENTRY } from "./basics.ts";
+import { LISTED_LEASES } from "../../../worker_details.ts";
+import { ENTRY } from "../basics.ts";
 import { underLease } from "./under_lease.ts";
 
 /** Workers, their leases, and the jobs that are paused. */

@@ -1,4 +1,4 @@
-import { ENTRY } from "./basics.ts";
+import { ENTRY } from "../basics.ts";
 
 // The part of the groups after which the journal is trimmed, if it is too long.
 const TRIM_CHANCE = 0.02;
