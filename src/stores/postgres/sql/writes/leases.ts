@@ -1,6 +1,7 @@
+import { ENTRY } from "../basics.ts";
 import { hadLease, underLease } from "./under_lease.ts";
 
-/** How leases are extended and released. */
+/** How leases are extended, released, revoked and listed. */
 export const LEASES = `
 -- Extends leases. See Store.renew().
 create or replace function fn.renew(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
@@ -65,5 +66,25 @@ begin
     end if;
   end loop;
   return null;
+end $$;
+
+-- All leases, including those of cancelled runs that a worker may still execute. See Store.getLeases().
+create or replace function fn.get_leases(p jsonb, p_now bigint) returns jsonb language sql stable ${ENTRY} as $$
+  select coalesce(jsonb_agg(to_jsonb(l)), '[]') from (
+    select r.id as "runId", r.lease_generation as generation, r.lease_claim as "claimId", r.recorded,
+      r.concurrency_key as "concurrencyKey",
+      r.lease_expires_at as "expiresAt", w.lease_ms as "leaseMs"
+    from {schema}.runs r left join {schema}.workers w on w.id = r.lease_owner where r.status = 'running'
+    union all
+    select g.run_id, g.generation, g.lease_claim, 0, g.concurrency_key, g.expires_at, null
+    from {schema}.ghosts g where g.expires_at > fn.clock(p_now)) l
+$$;
+
+-- The indexes of the leases that are no longer current. See Store.getLostLeases().
+create or replace function fn.get_lost_leases(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+begin
+  return (select coalesce(jsonb_agg(t.no - 1 order by t.no), '[]') from jsonb_array_elements(p) with ordinality t (x, no)
+  where not exists (select 1 from {schema}.runs r where r.id = t.x ->> 'runId'
+    and ${underLease("r", "t.x")}));
 end $$;
 `;
