@@ -21,7 +21,7 @@ import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJ
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
 import { toRequested } from "./requested_trigger.ts";
 import { toSeenRun } from "./seen_run.ts";
-import { checkNotOfSchedule, ofTenant, tenantPrefix } from "./tenant_keys.ts";
+import { asGiven, checkNotOfSchedule, ofTenant, tenantPrefix } from "./tenant_keys.ts";
 import { noSuchRun } from "../response.ts";
 import type { ListView } from "../lists/list_view.ts";
 import type { Resume } from "../streams/resume.ts";
@@ -97,6 +97,12 @@ export class AuthorizedEngine {
   async ownKey(text: string): Promise<string | null> {
     const tenant = await this.#tenant();
     return tenant === null ? null : tenantPrefix(tenant) + text;
+  }
+
+  /** A stored key as the caller's tenant gave it. */
+  async givenKey(key: string | null): Promise<string | null> {
+    const tenant = key === null ? null : await this.#tenant();
+    return key === null || tenant === null ? key : asGiven(tenant, key);
   }
 
   /** A run. */

@@ -61,7 +61,8 @@ export class AuthorizedReads {
     const readable = new Set<string>();
     for (const id of namedRuns(blockers)) if (await this.#deps.runs.may(id, "read")) readable.add(id);
     const sight: Sight = { workers: await this.#mayDebug(), mayRead: (id) => readable.has(id) };
-    return toExplanation(blockers, sight);
+    const concurrencyKey = await this.#deps.runs.givenKey(blockers.run.concurrencyKey);
+    return toExplanation({ ...blockers, run: { ...blockers.run, concurrencyKey } }, sight);
   }
 
   /** What has happened in a run. */

@@ -33,3 +33,9 @@ export function tenantPrefix(tenant: string): string {
   const encoded = `${tenant.replaceAll(/[%/]/g, encodeURIComponent)}/`;
   return encoded === SCHEDULE_KEYS ? `%${encoded}` : encoded;
 }
+
+/** A stored key as its tenant gave it. A key that is not of this tenant stays as it is stored. */
+export function asGiven(tenant: string, key: string): string {
+  const prefix = tenantPrefix(tenant);
+  return key.startsWith(prefix) ? key.slice(prefix.length) : key;
+}

@@ -127,6 +127,26 @@ forEachStore("hooks see keys as they were given, and nobody learns what is store
   assert.deepEqual([idempotencyKey, concurrencyKey], ["acme/once", "acme/line"]);
 });
 
+forEachStore("GET /explain shows a key as its tenant gave it", async (context) => {
+  await using service = aService({ auth: naming() }, context);
+  await triggerAs(service, "a/b", { concurrencyKey: "disk" });
+  await context.store.claim(aClaimRequest({ jobNames: ["approval"] }));
+  const { body: { runId } } = await triggerAs(service, "a/b", { concurrencyKey: "disk" });
+
+  const answers = [];
+  for (const org of ["a/b", "c"]) {
+    answers.push(
+      await service.ask("GET", `/explain?runId=${runId}`, { headers: { "x-org": encodeURIComponent(org) } }),
+    );
+  }
+
+  const keys = answers.map(({ body }) =>
+    body.reasons.find(({ kind }: { kind: string }) => kind === "key").concurrencyKey
+  );
+  assert.deepEqual(keys, ["disk", "a%2Fb/disk"]);
+  assert.match(answers[0]!.body.message, /for the key disk;/);
+});
+
 forEachStore("joining a run of the own tenant asks onRunAccess still", async (context) => {
   await using service = aService({
     auth: naming({

@@ -215,6 +215,25 @@ Deno.test("Deno.serve() closes the stream of a client that disconnects", async (
   await server.shutdown();
 });
 
+// Deno.serve() prints a warning when it is looked at, fires it after each response, and cancels the body of a response
+// whose client disconnects.
+Deno.test("fetch() does not look at the signal of a request", async () => {
+  await using service = aService();
+  let looks = 0;
+  for (const [method, path] of [["GET", "/runs"], ["GET", "/runs/subscribe"], ["POST", "/trigger"]] as const) {
+    const request = aRequest(method, path, method === "POST" ? { body: { jobName: "echo", input: {} } } : {});
+    const { signal } = request;
+    Object.defineProperty(request, "signal", { get: () => (looks++, signal) });
+
+    const response = await service.handler.fetch(request);
+
+    assert.equal(response.status, 200);
+    await response.body!.cancel();
+  }
+
+  assert.equal(looks, 0);
+});
+
 Deno.test("Deno.serve() shuts down after engine.stop(), although clients follow runs", async () => {
   const { engine, server, url, begun, end } = aServer();
   const { id } = await engine.trigger("script", 1);
