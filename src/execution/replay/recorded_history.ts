@@ -103,7 +103,7 @@ export class RecordedHistory {
     const own = entries?.get(name);
     const entry = own ?? this.#findOld(entries, name);
     if (entry !== undefined) {
-      if (entry.askedAs !== null) checkName(entry.askedAs, name);
+      if (entry.askedAs !== null && entry.askedAs !== name) this.#refuseBoth(entry.askedAs, name);
       entry.askedAs = name;
       if (entry.isCounted) this.#count(entry, false);
     }
@@ -116,6 +116,13 @@ export class RecordedHistory {
     if (this.#changes.oldNames.size === 0 || entries === undefined) return undefined;
     const old = oldNamesOf(name, this.#changes).find((old) => entries.has(old));
     return old === undefined ? undefined : entries.get(old);
+  }
+
+  /** Refuses that a job asks for one record by two names, in either order. */
+  #refuseBoth(one: string, other: string): never {
+    const isOneNew = oldNamesOf(one, this.#changes).includes(other);
+    const [old, renamed] = (isOneNew ? [other, one] : [one, other]).map((name) => baseOf(name).base);
+    throw new TypeError(`"${old}" is renamed to "${renamed}", and the job asks for both`);
   }
 
   /** Whether an earlier run has begun this, under its name or a former one, and has not completed it. */
@@ -136,13 +143,6 @@ export class RecordedHistory {
     for (const entry of this.#doubtful) this.#count(entry, false);
     this.#doubtful = [];
   }
-}
-
-/** Refuses that a job asks for one record by two names. */
-function checkName(askedAs: string, name: string): void {
-  if (askedAs === name) return;
-  const [old, renamed] = [askedAs, name].map((asked) => baseOf(asked).base);
-  throw new TypeError(`"${old}" is renamed to "${renamed}", and the job asks for both`);
 }
 
 /** The former names of a name, with its occurrence, the latest first. */
