@@ -75,7 +75,7 @@ function toAwaited(run: KeptRun): BlockerFacts["awaited"] {
   const retries = parking.retryAt === null
     ? []
     : byIndex(run.steps).flatMap(({ name, attempts, result }) =>
-      result.status === "retrying"
+      result.status === "retrying" && result.retryAt >= parking.retryAt! // the job has gone on without the others
         ? [{ kind: "retry" as const, stepName: name, attempts, error: failureText(result.failure), at: result.retryAt }]
         : []
     );

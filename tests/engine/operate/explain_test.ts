@@ -4,7 +4,17 @@ import type { Engine } from "../../../src/engine/engine.ts";
 import type { Explanation } from "../../../src/engine/operate/explain/explanation.ts";
 import { defineJob, type StepContext } from "../../../src/job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
-import { aClaimRequest, aFlow, aHold, aKnownJob, aRun, someDetails } from "../../support/fixtures.ts";
+import {
+  aClaimRequest,
+  aFailure,
+  aFlow,
+  aHold,
+  aKnownJob,
+  aPause,
+  aRun,
+  aStep,
+  someDetails,
+} from "../../support/fixtures.ts";
 import { anything, claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
@@ -384,6 +394,42 @@ forEachStore("explain() counts a run before it that the rate of its key has just
 
   assert.equal(kind, "limit");
   assert.deepEqual(claims.map(({ run }) => run.id), [before.id]);
+});
+
+forEachStore("explain() counts a run that the rate of its key has just let pass against the slots", async (context) => {
+  const { store, host } = context;
+  await using engine = anEngine(context);
+  const worker = someDetails({ concurrency: 1 });
+  const claim = () =>
+    store.claim(
+      aClaimRequest({ workerId: "web-1", worker, jobNames: ["import-csv"], limit: 1, leaseMs: 10 * LEASE_MS }),
+    );
+  const flow = aFlow({ keyConcurrency: 2, keyRate: { limit: 1, period: 60_000 } });
+  await store.enqueue([1, 2].map(() => aRun({ jobName: "import-csv", concurrencyKey: "acme", flow })));
+  const { claims: [first] } = await claim();
+  await store.finish(first!.lease, { status: "completed", output: null, durationMs: 0 }, []);
+  await claim();
+  const { id } = await engine.trigger("import-csv", null);
+  host.advance(60_000);
+
+  const reason = await firstOf(engine, id);
+
+  assert.deepEqual([reason.kind, "ahead" in reason && reason.ahead], ["slots", 1]);
+});
+
+forEachStore("explain() leaves out a retry for which a run does not wait any more", async (context) => {
+  const { store } = context;
+  await using engine = anEngine(context);
+  const { id } = await engine.trigger("import-csv", null);
+  const { lease } = await claimOne(store, "import-csv", "web-1");
+  const retrying = { status: "retrying", failure: aFailure(), delayMs: 1_000 } as const;
+  await store.saveStep(lease, aStep({ name: "charge", attempts: 1, result: retrying }), []);
+  const nap = aPause({ kind: "sleep", name: "nap", deadline: { afterMs: 5_000 } });
+  await store.pause(lease, { pauses: [nap], retryAt: null, park: true, reports: [] });
+
+  const { reasons } = await engine.explain(id);
+
+  assert.deepEqual(reasons.map(({ kind }) => kind), ["sleep"]);
 });
 
 forEachStore("explain() says since when a run is due, though other pauses of it end later", async (context) => {

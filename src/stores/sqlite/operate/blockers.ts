@@ -50,12 +50,12 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
     endedParentId: row.parent_id !== null && isOrphan(db, row.seq) ? row.parent_id : null,
     isDue: isDueNow(row, flow, now),
     dueSince: row.status === "waiting" ? row.timer_at ?? row.updated_at : row.start_at ?? row.created_at,
-    awaited: isWaiting ? readAwaited(db, row.seq) : [],
+    awaited: isWaiting ? readAwaited(db, row) : [],
     paused,
     workers,
     key,
     limits,
-    readyBefore: countReady(db, run, able, pausedNames) + group,
+    readyBefore: countReady(db, run, able, pausedNames, now) + group,
   };
 }
 
@@ -84,7 +84,10 @@ function isDueNow({ status, held, timer_at }: BlockedRow, { queue_state, due_at 
 }
 
 /** What a waiting run waits for. */
-function readAwaited(db: SqliteDatabase, runSeq: number): BlockerFacts["awaited"] {
+function readAwaited(
+  db: SqliteDatabase,
+  { seq: runSeq, timer_at }: Pick<BlockedRow, "seq" | "timer_at">,
+): BlockerFacts["awaited"] {
   const pauses = db.all<
     { seq: number; id: string; kind: string; name: string; deadline_at: number; unfinished: number }
   >(
@@ -94,8 +97,9 @@ function readAwaited(db: SqliteDatabase, runSeq: number): BlockerFacts["awaited"
   );
   const steps = db.all<{ name: string; attempts: number; failure: JsonText; retry_at: number }>(
     `SELECT name, attempts, failure, retry_at FROM holdfast_steps INDEXED BY holdfast_steps_retrying
-     WHERE run_seq = ? AND status = 'retrying' ORDER BY position, seq`,
+     WHERE run_seq = ? AND status = 'retrying' AND retry_at >= ? ORDER BY position, seq`,
     runSeq,
+    timer_at, // a retry before it is not awaited: the job has gone on without it
   );
   return [
     ...pauses.flatMap(({ seq, id, kind, name, deadline_at, unfinished }): BlockerFacts["awaited"] => {

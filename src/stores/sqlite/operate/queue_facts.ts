@@ -48,9 +48,16 @@ interface ReadyRun {
   hasBegun: boolean;
 }
 
+// The runs of a queue that the next claim lets pass: the rate of their key has opened.
+const LET_PASS = `(SELECT concurrency_key AS key FROM holdfast_openings
+    WHERE job = ? AND is_open = 0 AND opens_at <= ? LIMIT ${MAX_AHEAD})
+  JOIN holdfast_flow ON run_seq = (SELECT run_seq FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
+    WHERE concurrency_key = key AND job = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1)
+  WHERE queue_state = 'B'`;
+
 /**
- * The runs of a queue that have passed their keys and come before a run, with those that the next claim lets pass: the
- * rate of their key has opened.
+ * The runs of a queue that have passed their keys and come before a run, with those that the next claim lets
+ * pass.
  */
 function readReady(
   db: SqliteDatabase,
@@ -67,11 +74,7 @@ function readReady(
          FROM holdfast_flow INDEXED BY holdfast_flow_ready
          WHERE queue_state = 'R' AND job = ? LIMIT ${MAX_EXAMINED}) WHERE position < ? AND run_seq <> ?
        UNION ALL
-       SELECT position, begun FROM (SELECT concurrency_key AS key FROM holdfast_openings
-         WHERE job = ? AND is_open = 0 AND opens_at <= ? LIMIT ${MAX_AHEAD})
-         JOIN holdfast_flow ON run_seq = (SELECT run_seq FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
-           WHERE concurrency_key = key AND job = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1)
-         WHERE position < ? AND run_seq <> ?`,
+       SELECT position, begun FROM ${LET_PASS} AND position < ? AND run_seq <> ?`,
     queue,
     position,
     queue,
@@ -134,6 +137,7 @@ export function countReady(
   run: KeyedRun & { fairness_key: string | null },
   able: readonly WorkerFacts[],
   paused: ReadonlySet<string>,
+  now: number,
 ): number {
   const queues = new Set(able.flatMap(({ queues }) => queues).filter((queue) => !paused.has(jobNameOf(queue))));
   const { position, seq, job, fairness_key } = run;
@@ -147,7 +151,8 @@ export function countReady(
          + (SELECT count(*) FROM (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready
            WHERE queue_state = 'R' AND job = ? AND fairness_key IS NULL AND position < ? AND run_seq <> ? LIMIT ${MAX_AHEAD}))
          + (SELECT count(*) FROM (SELECT 1 FROM holdfast_heads
-           WHERE job = ? AND position < ? AND (job <> ? OR fairness_key IS NOT ?) LIMIT ${MAX_AHEAD})) AS count`,
+           WHERE job = ? AND position < ? AND (job <> ? OR fairness_key IS NOT ?) LIMIT ${MAX_AHEAD}))
+         + (SELECT count(*) FROM ${LET_PASS} AND fairness_key IS NULL AND position < ? AND run_seq <> ?) AS count`,
       queue,
       position,
       queue,
@@ -157,6 +162,11 @@ export function countReady(
       position,
       job,
       fairness_key,
+      queue,
+      now,
+      queue,
+      position,
+      seq,
     );
     count += found.count;
   }

@@ -44,7 +44,9 @@ begin
     select (select count(*) from (select from {schema}.runs q where q.queue = x.queue and q.queue_state = 'R'
           and q.fairness_key is null and q.position < r.position and q.seq <> r.seq limit ${MAX_AHEAD}) a)
       + (select count(*) from (select from {schema}.heads h where h.queue = x.queue and h.position < r.position
-          and (h.queue <> r.queue or h.fairness_key is distinct from r.fairness_key) limit ${MAX_AHEAD}) b) as n) o;
+          and (h.queue <> r.queue or h.fairness_key is distinct from r.fairness_key) limit ${MAX_AHEAD}) b)
+      + (select count(*) from fn.let_pass(x.queue, v_now) c where c.fairness_key is null and c.position < r.position
+          and c.seq <> r.seq) as n) o;
   return jsonb_build_object('run', fn.run_json(r), 'now', v_now, 'queue', r.queue, 'position', r.position,
     'leasedAt', r.leased_at,
     'endedParentId', case when r.parent_seq is not null and fn.is_orphan(r.parent_seq) then r.parent_id end,
@@ -52,7 +54,7 @@ begin
       else not r.is_held and coalesce(r.due_at <= v_now, false) end,
     'dueSince', case when r.status = 'waiting' then coalesce(r.timer_at, r.updated_at)
       else coalesce(r.start_at, r.created_at) end,
-    'awaited', case when v_waits then fn.awaited_json(r.seq) else '[]' end,
+    'awaited', case when v_waits then fn.awaited_json(r.seq, r.timer_at) else '[]' end,
     'paused', (select coalesce(jsonb_agg(to_jsonb(j) order by j.job), '[]') from {schema}.paused_jobs j),
     'workers', v_workers, 'key', v_key,
     'limits', v_limits, 'readyBefore', least(v_ready, ${MAX_AHEAD}) + v_group);
@@ -114,12 +116,8 @@ begin
               and q.queue_state = 'R' and q.fairness_key is not null order by q.fairness_key, q.position
               limit ${MAX_EXAMINED}) f where f.position < r.position and f.seq <> r.seq)
           union all
-          -- The next claim lets these pass: the rate of their key has opened.
-          (select f.* from (select o.concurrency_key from {schema}.openings o
-              where o.queue = x.queue and not o.is_open and o.opens_at <= p_now limit ${MAX_AHEAD}) o
-            cross join lateral (select q.started_at, q.position, q.seq from {schema}.runs q
-              where q.concurrency_key = o.concurrency_key and q.queue = x.queue and q.queue_state is not null
-              order by q.position, q.seq limit 1) f where f.position < r.position and f.seq <> r.seq)) c
+          (select f.started_at, f.position, f.seq from fn.let_pass(x.queue, p_now) f
+            where f.position < r.position and f.seq <> r.seq)) c
       where fn.job_name_of(x.queue) = any(v_names)
         and not exists (select 1 from {schema}.paused_jobs j where j.job = fn.job_name_of(x.queue))
       order by c.position, c.seq limit ${MAX_AHEAD}),
@@ -132,6 +130,16 @@ begin
       'concurrency', l.x -> 'concurrency', 'rate', v_rate, 'ahead', v_ahead);
   end loop;
   return v_limits;
+end $$;
+
+-- The runs of a queue that the next claim lets pass: the rate of their key has opened.
+create or replace function fn.let_pass(p_queue text, p_now bigint) returns setof {schema}.runs language plpgsql stable as $$
+begin
+  return query select f.* from (select o.concurrency_key from {schema}.openings o
+      where o.queue = p_queue and not o.is_open and o.opens_at <= p_now limit ${MAX_AHEAD}) o
+    cross join lateral (select q.* from {schema}.runs q
+      where q.concurrency_key = o.concurrency_key and q.queue = p_queue and q.queue_state is not null
+      order by q.position, q.seq limit 1) f where f.queue_state = 'B';
 end $$;
 
 -- The concurrency key of a run: see KeyFacts.
@@ -177,8 +185,8 @@ begin
       'opensAt', v_opens) end, 'firsts', v_firsts);
 end $$;
 
--- What a waiting run waits for.
-create or replace function fn.awaited_json(p_seq bigint) returns jsonb language sql stable as $$
+-- What a waiting run waits for. A retry before its timer is not awaited: the job has gone on without it.
+create or replace function fn.awaited_json(p_seq bigint, p_timer_at bigint) returns jsonb language sql stable as $$
   select coalesce(jsonb_agg(o.x order by o.kind, o.no), '[]') from (
     select 0 as kind, w.seq as no, jsonb_build_object('kind', w.kind, 'id', w.id, 'name', w.name, 'at', w.deadline_at,
       'open', w.unfinished, 'child', case when w.kind = 'children' then (
@@ -188,6 +196,6 @@ create or replace function fn.awaited_json(p_seq bigint) returns jsonb language 
     union all
     select 1, row_number() over (order by s.position, s.seq), jsonb_build_object('kind', 'retry', 'name', s.name,
       'at', s.retry_at, 'attempts', s.attempts, 'failure', s.failure)
-    from {schema}.steps s where s.run_seq = p_seq and s.status = 'retrying') o
+    from {schema}.steps s where s.run_seq = p_seq and s.status = 'retrying' and s.retry_at >= p_timer_at) o
 $$;
 `;
