@@ -6,8 +6,9 @@ import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import type { Report } from "../../execution_report.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
+import { kindOf } from "../../values/kind_of.ts";
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
-import { LeaseLostError } from "../../error.ts";
+import { LeaseLostError, StoreError } from "../../error.ts";
 import type { Store } from "../../store.ts";
 import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
 import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
@@ -48,7 +49,8 @@ import {
   toStrandedJobs,
 } from "./holds.ts";
 import { LogQueue } from "./writes/log_queue.ts";
-import { type Durability, migrateTables } from "./database/migrate.ts";
+import { checkServer, type Durability } from "./database/check_server.ts";
+import { migrateTables } from "./database/migrate.ts";
 import { Announcer } from "./notify/announcer.ts";
 import { changeChannel, testChannel } from "./notify/channels.ts";
 import type { Listen } from "./notify/listen.ts";
@@ -150,14 +152,28 @@ export class PostgresStore implements Store {
   }
 
   /**
-   * Opens a database. Loads `npm:pg`, and needs permission to connect to the server.
+   * Opens a database. Loads `npm:pg`, and needs permission to connect to the server. If the server does not answer now,
+   * the first call that needs it fails.
    *
    * @param url The address: `postgres://user:password@host:5432/database`.
    * @throws {TypeError} The address or an option is not valid.
+   * @throws {StoreError} The server may lose what it has acknowledged and `durability` is `full`, or it is not PostgreSQL.
    */
   static async open(url: string | URL, options: PostgresStoreOptions = {}): Promise<PostgresStore> {
     checkStoreOptions(options, "PostgresStore.open()");
-    return new PostgresStore(await openPool(String(url)), listenOf(options, url), options);
+    if (typeof url !== "string" && !(url instanceof URL)) {
+      throw new TypeError(`PostgresStore.open() needs the address of a database, not ${kindOf(url)}`);
+    }
+    const store = new PostgresStore(await openPool(String(url)), listenOf(options, url), options);
+    try {
+      await checkServer(store.#database, store.#durability);
+    } catch (error) {
+      if (!(error instanceof StoreError && error.code === "unavailable")) {
+        await store.close();
+        throw error;
+      }
+    }
+    return store;
   }
 
   /**

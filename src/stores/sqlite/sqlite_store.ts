@@ -5,6 +5,7 @@ import type { FactValue, FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
+import { kindOf } from "../../values/kind_of.ts";
 import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
 import type { Report } from "../../execution_report.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
@@ -125,6 +126,9 @@ export class SqliteStore implements Store {
    */
   static async open(path: string | URL, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
     checkStoreOptions(options, "SqliteStore.open()");
+    if (typeof path !== "string" && !(path instanceof URL)) {
+      throw new TypeError(`SqliteStore.open() needs the path of a file, not ${kindOf(path)}`);
+    }
     const name = path instanceof URL || path.startsWith("file:")
       ? (await import("node:url")).fileURLToPath(path)
       : path;

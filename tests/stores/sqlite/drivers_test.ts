@@ -153,6 +153,15 @@ for (const property of ["open", "isOpen"] as const) {
   });
 }
 
+Deno.test("SqliteStore.from() refuses what is no database", async () => {
+  for (const odd of [undefined, null, {}, { exec: () => {} }, "jobs.db"]) {
+    await assert.rejects(SqliteStore.from(odd as never), {
+      name: "TypeError",
+      message: /^SqliteStore\.from\(\) takes an open database, with exec\(\) and prepare\(\), not /,
+    });
+  }
+});
+
 Deno.test("SqliteStore.from() refuses a database that is closed", async () => {
   const database = new Closable("open");
   database.close();

@@ -51,6 +51,15 @@ Deno.test("SqliteStore.open() refuses a file that is no database, by its name, a
     assert.equal(await Deno.readTextFile(path), text);
   }));
 
+Deno.test("SqliteStore.open() refuses what is no path, such as a variable of the environment that is not set", async () => {
+  for (const odd of [undefined, null, 5, {}]) {
+    await assert.rejects(SqliteStore.open(odd as never), {
+      name: "TypeError",
+      message: /^SqliteStore\.open\(\) needs the path of a file, not /,
+    });
+  }
+});
+
 Deno.test("SqliteStore.open() refuses a directory, by its name", () =>
   withFile(async (path) => {
     await Deno.mkdir(path);

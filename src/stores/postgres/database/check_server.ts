@@ -1,4 +1,5 @@
 import { StoreError } from "../../../error.ts";
+import type { PostgresDatabase } from "./postgres_database.ts";
 
 const OTHER_ENGINES = [
   {
@@ -13,16 +14,29 @@ const OTHER_ENGINES = [
   },
 ];
 
+/** What a store asks of the server: see `PostgresStoreOptions.durability`. */
+export type Durability = "full" | "relaxed";
+
 /**
- * Refuses engines that speak the protocol of PostgreSQL but do not keep what the store relies on.
+ * Refuses engines that speak the protocol of PostgreSQL but do not keep what the store relies on, and with `full` a server
+ * or a role whose commits do not wait for the disk.
  *
- * @param version What `version()` returns.
- * @throws {StoreError} It is such an engine.
+ * @throws {StoreError} It is such a server, or it does not answer (`unavailable`).
  */
-export function checkServer(version: string): void {
+export async function checkServer(database: PostgresDatabase, durability: Durability): Promise<void> {
+  const version = await database.ask("select version() as r");
   const engine = OTHER_ENGINES.find(({ pattern }) => pattern.test(version));
-  if (engine === undefined) return;
-  throw new StoreError(`PostgresStore does not support ${engine.name}: ${engine.reason}. Use PostgreSQL`, {
-    code: "internal",
-  });
+  if (engine !== undefined) {
+    throw new StoreError(`PostgresStore does not support ${engine.name}: ${engine.reason}. Use PostgreSQL`, {
+      code: "internal",
+    });
+  }
+  if (durability === "relaxed" || await database.ask(IS_LOSSY) !== "true") return;
+  throw new StoreError(
+    "The server may lose what it has acknowledged: synchronous_commit or fsync is off. Change that, or open the store " +
+      'with durability: "relaxed"',
+    { code: "internal" },
+  );
 }
+
+const IS_LOSSY = "select ('off' in (current_setting('synchronous_commit'), current_setting('fsync')))::text as r";

@@ -1,4 +1,6 @@
 import { StoreError } from "../../../error.ts";
+import { kindOf } from "../../../values/kind_of.ts";
+import { propertyOf } from "../../../values/property_of.ts";
 
 /**
  * What a statement is for. Each kind has connections of its own in a pool that the store opens, so that none waits for
@@ -166,6 +168,11 @@ async function loadDriver() {
 
 /** Uses a client that somebody else has opened. It is recognized by its shape, and never closed. */
 export function lendClient(client: PostgresClient): Connection {
+  if (!["unsafe", "queryObject", "query"].some((method) => typeof propertyOf(client, method) === "function")) {
+    throw new TypeError(
+      `PostgresStore.from() needs a client of npm:pg, npm:postgres, jsr:@db/postgres or PGlite, not ${kindOf(client)}`,
+    );
+  }
   return { query: queryOf(client), close: () => Promise.resolve() };
 }
 

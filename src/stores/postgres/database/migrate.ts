@@ -2,7 +2,7 @@ import { StoreError } from "../../../error.ts";
 import { sqlState } from "./client.ts";
 import { newerTablesError } from "./newer_tables.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
-import { checkServer } from "./check_server.ts";
+import { checkServer, type Durability } from "./check_server.ts";
 import { FUNCTIONS } from "../sql/functions.ts";
 import { VERSION } from "../sql/names.ts";
 import { TABLES } from "../sql/tables.ts";
@@ -15,10 +15,6 @@ const MIGRATIONS: readonly string[] = [TABLES];
 
 const NEWER = "holdfast: newer tables";
 const INSUFFICIENT_PRIVILEGE = "42501";
-const RELAXED = "holdfast: relaxed durability";
-
-/** What a store asks of the server: see `PostgresStoreOptions.durability`. */
-export type Durability = "full" | "relaxed";
 
 /**
  * Creates or updates the tables and the functions. Of several processes one makes the change, and the others find it
@@ -30,17 +26,10 @@ export type Durability = "full" | "relaxed";
  * keep what it acknowledges and `durability` is `full`, or it is another engine that speaks the protocol of PostgreSQL.
  */
 export async function migrateTables(database: PostgresDatabase, durability: Durability): Promise<void> {
-  checkServer(await database.version());
+  await checkServer(database, durability);
   try {
-    await database.execute(durability === "full" ? CHECK_DURABILITY + MIGRATE : MIGRATE);
+    await database.execute(MIGRATE);
   } catch (error) {
-    if (error instanceof StoreError && error.message.includes(RELAXED)) {
-      throw new StoreError(
-        "The server may lose what it has acknowledged: synchronous_commit or fsync is off. Change that, or open the " +
-          'store with durability: "relaxed"',
-        { code: "internal", cause: error },
-      );
-    }
     if (error instanceof StoreError && sqlState(error.cause) === INSUFFICIENT_PRIVILEGE) {
       throw new StoreError(
         `The role of the connection has not the rights that the store needs: ${error.message}. Let the owner of the ` +
@@ -52,12 +41,6 @@ export async function migrateTables(database: PostgresDatabase, durability: Dura
     throw found === undefined ? error : newerTablesError(Number(found), error);
   }
 }
-
-const CHECK_DURABILITY = `
-do $check$ begin
-  if 'off' in (current_setting('synchronous_commit'), current_setting('fsync')) then raise exception '${RELAXED}'; end if;
-end $check$;
-`;
 
 const MIGRATE = `
 select pg_advisory_xact_lock(hashtextextended('holdfast/migrate/' || {literal}, 0));

@@ -55,11 +55,11 @@ export class PostgresDatabase {
     }
   }
 
-  /** What the server says of itself. */
-  async version(): Promise<string> {
+  /** Asks a statement without parameters for one value, its column `r`. An empty string: it has returned none. */
+  async ask(sql: string): Promise<string> {
     this.#check();
     try {
-      const [row] = await this.#connection.query("select version() as r", []);
+      const [row] = await this.#connection.query(toSql(sql, this.#schema), []);
       return row?.r ?? "";
     } catch (error) {
       throw storeError(error, { writes: false });
@@ -92,14 +92,7 @@ export class PostgresDatabase {
 
   /** The version of the tables. */
   async readVersion(): Promise<number> {
-    this.#check();
-    try {
-      const sql = toSql("select version::text as r from {schema}.schema_version", this.#schema);
-      const [row] = await this.#connection.query(sql, []);
-      return Number(row?.r ?? 0);
-    } catch (error) {
-      throw storeError(error, { writes: false });
-    }
+    return Number(await this.ask("select version::text as r from {schema}.schema_version"));
   }
 
   /** Throws why a function or a table is missing, if a newer version of this package has dropped it. */

@@ -29,13 +29,44 @@ async function ask(url: string, sql: string): Promise<Record<string, unknown>[]>
 
 const KILL = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast'";
 
-test("migrate() refuses a server that may lose what it has acknowledged, unless it is asked not to", async ({ url, schema }) => {
-  await using store = await PostgresStore.open(`${url}?options=-c%20synchronous_commit%3Doff`, { schema });
+test("open() refuses a server that may lose what it has acknowledged, unless it is asked not to", async ({ url, schema }) => {
+  const lossy = `${url}?options=-c%20synchronous_commit%3Doff`;
+
+  await assert.rejects(
+    PostgresStore.open(lossy, { schema }),
+    (error) => error instanceof StoreError && /synchronous_commit/.test(error.message),
+  );
+
+  await using store = await PostgresStore.open(lossy, { schema, durability: "relaxed" });
+  await store.migrate();
+});
+
+test("migrate() refuses a server that may lose what it has acknowledged, whoever has opened the client", async ({ url, schema }) => {
+  const pool = new pg.Pool({ connectionString: `${url}?options=-c%20synchronous_commit%3Doff` });
+  const store = PostgresStore.from(pool, { schema });
 
   await assert.rejects(
     store.migrate(),
     (error) => error instanceof StoreError && /synchronous_commit/.test(error.message),
   );
+
+  await pool.end();
+});
+
+test("open() leaves no connection behind when it refuses a server", async ({ url, schema }) => {
+  const name = `refused_${schema}`;
+  const options = encodeURIComponent("-c synchronous_commit=off");
+
+  await assert.rejects(
+    PostgresStore.open(`${url}?options=${options}&application_name=${name}`, { schema }),
+    StoreError,
+  );
+
+  const open = `select count(*)::int as open from pg_stat_activity where application_name = '${name}'`;
+  for (let tries = 0; tries < 100 && (await ask(url, open))[0]!.open !== 0; tries++) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  assert.deepEqual(await ask(url, open), [{ open: 0 }]);
 });
 
 for (const isolation of ["repeatable read", "serializable"]) {
@@ -64,10 +95,28 @@ Deno.test("open() refuses an address that is not valid, without showing its pass
   }
 });
 
+Deno.test("open() refuses what is no address, such as a variable of the environment that is not set", async () => {
+  for (const odd of [undefined, null, 5, {}]) {
+    await assert.rejects(PostgresStore.open(odd as never), {
+      name: "TypeError",
+      message: /^PostgresStore\.open\(\) needs the address of a database, not /,
+    });
+  }
+});
+
 test("open() refuses the name of a schema that would have to be quoted, and unknown options", async ({ url }) => {
   await assert.rejects(PostgresStore.open(url, { schema: 'a"b' }), TypeError);
   await assert.rejects(PostgresStore.open(url, { durability: "none" } as object), TypeError);
   await assert.rejects(PostgresStore.open(url, { schem: "a" } as object), TypeError);
+});
+
+Deno.test("from() refuses what is no client", () => {
+  for (const odd of [undefined, null, {}, { query: "select 1" }, "postgres://localhost/app"]) {
+    assert.throws(() => PostgresStore.from(odd as never), {
+      name: "TypeError",
+      message: /^PostgresStore\.from\(\) needs a client of npm:pg, /,
+    });
+  }
 });
 
 test("from() uses a pool of the caller, and leaves it open", async ({ url, schema }) => {
