@@ -15,7 +15,8 @@ import { readTimeline, type Timeline, type TimelineOptions } from "../../engine/
 import { HoldfastError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import { isInstance } from "../../values/is_instance.ts";
-import { type ClientRun, matches, toClientRun } from "../../run.ts";
+import { type ClientRun, toClientRun } from "../../client_run.ts";
+import { matches } from "../../run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";
 import { noSuchRun } from "../response.ts";
