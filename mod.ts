@@ -145,22 +145,21 @@ export type { RetryPolicy } from "./src/retry.ts";
 export type { Json, Jsonify, JsonifyItem, JsonText, Unwritable } from "./src/values/json.ts";
 export type { Held, HoldCode, OnDivergence, RecordName } from "./src/hold.ts";
 export type { LogEntry, LogLevel, NewLogEntry } from "./src/log.ts";
-export {
-  type BulkOperation,
-  type ClientRun,
-  type Coalesce,
-  type Disposition,
-  type Labels,
-  type ListFilter,
-  type Progress,
-  type Retention,
-  type RetriggerFrom,
-  type Run,
-  type RunFilter,
-  type RunPage,
-  type RunStatus,
-  type TerminalStatus,
-  toClientRun,
+export { type ClientRun, toClientRun } from "./src/client_run.ts";
+export type {
+  BulkOperation,
+  Coalesce,
+  Disposition,
+  Labels,
+  ListFilter,
+  Progress,
+  Retention,
+  RetriggerFrom,
+  Run,
+  RunFilter,
+  RunPage,
+  RunStatus,
+  TerminalStatus,
 } from "./src/run.ts";
 export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/schema.ts";
 export { type ClientStep, type Step, type StepStatus, toClientStep } from "./src/step.ts";

@@ -1,5 +1,5 @@
 import { ConflictError, NotFoundError } from "../error.ts";
-import type { ClientRun } from "../run.ts";
+import type { ClientRun } from "../client_run.ts";
 import type { FoundBy } from "../store/operator_reads.ts";
 import { askApi } from "./service/api.ts";
 import type { Service } from "./service/service.ts";

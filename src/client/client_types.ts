@@ -1,6 +1,7 @@
 import type { RunEvent } from "../event.ts";
 import type { Job } from "../job.ts";
-import type { ClientRun, Disposition, RunStatus } from "../run.ts";
+import type { ClientRun } from "../client_run.ts";
+import type { Disposition, RunStatus } from "../run.ts";
 import type { Wait } from "../wait.ts";
 
 /** The jobs of a server, by any key: `typeof jobs` of what its `createEngine()` is given. */

@@ -26,7 +26,7 @@ import { exportHistory, type ExportHistoryOptions } from "./runs/export_history.
 import type { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
 import { type Explanation, toExplanation } from "./operate/explain/explanation.ts";
-import { ALL } from "./operate/explain/sight.ts";
+import { ALL_VISIBLE } from "./operate/explain/visibility.ts";
 import { failedRunsFilter, readFailedRuns } from "./operate/failed_runs.ts";
 import { type FailureGroups, type FailuresQuery, groupFailures } from "./operate/failure_groups.ts";
 import { checkSearch, findRuns, type FoundRun, MAX_FOUND } from "./operate/found_runs.ts";
@@ -293,7 +293,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async explain(runId: string): Promise<Explanation> {
     await this.migrate();
     const blockers = await this.#store.getBlockers(runId);
-    return blockers === null ? await refuseUnknownRun(this.#store, runId) : toExplanation(blockers, ALL);
+    return blockers === null ? await refuseUnknownRun(this.#store, runId) : toExplanation(blockers, ALL_VISIBLE);
   }
 
   async getTimeline(runId: string, options: TimelineOptions = {}): Promise<Timeline> {

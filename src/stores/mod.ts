@@ -128,7 +128,7 @@ export {
   type WorkerLimit,
 } from "./operate/blocker_facts.ts";
 export { findBlockers } from "./operate/find_blockers.ts";
-export { MAX_FAILURES, SEARCHED_BY_END } from "./operate/trail_rows.ts";
+export { MAX_FAILURES, SEARCHED_BY_END } from "./operate/timeline_rows.ts";
 export { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "./part_builder.ts";
 export { queueName } from "./queue_name.ts";
 export { slotAt, STATISTICS_SPANS } from "./statistics_slots.ts";

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
 import { defineJob } from "../../src/job.ts";
-import type { ClientRun } from "../../src/run.ts";
+import type { ClientRun } from "../../src/client_run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { aHold } from "../support/fixtures.ts";
 import { claimOne, forEachStore, holdRun, pass } from "../support/stores/for_each_store.ts";

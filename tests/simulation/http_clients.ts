@@ -1,4 +1,4 @@
-import type { ClientRun } from "../../src/run.ts";
+import type { ClientRun } from "../../src/client_run.ts";
 import type { Step } from "../../src/step.ts";
 import type { Wait } from "../../src/wait.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";

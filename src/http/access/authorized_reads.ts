@@ -1,7 +1,7 @@
 import type { Engine } from "../../engine/engine.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
 import { type Explanation, namedRuns, toExplanation } from "../../engine/operate/explain/explanation.ts";
-import type { Sight } from "../../engine/operate/explain/sight.ts";
+import type { Visibility } from "../../engine/operate/explain/visibility.ts";
 import { failedRunsFilter, readFailedRuns } from "../../engine/operate/failed_runs.ts";
 import { type FailureGroups, type FailuresQuery, groupFailures } from "../../engine/operate/failure_groups.ts";
 import { checkSearch, findRuns, MAX_FOUND } from "../../engine/operate/found_runs.ts";
@@ -15,7 +15,8 @@ import { readTimeline, type Timeline, type TimelineOptions } from "../../engine/
 import { HoldfastError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import { isInstance } from "../../values/is_instance.ts";
-import { type ClientRun, matches, toClientRun } from "../../run.ts";
+import { type ClientRun, toClientRun } from "../../client_run.ts";
+import { matches } from "../../run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";
 import { noSuchRun } from "../response.ts";
@@ -60,9 +61,9 @@ export class AuthorizedReads {
     if (blockers === null) throw noSuchRun();
     const readable = new Set<string>();
     for (const id of namedRuns(blockers)) if (await this.#deps.runs.may(id, "read")) readable.add(id);
-    const sight: Sight = { workers: await this.#mayDebug(), mayRead: (id) => readable.has(id) };
+    const visibility: Visibility = { workers: await this.#mayDebug(), mayRead: (id) => readable.has(id) };
     const concurrencyKey = await this.#deps.runs.givenKey(blockers.run.concurrencyKey);
-    return toExplanation({ ...blockers, run: { ...blockers.run, concurrencyKey } }, sight);
+    return toExplanation({ ...blockers, run: { ...blockers.run, concurrencyKey } }, visibility);
   }
 
   /** What has happened in a run. */

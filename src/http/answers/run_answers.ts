@@ -1,4 +1,5 @@
-import { type BulkOperation, toClientRun } from "../../run.ts";
+import { toClientRun } from "../../client_run.ts";
+import type { BulkOperation } from "../../run.ts";
 import { streamJson } from "../lists/json_stream.ts";
 import {
   checkNoFrom,

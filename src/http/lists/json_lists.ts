@@ -1,7 +1,8 @@
 import { NotFoundError } from "../../error.ts";
 import type { JsonText, StoredValue } from "../../values/json.ts";
 import type { LogText } from "../../log.ts";
-import { isOneOf, type RunFilter, type RunText, toClientRun } from "../../run.ts";
+import { toClientRun } from "../../client_run.ts";
+import { isOneOf, type RunFilter, type RunText } from "../../run.ts";
 import { type StepText, toClientStep } from "../../step.ts";
 import type { Store } from "../../store.ts";
 import type { FoundRuns, Part, ValuePart, ValuePlace } from "../../store/run_query.ts";

@@ -12,7 +12,7 @@ export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): vo
     if (!unfinished.some((other) => other.kind === kind && other.name === name)) unfinished.push({ kind, name });
   };
   for (const step of old.steps.values()) {
-    if (step.result.status === "completed") run.steps.set(step.name, { ...step, trail: [] });
+    if (step.result.status === "completed") run.steps.set(step.name, { ...step, pastAttempts: [] });
     else leaveOut("step", step.name);
   }
   for (const pause of old.pauses) {

@@ -122,7 +122,7 @@ export interface KeptStep extends Omit<StepRecord, "result"> {
   /** When it ended. */
   completedAt: number | null;
   /** The attempts, if it needed more than one. */
-  trail: readonly KeptAttempt[];
+  pastAttempts: readonly KeptAttempt[];
 }
 
 /** An attempt at a step that needed more than one. */

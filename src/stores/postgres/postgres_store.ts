@@ -20,7 +20,7 @@ import {
   toOpenWaits,
   toRunFailures,
   toTimeline,
-} from "./operate/trails.ts";
+} from "./operate/operator_reads.ts";
 import type { RunBlockers } from "../../store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";

@@ -2,7 +2,7 @@ import { StoreError } from "../../error.ts";
 import { CHILD_TABLES } from "./children/schema.ts";
 import { EVOLUTION_TABLES } from "./evolution/schema.ts";
 import { FLOW_TABLES } from "./flow/schema.ts";
-import { RUN_TRAIL_TABLES } from "./operate/runs_schema.ts";
+import { TIMELINE_TABLES } from "./operate/runs_schema.ts";
 import { OPERATE_TABLES } from "./operate/schema.ts";
 import { TRACING_TABLES } from "./tracing/schema.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
@@ -214,7 +214,7 @@ export const MIGRATIONS: readonly string[] = [
   EVOLUTION_TABLES,
   LEASE_CLAIMS,
   OPERATE_TABLES,
-  RUN_TRAIL_TABLES,
+  TIMELINE_TABLES,
   TRACING_TABLES,
 ];
 

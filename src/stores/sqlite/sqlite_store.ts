@@ -13,7 +13,7 @@ import type { Store } from "../../store.ts";
 import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
 import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
 import { readOpenWaits, searchRuns } from "./operate/operator_reads.ts";
-import { readFailures, readTimeline } from "./operate/trail_reads.ts";
+import { readFailures, readTimeline } from "./operate/timeline_reads.ts";
 import type { RunBlockers } from "../../store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";

@@ -1,4 +1,5 @@
-import type { ClientRun, RunFilter } from "../../../run.ts";
+import type { ClientRun } from "../../../client_run.ts";
+import type { RunFilter } from "../../../run.ts";
 import type { Command } from "../../command.ts";
 import { countOf, describeInstant, describeSpan, statusCell } from "../../output/describe.ts";
 import { FILTER_OPTIONS, readFilter, toQuery } from "../../run_filter.ts";

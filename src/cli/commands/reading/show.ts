@@ -1,6 +1,6 @@
 import { type Failure, failureReport } from "../../../failure.ts";
 import { HoldfastError, StoreError } from "../../../error.ts";
-import type { ClientRun } from "../../../run.ts";
+import type { ClientRun } from "../../../client_run.ts";
 import type { ClientStep } from "../../../step.ts";
 import type { RunFailures } from "../../../store/timeline_records.ts";
 import type { Wait } from "../../../wait.ts";

@@ -2,7 +2,7 @@ import { isoTime } from "../../../values/iso_time.ts";
 import type { Run } from "../../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../../store/blockers.ts";
 import { describeDuration } from "./describe_duration.ts";
-import type { Sight } from "./sight.ts";
+import type { Visibility } from "./visibility.ts";
 
 /** For whom, and of which run, a reason is described. */
 export interface ReasonContext {
@@ -11,26 +11,26 @@ export interface ReasonContext {
   /** The current instant. */
   now: number;
   /** What may be named. */
-  sight: Sight;
+  visibility: Visibility;
 }
 
 /** A reason in words, without a full stop. */
-export function describeReason(blocker: Blocker, { run, now, sight }: ReasonContext): string {
+export function describeReason(blocker: Blocker, { run, now, visibility }: ReasonContext): string {
   const since = (at: number) => describeDuration(now - at);
   const until = (at: number) => `${isoTime(at)} (in ${describeDuration(at - now)})`;
-  const worker = (named: BlockingWorker) => sight.workers ? `worker ${named.name ?? named.id}` : "a worker";
+  const worker = (named: BlockingWorker) => visibility.workers ? `worker ${named.name ?? named.id}` : "a worker";
   switch (blocker.kind) {
     case "ended":
       return `${capitalized(run.status)} ${since(blocker.endedAt)} ago${run.error === null ? "" : `: ${run.error}`}`;
     case "executing":
-      return `Running for ${since(blocker.since)}${sight.workers ? ` on ${nameOf(blocker.worker)}` : ""}`;
+      return `Running for ${since(blocker.since)}${visibility.workers ? ` on ${nameOf(blocker.worker)}` : ""}`;
     case "worker_lost":
       return `${capitalized(worker(blocker.worker))} was lost: its lease expired ${
         since(blocker.leaseExpiresAt)
       } ago; ` +
         `the next claim of a worker that has the job ${run.jobName} takes the run over`;
     case "parent_ended":
-      return `Its parent, ${runName(blocker.runId, sight)}, has ended: the next claim cancels it`;
+      return `Its parent, ${runName(blocker.runId, visibility)}, has ended: the next claim cancels it`;
     case "late":
       return `Too late by ${since(blocker.at)} to ${blocker.deadline === "startBy" ? "start" : "end"}: ` +
         "the next claim fails it";
@@ -49,7 +49,7 @@ export function describeReason(blocker: Blocker, { run, now, sight }: ReasonCont
     case "child": {
       const { child, open } = blocker;
       const others = open > 1 ? `, and for ${runs(open - 1, "other")}` : "";
-      return `Waiting for ${describeChild(child, sight)}${others}`;
+      return `Waiting for ${describeChild(child, visibility)}${others}`;
     }
     case "held":
       return blocker.message;
@@ -63,9 +63,9 @@ export function describeReason(blocker: Blocker, { run, now, sight }: ReasonCont
         ? "No worker is live, and none has claimed for long"
         : `No worker is live; the last one claimed ${since(blocker.lastSeenAt)} ago`;
     case "unknown_job":
-      return describeUnknownJob(blocker, { run, now, sight });
+      return describeUnknownJob(blocker, { run, now, visibility });
     case "key":
-      return describeKey(blocker, { run, now, sight });
+      return describeKey(blocker, { run, now, visibility });
     case "limit":
       return describeLimit(blocker, run, until);
     case "slots": {
@@ -79,25 +79,25 @@ export function describeReason(blocker: Blocker, { run, now, sight }: ReasonCont
 
 function describeUnknownJob(
   { lastKnownBy, hasOtherVersion }: Extract<Blocker, { kind: "unknown_job" }>,
-  { run, now, sight }: ReasonContext,
+  { run, now, visibility }: ReasonContext,
 ): string {
   const job = `job ${run.jobName}${run.version === 1 && !hasOtherVersion ? "" : ` version ${run.version}`}`;
   if (lastKnownBy === null) return `No live worker has the ${job}`;
   const last = lastKnownBy.lastSeenAt === null ? "" : `, ${describeDuration(now - lastKnownBy.lastSeenAt)} ago`;
   const version = lastKnownBy.deployment === null ? "" : ` (version ${lastKnownBy.deployment})`;
-  const who = sight.workers ? `the last that had it was ${nameOf(lastKnownBy)}${version}` : "one had it last";
+  const who = visibility.workers ? `the last that had it was ${nameOf(lastKnownBy)}${version}` : "one had it last";
   return `No live worker has the ${job}; ${who}${last}`;
 }
 
 function describeKey(
   { holder, ahead }: Extract<Blocker, { kind: "key" }>,
-  { run, now, sight }: ReasonContext,
+  { run, now, visibility }: ReasonContext,
 ): string {
   const key = `the key ${run.concurrencyKey}`;
   if (holder === null) return `Behind another run for ${key}, which is free; ${aheadOf(ahead)}`;
-  if (!sight.mayRead(holder.runId)) return `Behind another run for ${key}; ${aheadOf(ahead)}`;
+  if (!visibility.mayRead(holder.runId)) return `Behind another run for ${key}; ${aheadOf(ahead)}`;
   const { runId, jobName, status, since, worker } = holder;
-  const on = worker === null || !sight.workers ? "" : ` on ${nameOf(worker)}`;
+  const on = worker === null || !visibility.workers ? "" : ` on ${nameOf(worker)}`;
   const state = `${status} for ${describeDuration(now - since)}${on}`;
   return `Behind run ${runId} (${jobName}, ${state}) for ${key}; ${aheadOf(ahead)}`;
 }
@@ -121,12 +121,12 @@ function nameOf({ id, name }: BlockingWorker): string {
   return name ?? id;
 }
 
-function describeChild({ runId, jobName, status }: BlockingRun, sight: Sight): string {
-  return sight.mayRead(runId) ? `child run ${runId} (${jobName}, ${status})` : "a child run";
+function describeChild({ runId, jobName, status }: BlockingRun, visibility: Visibility): string {
+  return visibility.mayRead(runId) ? `child run ${runId} (${jobName}, ${status})` : "a child run";
 }
 
-function runName(runId: string, sight: Sight): string {
-  return sight.mayRead(runId) ? `run ${runId}` : "another run";
+function runName(runId: string, visibility: Visibility): string {
+  return visibility.mayRead(runId) ? `run ${runId}` : "another run";
 }
 
 function aheadOf(count: number): string {

@@ -3,7 +3,7 @@ import { isoTime } from "../../../values/iso_time.ts";
 import type { Run, RunStatus, TerminalStatus } from "../../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker, RunBlockers } from "../../../store/blockers.ts";
 import { describeReason } from "./describe_reason.ts";
-import type { Sight } from "./sight.ts";
+import type { Visibility } from "./visibility.ts";
 
 /** Why a run is not executed, or that it is. Times are ISO 8601 in UTC. */
 export interface Explanation {
@@ -76,20 +76,20 @@ export function namedRuns({ blockers }: RunBlockers): string[] {
 }
 
 /** What a store found, in words. */
-export function toExplanation({ run, blockers, now }: RunBlockers, sight: Sight): Explanation {
+export function toExplanation({ run, blockers, now }: RunBlockers, visibility: Visibility): Explanation {
   const reasons = blockers.map((blocker): Reason => {
-    const message = describeReason(blocker, { run, now, sight });
-    return { message, ...toFields(blocker, run, sight) } as Reason; // the fields are those of its kind
+    const message = describeReason(blocker, { run, now, visibility });
+    return { message, ...toFields(blocker, run, visibility) } as Reason; // the fields are those of its kind
   });
   return { runId: run.id, status: run.status, at: isoTime(now), message: reasons[0]!.message, reasons }; // there is one
 }
 
 type Fields<R> = R extends unknown ? Omit<R, "message"> : never;
 
-function toFields(blocker: Blocker, run: Run, sight: Sight): Fields<Reason> {
-  const worker = (named: BlockingWorker | null) => named === null || !sight.workers ? null : toWorkerRef(named);
+function toFields(blocker: Blocker, run: Run, visibility: Visibility): Fields<Reason> {
+  const worker = (named: BlockingWorker | null) => named === null || !visibility.workers ? null : toWorkerRef(named);
   const own = ({ runId, jobName, status }: BlockingRun) =>
-    sight.mayRead(runId) ? { runId, jobName, status } : { runId: null, jobName: null, status: null };
+    visibility.mayRead(runId) ? { runId, jobName, status } : { runId: null, jobName: null, status: null };
   switch (blocker.kind) {
     case "ended":
       return { kind: "ended", status: run.status as TerminalStatus, endedAt: isoTime(blocker.endedAt) };
@@ -104,7 +104,7 @@ function toFields(blocker: Blocker, run: Run, sight: Sight): Fields<Reason> {
         leaseExpiresAt: isoTime(blocker.leaseExpiresAt),
       };
     case "parent_ended":
-      return { kind: "parent_ended", runId: sight.mayRead(blocker.runId) ? blocker.runId : null };
+      return { kind: "parent_ended", runId: visibility.mayRead(blocker.runId) ? blocker.runId : null };
     case "late":
       return { kind: "late", deadline: blocker.deadline, at: isoTime(blocker.at) };
     case "delayed":
@@ -139,7 +139,7 @@ function toFields(blocker: Blocker, run: Run, sight: Sight): Fields<Reason> {
       const { holder, ahead } = blocker;
       const concurrencyKey = run.concurrencyKey!; // its key holds it up
       if (holder === null) return { kind: "key", concurrencyKey, holder, ahead };
-      const since = sight.mayRead(holder.runId) ? isoTime(holder.since) : null;
+      const since = visibility.mayRead(holder.runId) ? isoTime(holder.since) : null;
       return { kind: "key", concurrencyKey, holder: { ...own(holder), since }, ahead };
     }
     case "limit": {

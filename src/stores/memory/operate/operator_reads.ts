@@ -9,7 +9,7 @@ import type {
   TimelineRecords,
   TimelineStep,
 } from "../../../store/timeline_records.ts";
-import { MAX_FAILURES, SEARCHED_BY_END } from "../../operate/trail_rows.ts";
+import { MAX_FAILURES, SEARCHED_BY_END } from "../../operate/timeline_rows.ts";
 import { byIndex, type KeptPause, type KeptRun, type KeptStep } from "../records.ts";
 import { toIdentity, toWait } from "../copies.ts";
 import type { MemoryRuns } from "../runs.ts";
@@ -29,7 +29,7 @@ export function toTimeline(run: KeptRun, from: TimelinePlace, limit: number, now
   };
 }
 
-function toTimelineStep({ name, result, attempts, startedAt, completedAt, trail }: KeptStep): TimelineStep {
+function toTimelineStep({ name, result, attempts, startedAt, completedAt, pastAttempts }: KeptStep): TimelineStep {
   const failure = result.status === "completed" ? null : result.failure;
   return {
     name,
@@ -39,8 +39,8 @@ function toTimelineStep({ name, result, attempts, startedAt, completedAt, trail 
     completedAt,
     error: failure === null ? null : failureText(failure),
     retryAt: result.status === "retrying" ? result.retryAt : null,
-    lastStartedAt: trail.find(({ attempt }) => attempt === attempts)?.startedAt ?? null,
-    failedAttempts: trail.flatMap(({ retryAt, failure, ...attempt }) =>
+    lastStartedAt: pastAttempts.find(({ attempt }) => attempt === attempts)?.startedAt ?? null,
+    failedAttempts: pastAttempts.flatMap(({ retryAt, failure, ...attempt }) =>
       retryAt === null ? [] : [{ ...attempt, retryAt, error: failure === null ? "" : failureText(failure) }]
     ),
   };
@@ -66,8 +66,8 @@ function toTimelinePause(pause: KeptPause): TimelinePause {
 
 /** The failures of a run. See `Store.getFailures()`. */
 export function toRunFailures(run: KeptRun): RunFailures {
-  const steps = byIndex(run.steps).flatMap(({ name, attempts, result, trail }) => {
-    const failed = trail.flatMap(({ attempt, failure }) => failure === null ? [] : [{ name, attempt, failure }]);
+  const steps = byIndex(run.steps).flatMap(({ name, attempts, result, pastAttempts }) => {
+    const failed = pastAttempts.flatMap(({ attempt, failure }) => failure === null ? [] : [{ name, attempt, failure }]);
     if (failed.length > 0 || result.status === "completed" || result.failure === null) return failed;
     return [{ name, attempt: attempts, failure: result.failure }];
   });

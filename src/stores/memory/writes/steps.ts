@@ -32,7 +32,7 @@ export function recordAttempt(
     recordedNo,
     startedAt: earlier?.startedAt ?? startedAt(step, now),
     completedAt: result.status === "retrying" ? null : now,
-    trail: trailOf(step, earlier, now),
+    pastAttempts: pastAttemptsOf(step, earlier, now),
   };
   run.steps.set(step.name, kept);
   const { retry, ...saved } = toSaved(kept, now);
@@ -43,12 +43,12 @@ export function recordAttempt(
 }
 
 /** The attempts at a step that needs more than one. */
-function trailOf(step: StepWrite, earlier: KeptStep | undefined, now: number): KeptAttempt[] {
+function pastAttemptsOf(step: StepWrite, earlier: KeptStep | undefined, now: number): KeptAttempt[] {
   const { attempts: attempt, result } = step;
   if (attempt === 1 && result.status !== "retrying") return [];
   const retryAt = result.status === "retrying" ? now + result.delayMs : null;
   const failure = result.status === "completed" ? null : structuredClone(result.failure);
-  return [...earlier?.trail ?? [], { attempt, startedAt: startedAt(step, now), endedAt: now, retryAt, failure }];
+  return [...earlier?.pastAttempts ?? [], { attempt, startedAt: startedAt(step, now), endedAt: now, retryAt, failure }];
 }
 
 function toSaved({ recordedNo, result }: KeptStep, now: number): SavedStep {
@@ -79,7 +79,7 @@ export function cancelSteps(
       recordedNo: 0,
       startedAt: startedAt(step, now),
       completedAt: now,
-      trail: [],
+      pastAttempts: [],
     });
   }
   for (const step of run.steps.values()) {

@@ -11,7 +11,7 @@ import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "../writes/new_reports.ts";
-import { noteInterruption } from "../operate/trail.ts";
+import { noteInterruption } from "../operate/timeline_writes.ts";
 import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
 import { withdrawOffer } from "./offers.ts";
 import { queuesOf } from "./queues.ts";

@@ -5,7 +5,7 @@
 // expired, or was revoked), `released` or `held`.
 
 /** The tables for what is shown of runs. */
-export const RUN_TRAIL_TABLES = `
+export const TIMELINE_TABLES = `
 ALTER TABLE holdfast_runs ADD COLUMN leased_at INTEGER;
 ALTER TABLE holdfast_workers ADD COLUMN limits TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE holdfast_pauses ADD COLUMN payload_schema TEXT;

@@ -5,7 +5,7 @@ import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { releaseGhost } from "../flow/ghosts.ts";
-import { noteInterruption } from "../operate/trail.ts";
+import { noteInterruption } from "../operate/timeline_writes.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
 import { type LeasedRow, revokeLease } from "./revoked_leases.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";

@@ -5,7 +5,7 @@ import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { noteInterruption } from "../operate/trail.ts";
+import { noteInterruption } from "../operate/timeline_writes.ts";
 import { closePauses } from "./close_pauses.ts";
 
 /** What is read of a run whose lease is revoked. */

@@ -6,7 +6,7 @@ import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrit
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { HeldRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
-import { noteAttempt } from "../operate/trail.ts";
+import { noteAttempt } from "../operate/timeline_writes.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 import { type HeldRow, toHeldRun } from "../rows.ts";

@@ -10,7 +10,7 @@ export const MAX_FAILURES = 1_000;
 export const SEARCHED_BY_END = 5_000;
 
 /** A row of `steps` for a timeline. */
-export interface TrailStepRow {
+export interface TimelineStepRow {
   name: string;
   status: TimelineStep["status"];
   attempts: number;
@@ -31,7 +31,7 @@ export interface AttemptRow {
 }
 
 /** Rows of `steps` and `attempts` as a step of a timeline. */
-export function toTimelineStep(row: TrailStepRow, attempts: readonly AttemptRow[]): TimelineStep {
+export function toTimelineStep(row: TimelineStepRow, attempts: readonly AttemptRow[]): TimelineStep {
   return {
     name: row.name,
     status: row.status,

@@ -11,10 +11,10 @@ import type {
 import {
   type AttemptRow,
   MAX_FAILURES,
+  type TimelineStepRow,
   toFailures,
   toTimelineStep,
-  type TrailStepRow,
-} from "../../operate/trail_rows.ts";
+} from "../../operate/timeline_rows.ts";
 import { toFailure } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -51,7 +51,7 @@ export function readTimeline(
 }
 
 function readSteps(db: SqliteDatabase, seq: number, from: number, limit: number): TimelineStep[] {
-  const rows = db.all<TrailStepRow>(
+  const rows = db.all<TimelineStepRow>(
     `SELECT name, status, attempts, retry_at, started_at, completed_at, failure FROM holdfast_steps
      WHERE run_seq = ? ORDER BY position, seq LIMIT ? OFFSET ?`,
     seq,

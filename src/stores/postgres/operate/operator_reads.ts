@@ -1,12 +1,12 @@
 import type { JsonText } from "../../../values/json.ts";
 import type { OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
 import type { RunFailures, TimelineRecords } from "../../../store/timeline_records.ts";
-import { type AttemptRow, toFailures, toTimelineStep, type TrailStepRow } from "../../operate/trail_rows.ts";
+import { type AttemptRow, type TimelineStepRow, toFailures, toTimelineStep } from "../../operate/timeline_rows.ts";
 import { type IdentityRow, toFailure, toRunIdentity, toWait, type WaitRow } from "../../rows.ts";
 
 /** What `fn.get_timeline()` returns. */
 export interface TimelineAnswer extends Omit<TimelineRecords, "steps"> {
-  steps: TrailStepRow[];
+  steps: TimelineStepRow[];
   attempts: AttemptRow[];
 }
 

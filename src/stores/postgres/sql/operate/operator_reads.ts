@@ -1,12 +1,12 @@
 import { MAX_COUNTED_WAITS } from "../../../../wait.ts";
-import { MAX_FAILURES, SEARCHED_BY_END } from "../../../operate/trail_rows.ts";
+import { MAX_FAILURES, SEARCHED_BY_END } from "../../../operate/timeline_rows.ts";
 import { ENTRY } from "../basics.ts";
 
 // The place of a wait without a deadline.
 const LAST = "9000000000000000";
 
 /** What is shown of runs: their timelines and failures, open waits, and how runs are found. */
-export const TRAILS = `
+export const OPERATOR_READS = `
 -- A part of the records of a run. See Store.getTimeline().
 create or replace function fn.get_timeline(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare

@@ -1,5 +1,5 @@
 /** What may be shown to the one who asks. */
-export interface Sight {
+export interface Visibility {
   /** Whether workers may be named. */
   workers: boolean;
   /** Whether a run may be named. */
@@ -7,4 +7,4 @@ export interface Sight {
 }
 
 /** Shows everything. */
-export const ALL: Sight = { workers: true, mayRead: () => true };
+export const ALL_VISIBLE: Visibility = { workers: true, mayRead: () => true };
