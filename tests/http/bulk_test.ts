@@ -34,6 +34,22 @@ const OPERATORS: HandlerAuth<string> = {
   scopeRuns: (org, filter) => ({ ...filter, labels: { ...filter.labels, org } }),
 };
 
+forEachStore("POST /runs/retrigger selects failed runs by their error, among those of the tenant", async (world) => {
+  await using service = aTenantService({ auth: OPERATORS }, world);
+  await runsOf("b", service);
+  const { ended: [failed] } = await runsOf("a", service); // executes those of b that were pending
+  const { error } = (await service.engine.getRun(failed!))!;
+  const retrigger = (filter: object) =>
+    service.ask("POST", "/runs/retrigger", { headers: { "x-org": "a" }, body: { filter } });
+
+  const other = await retrigger({ error: `${error}!` });
+  const own = await retrigger({ error });
+  const empty = await retrigger({ error: "" });
+
+  assert.deepEqual([other.body, own.body], [NOTHING, { ...NOTHING, matched: 1, done: 1 }]);
+  assert.equal(empty.status, 400);
+});
+
 forEachStore("POST /runs/cancel, /retrigger and /delete change many runs", async (world) => {
   await using service = aTenantService({}, world);
   const { ended, pending } = await runsOf("a", service);

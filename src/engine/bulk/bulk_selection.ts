@@ -7,7 +7,13 @@ import { checkRunFilter, FILTER_FIELDS } from "../runs/run_filter.ts";
 import type { RetriggerOptions } from "../triggers/retrigger_options.ts";
 
 /** Which runs a filter of a bulk operation matches. At least one field must restrict it. */
-export type BulkFilter = Omit<RunFilter, "limit" | "offset">;
+export interface BulkFilter extends Omit<RunFilter, "limit" | "offset"> {
+  /**
+   * Failed runs with this error, regardless of the numbers and ids in it: the `error` of a run, or that of a group of
+   * {@linkcode Engine.getFailures}. 1 to 8,192 characters.
+   */
+  error?: string;
+}
 
 /** The runs of a bulk operation: some by their ids, 1,000 at most, or all that match a filter. */
 export type BulkSelection =
@@ -30,7 +36,7 @@ export interface BulkRetriggerOptions extends BulkOptions, RetriggerOptions {}
 /** A selection that was checked, and where to continue in it. */
 export type CheckedSelection =
   | { kind: "ids"; runIds: readonly string[]; from: number }
-  | { kind: "filter"; filter: RunFilter; before: number | null };
+  | { kind: "filter"; filter: RunFilter; error: string | null; before: number | null };
 
 /** What was checked of a bulk operation. */
 export interface CheckedBulk {
@@ -47,7 +53,10 @@ export const MAX_BULK_IDS = 1_000;
 /** The maximum number of runs of a call. */
 export const MAX_BULK_LIMIT = 1_000;
 const DEFAULT_LIMIT = 500;
+/** The maximum length of the `error` of a filter, in characters. */
+export const MAX_ERROR_LENGTH = 8_192;
 
+const BULK_FILTER_FIELDS: Record<keyof BulkFilter, true> = { ...FILTER_FIELDS, error: true };
 const SELECTION = { runIds: true, filter: true } as const;
 const OPTIONS: Record<keyof BulkOptions, true> = { dryRun: true, limit: true, cursor: true };
 
@@ -77,7 +86,7 @@ export function checkBulk(selection: BulkSelection, options: BulkOptions, subjec
   }
   const checked: CheckedSelection = selection.runIds !== undefined
     ? { kind: "ids", runIds: checkIds(selection.runIds), from: readCursor(cursor, "i") ?? 0 }
-    : { kind: "filter", filter: checkFilter(selection.filter, subject), before: readCursor(cursor, "r") };
+    : { kind: "filter", ...checkFilter(selection.filter, subject), before: readCursor(cursor, "r") };
   return { selection: checked, limit, dryRun };
 }
 
@@ -96,12 +105,16 @@ function checkIds(runIds: readonly string[]): readonly string[] {
 }
 
 /** An empty filter would select all runs: more often a mistake than meant. */
-function checkFilter(filter: BulkFilter, subject: string): RunFilter {
-  checkOptionNames(filter, FILTER_FIELDS, `The filter of ${subject}`);
+function checkFilter(filter: BulkFilter, subject: string): { filter: RunFilter; error: string | null } {
+  checkOptionNames(filter, BULK_FILTER_FIELDS, `The filter of ${subject}`);
   const { labels, ...fields } = filter;
   const isEmpty = Object.values(fields).every((value) => value === undefined) && Object.keys(labels ?? {}).length === 0;
   if (isEmpty) throw new ValidationError("The filter of a bulk operation must not be empty: it would select all runs");
-  return checkRunFilter(filter);
+  const { error, ...ofRuns } = filter;
+  if (error !== undefined && (typeof error !== "string" || error === "" || error.length > MAX_ERROR_LENGTH)) {
+    throw new ValidationError(`error must be a string of 1 to ${MAX_ERROR_LENGTH} characters`);
+  }
+  return { filter: checkRunFilter(ofRuns), error: error ?? null };
 }
 
 function readCursor(cursor: string | undefined, prefix: "i" | "r"): number | null {

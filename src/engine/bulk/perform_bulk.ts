@@ -11,6 +11,7 @@ import {
 } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { RunQuery } from "../../store/run_query.ts";
+import { blanked } from "../operate/failure_groups.ts";
 import { type CheckedBulk, type CheckedSelection, cursorOf } from "./bulk_selection.ts";
 
 /** A run that a bulk operation has not changed. */
@@ -28,7 +29,7 @@ export interface SkippedRun {
 export interface BulkResult {
   /**
    * How many of the selected runs the call has met: those that it has changed or skipped. After a dry run by a filter:
-   * how many there are, from the cursor on.
+   * how many there are, from the cursor on; with an `error` in the filter, how many the call has found before `next`.
    */
   matched: number;
   /** How many runs it has changed: 0 after a dry run. */
@@ -50,7 +51,7 @@ export interface BulkGuard {
 /** The dependencies of {@linkcode performBulk}. */
 export interface BulkDeps {
   /** Finds and reads the runs. */
-  store: Pick<Store, "findRuns" | "getRun">;
+  store: Pick<Store, "findRuns" | "getRun" | "readRuns">;
   /** Time, and the turns of the event loop. */
   host: Host;
   /** Restricts the operation; `null`: nothing does. */
@@ -69,6 +70,9 @@ const MAX_CALL_MS = 100;
 const MAX_HELD_MS = 5;
 // How many operations are performed at once, so that they share commits.
 const MAX_AT_ONCE = 50;
+// How many failed runs are read at once to compare their errors, and how many characters at most.
+const READ_AT_ONCE = 100;
+const MAX_READ_LENGTH = 262_144;
 
 /**
  * Performs an operation on one run after another, each like the operation on this run alone, until the selection, the
@@ -80,14 +84,19 @@ export async function performBulk(operation: BulkOperation, bulk: CheckedBulk, d
   const { host } = deps;
   const startedAt = host.monotonic();
   const { selection, limit, dryRun } = bulk;
-  const query = selection.kind === "filter" ? await queryOf(operation, selection, deps.guard) : null;
-  if (query !== null && dryRun) {
-    const { total } = query.limit === 0 ? { total: 0 } : await deps.store.findRuns({ ...query, limit: 0 });
-    return { matched: total, done: 0, skipped: [], next: null };
-  }
-  const takeTurn = turnTaker(host); // its time begins before the runs are found: that may take some of it
-  const found = selection.kind === "ids" ? pageOf(selection, limit) : await find(query!, limit, deps.store); // not ids
   const isOver = () => host.monotonic() - startedAt >= MAX_CALL_MS;
+  const takeTurn = turnTaker(host); // its time begins before the runs are found: that may take some of it
+  let found: Page;
+  if (selection.kind === "ids") found = pageOf(selection, limit);
+  else {
+    const query = await queryOf(operation, selection, deps.guard);
+    const { error } = selection;
+    if (error !== null) {
+      found = await findFailed(query, { error, limit: dryRun ? Infinity : limit, isOver }, deps.store);
+    } else if (dryRun) return { matched: await count(query, deps.store), done: 0, skipped: [], next: null };
+    else found = await find(query, limit, deps.store);
+    if (dryRun) return { matched: found.runIds.length, done: 0, skipped: [], next: nextOf(selection, found) };
+  }
   const skipped: SkippedRun[] = [];
   let met = 0;
   // The first run is not subject to the time, so that each call makes progress.
@@ -105,9 +114,15 @@ export async function performBulk(operation: BulkOperation, bulk: CheckedBulk, d
     }
     await nextTurn(host);
   }
-  const isLast = met === found.runIds.length && !found.hasMore;
-  const next = isLast || met === 0 ? null : cursorOf(selection.kind, found.places[met - 1]!); // one for each id
+  const next = met === found.runIds.length
+    ? nextOf(selection, found)
+    : cursorOf(selection.kind, found.places[met - 1]!); // one for each id, and it has met one
   return { matched: met, done: dryRun ? 0 : met - skipped.length, skipped, next };
+}
+
+/** The cursor after all runs of a page; `null`: there are no more. */
+function nextOf({ kind }: CheckedSelection, { end, hasMore }: Page): string | null {
+  return hasMore && end !== null ? cursorOf(kind, end) : null;
 }
 
 /** Some of the selected runs. */
@@ -115,12 +130,19 @@ interface Page {
   runIds: readonly string[];
   /** For each of them where the selection continues after it. */
   places: readonly number[];
+  /** Where the selection continues after the page; `null`: nowhere. */
+  end: number | null;
   hasMore: boolean;
 }
 
 function pageOf({ runIds, from }: CheckedSelection & { kind: "ids" }, limit: number): Page {
   const page = runIds.slice(from, from + limit);
-  return { runIds: page, places: page.map((_, i) => from + i + 1), hasMore: from + limit < runIds.length };
+  const end = from + page.length;
+  return { runIds: page, places: page.map((_, i) => from + i + 1), end, hasMore: end < runIds.length };
+}
+
+async function count(query: RunQuery, store: BulkDeps["store"]): Promise<number> {
+  return query.limit === 0 ? 0 : (await store.findRuns({ ...query, limit: 0 })).total;
 }
 
 /**
@@ -130,7 +152,33 @@ function pageOf({ runIds, from }: CheckedSelection & { kind: "ids" }, limit: num
 async function find(query: RunQuery, limit: number, store: BulkDeps["store"]): Promise<Page> {
   const page = { limit: Math.min(limit, query.limit ?? limit), offset: 0, uncounted: true };
   const { ids, seqs, hasMore } = await store.findRuns({ ...query, ...page });
-  return { runIds: ids, places: seqs, hasMore };
+  return { runIds: ids, places: seqs, end: seqs.at(-1) ?? null, hasMore };
+}
+
+/** The runs of a query that have failed with an error: as many as are found before the call is over. */
+async function findFailed(
+  query: RunQuery,
+  { error, limit, isOver }: { error: string; limit: number; isOver: () => boolean },
+  store: BulkDeps["store"],
+): Promise<Page> {
+  const wanted = blanked(error);
+  const found: { runIds: string[]; places: number[]; end: number | null } = { runIds: [], places: [], end: null };
+  const failed = { ...query, status: isOneOf("failed", query.status) ? "failed" as const : [] };
+  while (true) {
+    const before = found.end ?? query.before;
+    const page = await find({ ...failed, ...(before === undefined ? {} : { before }) }, READ_AT_ONCE, store);
+    if (page.runIds.length === 0) return { ...found, hasMore: false };
+    const runs = await store.readRuns(page.runIds, MAX_READ_LENGTH);
+    for (const [i, run] of runs.entries()) {
+      found.end = page.places[i]!; // one for each id
+      if (run === null || blanked(run.error ?? "") !== wanted) continue;
+      found.runIds.push(page.runIds[i]!);
+      found.places.push(found.end);
+      if (found.runIds.length === limit) return { ...found, hasMore: true };
+    }
+    const hasMore = page.hasMore || runs.length < page.runIds.length;
+    if (!hasMore || isOver()) return { ...found, hasMore };
+  }
 }
 
 /** The query for the runs that match a filter, and on which the operation is possible. */

@@ -80,7 +80,7 @@ const NUMBERS = /\d+(?:[.,]\d+)*/g;
 const MAX_LENGTH = 300;
 
 /** An error without what differs between runs: ids are `…`, numbers `#`. */
-function blanked(error: string): string {
+export function blanked(error: string): string {
   const text = error.length > MAX_LENGTH ? `${error.slice(0, MAX_LENGTH)}…` : error;
   return text.replace(IDS, "…").replace(NUMBERS, "#");
 }

@@ -1,4 +1,4 @@
-import { MAX_BULK_IDS, MAX_BULK_LIMIT } from "../../engine/bulk/bulk_selection.ts";
+import { MAX_BULK_IDS, MAX_BULK_LIMIT, MAX_ERROR_LENGTH } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
 import { FAILURE_KINDS } from "../../failure.ts";
 import { MAX_PRIORITY } from "../../flow.ts";
@@ -44,6 +44,7 @@ const BULK_FILTER: JsonSchema = {
     completedBefore: INSTANT,
     createdAfter: INSTANT,
     createdBefore: INSTANT,
+    error: { ...TEXT, minLength: 1, maxLength: MAX_ERROR_LENGTH },
   },
 };
 

@@ -82,6 +82,7 @@ const bulkFields = {
     completedBefore: instant.optional(),
     createdAfter: instant.optional(),
     createdBefore: instant.optional(),
+    error: z.string().optional(),
   }).optional(),
   dryRun: z.boolean().optional(),
   limit: z.number().optional(),

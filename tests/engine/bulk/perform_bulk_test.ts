@@ -303,3 +303,64 @@ forEachStore("retriggerRuns() refuses a wrong from, and the others refuse any", 
   await assert.rejects(engine.cancelRuns(selection, { from: "start" } as BulkOptions), /no option "from"/);
   await assert.rejects(engine.deleteRuns(selection, { from: "start" } as BulkOptions), /no option "from"/);
 });
+
+/** Executes runs that fail with these errors, and returns their ids. */
+async function failWith(engine: Engine, errors: readonly string[]): Promise<string[]> {
+  const ids = [];
+  for (const message of errors) ids.push((await engine.trigger("failing", message)).id);
+  await engine.runUntilIdle();
+  return ids;
+}
+
+const failing = aJob((_step, message) => {
+  throw new Error(String(message));
+}, "failing");
+
+forEachStore("retriggerRuns() retriggers the runs of one group of failures alone", async ({ store, host }) => {
+  await using engine = createEngine({ store, host, jobs: { failing } });
+  const [first, , third] = await failWith(engine, ["no answer after 20 s", "no such file", "no answer after 30 s"]);
+  const { groups: [group] } = await engine.getFailures();
+  const filter = { jobName: "failing", error: group!.error };
+
+  const dry = await engine.retriggerRuns({ filter }, { dryRun: true });
+  const result = await engine.retriggerRuns({ filter });
+
+  assert.deepEqual(dry, { matched: 2, done: 0, skipped: [], next: null });
+  assert.deepEqual(result, { matched: 2, done: 2, skipped: [], next: null });
+  const { runs } = await engine.getRuns({ status: "pending" });
+  assert.deepEqual(runs.map(({ retriggerOf }) => retriggerOf), [first, third]);
+});
+
+forEachStore("deleteRuns() by an error continues where a call has ended", async ({ store, host }) => {
+  await using engine = createEngine({ store, host, jobs: { failing } });
+  await failWith(engine, Array.from({ length: 250 }, (_, n) => n % 100 === 7 ? "rare" : "frequent"));
+
+  const filter = { error: "rare" };
+  const one = await engine.deleteRuns({ filter }, { limit: 1 });
+  const rest = await callAll((options) => engine.deleteRuns({ filter }, { cursor: one.next!, ...options, limit: 1 }));
+  const others = await engine.getRuns({ limit: 0 });
+
+  assert.deepEqual([one.matched, one.done], [1, 1]);
+  assert.deepEqual([rest.matched, rest.done], [2, 2]);
+  assert.equal(others.total, 247);
+});
+
+forEachStore("a bulk operation that is not possible on failed runs meets none by an error", async ({ store, host }) => {
+  await using engine = createEngine({ store, host, jobs: { failing } });
+  await failWith(engine, ["boom"]);
+  await engine.trigger("failing", "boom");
+
+  const cancelled = await engine.cancelRuns({ filter: { error: "boom" } });
+  const completed = await engine.deleteRuns({ filter: { error: "boom", status: "completed" } });
+
+  assert.deepEqual([cancelled.matched, completed.matched], [0, 0]);
+});
+
+forEachStore("a bulk operation refuses an error that is not valid", async ({ store, host }) => {
+  await using engine = createEngine({ store, host, jobs: { failing } });
+
+  for (const error of ["", "x".repeat(8_193), 5, null]) {
+    const call = engine.deleteRuns({ filter: { jobName: "failing", error: error as string } });
+    await assert.rejects(call, /error must be a string of 1 to 8192 characters/);
+  }
+});
