@@ -48,7 +48,15 @@ import { findOpenWaits, searchRuns, toRunFailures, toTimeline } from "./operate/
 import type { RunBlockers } from "../../store/blockers.ts";
 import type { TraceText } from "../../trace_context.ts";
 import { addChildren, type ChildDeps, findCreated, lacksChildren, readResults } from "./children.ts";
-import { claimRuns, type ClaimState, findLiveJobs, findLiveQueues, type KnownWorker, updateTurns } from "./claim.ts";
+import {
+  claimRuns,
+  type ClaimState,
+  findLiveJobs,
+  findLiveQueues,
+  forgetDeadWorkers,
+  type KnownWorker,
+  updateTurns,
+} from "./claim.ts";
 import { findHeldRuns, findStrandedJobs } from "./holds.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, isWoken, preparePause, resolvePause } from "./pauses.ts";
 import { addLine, type KeptPause, type KeptRun } from "./records.ts";
@@ -116,9 +124,9 @@ export class MemoryStore implements Store {
     };
   }
 
-  /** Does nothing: there are no tables. */
+  /** Makes no tables: there are none. Forgets the workers that died long ago. */
   migrate(): Promise<void> {
-    return Promise.resolve();
+    return this.#perform((now) => forgetDeadWorkers(this.#workers, now));
   }
 
   /** Does nothing: there is nothing to close. */
