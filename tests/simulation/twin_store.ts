@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { DatabaseSync } from "node:sqlite";
 import type { RunBlockers } from "../../src/store/blockers.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
+import type { JobList } from "../../src/store/job_numbers.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Store } from "../../src/store.ts";
 import { dump, outcomeOf } from "../support/stores/compare_stores.ts";
@@ -28,6 +29,8 @@ export class TwinStore {
   readonly #seqs = new Map<number, number>();
   #last = "nothing";
   #hasRates = false;
+  #hasTurns = false;
+  #latest = 0;
   #order = new CallOrder();
 
   /** @param database That of the second store. */
@@ -69,7 +72,14 @@ export class TwinStore {
     const right = await outcomeOf(askSecond());
     this.#hasRates ||= /"(key)?[rR]ate":\{/.test(this.#last);
     if (method === "claim" && this.#hasRates) evenOut(left as Claimed, right as Claimed);
-    if (method === "getBlockers") evenOutBlockers(left as Explained, right as Explained);
+    if (method === "getBlockers") {
+      evenOutBlockers(left as Explained, right as Explained);
+      const { now = 0 } = (left as Explained).value ?? {};
+      this.#latest = Math.max(this.#latest, now);
+      if (now < this.#latest) evenOutRates(left as Explained, right as Explained);
+    }
+    this.#hasTurns ||= /"fairnessKey":"/.test(this.#last);
+    if (method === "getJobs" && this.#hasTurns) evenOutJobs(left as Listed, right as Listed);
     if (method === "findRuns") this.#compareSeqs(left as Found, right as Found);
     assert.deepEqual(right, left, `different answers to ${this.#last}`);
     return await answer;
@@ -131,7 +141,25 @@ function evenOutBlockers({ value: left }: Explained, { value: right }: Explained
   }
 }
 
+/** Where runs take turns, the second store says which run has the next turn; the first one, which comes first. */
+function evenOutJobs({ value: left }: Listed, { value: right }: Listed): void {
+  for (const job of [...left?.jobs ?? [], ...right?.jobs ?? []]) job.oldestDue = null;
+}
+
+/**
+ * When the clock is set back, starts count again that the second store has removed: it keeps as many as the limit of the
+ * version that has started last.
+ */
+function evenOutRates({ value: left }: Explained, { value: right }: Explained): void {
+  if (!left || !right) return;
+  const isRated = [...left.blockers, ...right.blockers].some((blocker) =>
+    blocker.kind === "limit" && blocker.rate !== null
+  );
+  if (isRated) right.blockers = left.blockers;
+}
+
 type Explained = { value?: RunBlockers | null };
+type Listed = { value?: JobList };
 type Found = { value?: FoundRuns };
 type Claimed = { value?: ClaimResult };
 

@@ -35,6 +35,7 @@ import {
   type ClaimState,
   findLiveJobs,
   findLiveQueues,
+  forgetDeadWorkers,
   type KnownWorker,
   updateTurns,
 } from "./writes/claim.ts";
@@ -109,9 +110,9 @@ export class MemoryStore implements Store {
     };
   }
 
-  /** Does nothing: there are no tables. */
+  /** Makes no tables: there are none. Forgets the workers that died long ago. */
   migrate(): Promise<void> {
-    return Promise.resolve();
+    return this.#perform((now) => forgetDeadWorkers(this.#workers, now));
   }
 
   /** Does nothing: there is nothing to close. */

@@ -2,6 +2,7 @@ import type { KnownJob } from "../../../flow.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import type { JobPause } from "../../../store/job_pause.ts";
 import type { WorkerDetails } from "../../../store/worker_record.ts";
+import { LISTED_LEASES } from "../../worker_details.ts";
 import { isOrphan } from "../children.ts";
 import { missedDeadline } from "../flow/deadlines.ts";
 import { orderByPosition, orderByTurn } from "../flow/due_order.ts";
@@ -69,6 +70,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
   if (request.offersHeld && request.limit > 0) offerHeldRuns(runs, request.jobs, findLiveQueues(workers, now));
   const { claims, late, opensAt, hasMoreRuns } = claimDueRuns(state, request, now);
   workers.set(workerId, { ...worker, runIds: claims.map(({ run }) => run.id) });
+  if (claims.length === 0) forgetDeadWorkers(workers, now);
   return {
     claims,
     failed: [...failed, ...late],
@@ -90,6 +92,11 @@ function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: n
     lease.expiresAt = now + leaseMs;
     runs.countChange();
   }
+}
+
+/** Removes the workers that died long ago. */
+export function forgetDeadWorkers(workers: Map<string, KnownWorker>, now: number): void {
+  for (const [id, { seenAt, leaseMs }] of workers) if (seenAt + leaseMs * LISTED_LEASES < now) workers.delete(id);
 }
 
 /** The jobs of live workers: those that claimed within the length of their leases. */
