@@ -3,7 +3,8 @@ import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
-// start that decides whether the next one is allowed is found by its number.
+// start that decides whether the next one is allowed is found by its number. A scope can have several rates, those of the
+// runs of a key: `period` is the longest of those that have counted a start so far, so it never decreases either.
 
 /** The scope of the rate of a job. */
 export function jobScope(job: string): string {
@@ -50,7 +51,7 @@ export function countAllowed(
   return unused + (counting === -1 ? oldest.length : counting);
 }
 
-/** Counts starts. Removes those that neither the rate nor the clock can bring back, some more than are added. */
+/** Counts starts. Removes those that no rate counts any more, some more than are added. */
 export function addStarts(
   db: SqliteDatabase,
   scope: string,
@@ -61,7 +62,7 @@ export function addStarts(
   for (let added = 0; added < count; added++) {
     db.run(
       `INSERT INTO holdfast_starts (scope, no, at, period)
-       SELECT ?, coalesce(max(no), 0) + 1, ?, ? FROM holdfast_starts WHERE scope = ?`,
+       SELECT ?, coalesce(max(no), 0) + 1, ?, max(?, coalesce(period, 0)) FROM holdfast_starts WHERE scope = ?`,
       scope,
       now,
       period,
@@ -70,8 +71,10 @@ export function addStarts(
   }
   db.run(
     `DELETE FROM holdfast_starts WHERE scope = ? AND no IN
-       (SELECT no FROM holdfast_starts WHERE scope = ? ORDER BY no LIMIT ${rowLimit(2 * count)}) AND at + period <= ?
+       (SELECT no FROM holdfast_starts WHERE scope = ? ORDER BY no LIMIT ${rowLimit(2 * count)})
+       AND at + (SELECT period FROM holdfast_starts WHERE scope = ? ORDER BY no DESC LIMIT 1) <= ?
        AND no <= (SELECT max(no) FROM holdfast_starts WHERE scope = ?) - ?`,
+    scope,
     scope,
     scope,
     now,

@@ -256,6 +256,28 @@ timed("claim() counts the starts of a key whatever their jobs", async ({ store, 
   assert.deepEqual([first, await claimedIds(store, { jobNames })], [[one], [two]]);
 });
 
+timed("claim() counts the starts of a key for each of its rates, however short the others are", async (setting) => {
+  const { store, host } = setting;
+  const start = async (rate: Rate) => {
+    await addIds(store, ofKey("cust-1", rate, 5));
+    const claimed = await claimedIds(store, { leaseMs: LONG });
+    host.advance(200);
+    return claimed.length;
+  };
+  const slow = { limit: 3, period: 10_000 };
+  const fast = { limit: 1, period: 100 };
+
+  const first = await start(slow);
+  const meanwhile = [await start(fast), await start(fast), await start(fast)];
+  const fifth = await start(slow);
+
+  assert.deepEqual([first, ...meanwhile, fifth], [1, 1, 1, 1, 0]);
+  host.advance(10_000 - 900); // the third of the last three starts was at 200
+  assert.equal((await claimedIds(store)).length, 0);
+  host.advance(100);
+  assert.equal((await claimedIds(store)).length, 1);
+});
+
 timed("claim() says when the rate of a key opens, only while it holds up a run that could go", async ({ store }) => {
   await addIds(store, ofKey("cust-1", ONE_A_SECOND, 1), ofKey("cust-1", ONE_A_SECOND, 1));
 

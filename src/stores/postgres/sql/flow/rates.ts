@@ -33,18 +33,20 @@ begin
   return p_limit - (v_last - coalesce(v_first, v_last + 1) + 1) + v_over;
 end $$;
 
--- Counts starts. Removes those that neither the rate nor the clock can bring back, some more than are added.
+-- Counts starts. Removes those that no rate counts any more, some more than are added.
 create or replace function fn.add_starts(p_scope text, p_limit bigint, p_period bigint, p_count bigint, p_now bigint)
 returns void language plpgsql as $$
-declare v_last bigint;
+declare v_last bigint; v_period bigint;
 begin
-  select s.no into v_last from {schema}.starts s where s.scope = p_scope order by s.no desc limit 1;
+  select s.no, s.period into v_last, v_period from {schema}.starts s where s.scope = p_scope order by s.no desc limit 1;
   v_last := coalesce(v_last, 0);
+  -- The longest period of the rates of a key that have counted a start so far.
+  v_period := greatest(p_period, v_period);
   insert into {schema}.starts (scope, no, at, period)
-    select p_scope, v_last + n, p_now, p_period from generate_series(1, p_count) n;
+    select p_scope, v_last + n, p_now, v_period from generate_series(1, p_count) n;
   delete from {schema}.starts s where s.scope = p_scope and s.no = any(array(
       select o.no from {schema}.starts o where o.scope = p_scope order by o.no limit 2 * p_count))
-    and s.at + s.period <= p_now and s.no <= v_last + p_count - p_limit;
+    and s.at + v_period <= p_now and s.no <= v_last + p_count - p_limit;
 end $$;
 
 -- Makes starts in the future starts of now: the clock was set back.
