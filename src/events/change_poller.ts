@@ -111,6 +111,7 @@ export class ChangePoller {
     let nextMs: number | undefined;
     try {
       const version = await this.#store.getVersion();
+      if (this.#listeners.size === 0) return; // later listeners may have read an older state before they begin
       // The first poll notifies, too: what the listeners have read may be older.
       const hasChanged = this.#version !== version;
       this.#version = version;

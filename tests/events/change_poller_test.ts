@@ -112,6 +112,28 @@ Deno.test("ChangePoller.on() looks only while somebody listens", async () => {
   assert.equal(store.looks, meanwhile);
 });
 
+Deno.test("ChangePoller.on() calls a new listener at its first look, though one for former listeners has ended late", async () => {
+  const { host, store, poller } = aPoller();
+  const { getVersion } = store;
+  const answered = Promise.withResolvers<void>();
+  store.getVersion = async () => {
+    await answered.promise;
+    return await getVersion.call(store);
+  };
+  const stop = poller.on(() => {});
+  await pass(host, 20, 10);
+  stop();
+  answered.resolve();
+  await host.settle();
+  let calls = 0;
+
+  const stopNew = poller.on(() => calls++);
+  await pass(host, 100, 10);
+  stopNew();
+
+  assert.equal(calls, 1);
+});
+
 Deno.test("ChangePoller.on() calls each listener, also the same function twice, until it is stopped", async () => {
   const { host, store, poller } = aPoller();
   const calls: string[] = [];

@@ -315,6 +315,21 @@ forEachStore("a scope that lists nothing selects nothing", async (world) => {
   }
 });
 
+forEachStore("the limit of a scope applies to each call of a bulk operation", async (world) => {
+  const scopeRuns = () => ({ labels: { org: "a" }, limit: 1 });
+  await using service = aTenantService({ auth: { ...OPERATORS, scopeRuns } }, world);
+  const ended = [...(await runsOf("a", service)).ended, ...(await runsOf("a", service)).ended];
+  const failed = (await Promise.all(ended.map((id) => service.engine.getRun(id)))).filter((run) => run!.error !== null);
+  const remove = (filter: object) =>
+    service.ask("POST", "/runs/delete", { headers: { "x-org": "a" }, body: { filter } });
+
+  const byStatus = await remove({ status: "completed" });
+  const byError = await remove({ error: failed[0]!.error });
+
+  assert.ok(failed.length > 1);
+  for (const { body } of [byStatus, byError]) assert.deepEqual([body.done, body.next === null], [1, false]);
+});
+
 forEachStore("the functions of the handler serve bulk operations at any path", async (world) => {
   await using service = aTenantService({}, world);
   const { handler, engine } = service;

@@ -66,6 +66,8 @@ export interface BulkDeps {
 
 // How long a call begins further operations.
 const MAX_CALL_MS = 100;
+// How long it searches for runs with an error, if it is to change them, too.
+const MAX_SEARCH_MS = MAX_CALL_MS / 2;
 // How long it may hold the event loop before others get a turn.
 const MAX_HELD_MS = 5;
 // How many operations are performed at once, so that they share commits.
@@ -84,7 +86,8 @@ export async function performBulk(operation: BulkOperation, bulk: CheckedBulk, d
   const { host } = deps;
   const startedAt = host.monotonic();
   const { selection, limit, dryRun } = bulk;
-  const isOver = () => host.monotonic() - startedAt >= MAX_CALL_MS;
+  const hasLasted = (ms: number) => host.monotonic() - startedAt >= ms;
+  const isOver = () => hasLasted(MAX_CALL_MS);
   const takeTurn = turnTaker(host); // its time begins before the runs are found: that may take some of it
   let found: Page;
   if (selection.kind === "ids") found = pageOf(selection, limit);
@@ -92,7 +95,10 @@ export async function performBulk(operation: BulkOperation, bulk: CheckedBulk, d
     const query = await queryOf(operation, selection, deps.guard);
     const { error } = selection;
     if (error !== null) {
-      found = await findFailed(query, { error, limit: dryRun ? Infinity : limit, isOver }, deps.store);
+      const search = dryRun
+        ? { error, limit: Infinity, isOver, takeTurn }
+        : { error, limit: Math.min(limit, query.limit ?? limit), isOver: () => hasLasted(MAX_SEARCH_MS), takeTurn };
+      found = await findFailed(query, search, deps.store);
     } else if (dryRun) return { matched: await count(query, deps.store), done: 0, skipped: [], next: null };
     else found = await find(query, limit, deps.store);
     if (dryRun) return { matched: found.runIds.length, done: 0, skipped: [], next: nextOf(selection, found) };
@@ -155,10 +161,21 @@ async function find(query: RunQuery, limit: number, store: BulkDeps["store"]): P
   return { runIds: ids, places: seqs, end: seqs.at(-1) ?? null, hasMore };
 }
 
-/** The runs of a query that have failed with an error: as many as are found before the call is over. */
+/** A search for failed runs. */
+interface ErrorSearch {
+  error: string;
+  /** The maximum number of runs. */
+  limit: number;
+  /** Whether its time is over. */
+  isOver: () => boolean;
+  /** Gives others a turn of the event loop, if it was held for long. */
+  takeTurn: () => Promise<void>;
+}
+
+/** The runs of a query that have failed with an error: as many as are found before the search is over. */
 async function findFailed(
   query: RunQuery,
-  { error, limit, isOver }: { error: string; limit: number; isOver: () => boolean },
+  { error, limit, isOver, takeTurn }: ErrorSearch,
   store: BulkDeps["store"],
 ): Promise<Page> {
   const wanted = blanked(error);
@@ -178,6 +195,7 @@ async function findFailed(
     }
     const hasMore = page.hasMore || runs.length < page.runIds.length;
     if (!hasMore || isOver()) return { ...found, hasMore };
+    await takeTurn();
   }
 }
 

@@ -7,7 +7,9 @@ import { defineJob } from "../../../src/job.ts";
 import { anEngine, typesOf } from "../../support/engines.ts";
 import { anything, forEachStore, recordEvents } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
+import type { FakeHost } from "../../support/fake_host.ts";
 import type { BulkOperation } from "../../../src/run.ts";
+import type { Store } from "../../../src/store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 
 const UNKNOWN = "01234567-89ab-7cde-8f01-23456789abcd";
@@ -312,6 +314,15 @@ async function failWith(engine: Engine, errors: readonly string[]): Promise<stri
   return ids;
 }
 
+/** Lets time pass whenever runs are read. */
+function slowDown(store: Store, host: FakeHost, ms: number): void {
+  const { readRuns } = store;
+  store.readRuns = (...args) => {
+    host.advance(ms);
+    return readRuns.apply(store, args);
+  };
+}
+
 const failing = aJob((_step, message) => {
   throw new Error(String(message));
 }, "failing");
@@ -343,6 +354,36 @@ forEachStore("deleteRuns() by an error continues where a call has ended", async 
   assert.deepEqual([one.matched, one.done], [1, 1]);
   assert.deepEqual([rest.matched, rest.done], [2, 2]);
   assert.equal(others.total, 247);
+});
+
+forEachStore("a search by an error leaves time to change the runs that it finds", async ({ store, host }) => {
+  await using engine = createEngine({ store, host, jobs: { failing } });
+  await failWith(engine, Array.from({ length: 400 }, (_, n) => n % 2 === 0 ? "even" : "odd"));
+  slowDown(store, host, 30);
+
+  const first = await engine.deleteRuns({ filter: { error: "even" } });
+  const sum = await callAll((options) => engine.deleteRuns({ filter: { error: "even" } }, options));
+
+  assert.deepEqual([first.done, first.next === null], [100, false]);
+  assert.deepEqual([sum.done, sum.calls], [100, 2]); // it reads the 100 that are odd again
+});
+
+forEachStore("a search by an error lets others have their turns", async ({ store, host }) => {
+  await using engine = createEngine({ store, host, jobs: { failing } });
+  await failWith(engine, Array(400).fill("boom"));
+  slowDown(store, host, 10);
+  let [turns, isOver] = [0, false];
+  const takeTurn = () => {
+    turns += 1;
+    if (!isOver) host.defer(takeTurn);
+  };
+  host.defer(takeTurn);
+
+  const { matched } = await engine.deleteRuns({ filter: { error: "boom" } }, { dryRun: true });
+
+  isOver = true;
+  assert.equal(matched, 400);
+  assert.ok(turns >= 3, `${turns} turns`); // one after each of the four reads but the last
 });
 
 forEachStore("a bulk operation that is not possible on failed runs meets none by an error", async ({ store, host }) => {

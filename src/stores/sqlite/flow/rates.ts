@@ -98,7 +98,9 @@ const MAX_FORGOTTEN = 100;
 export function forgetStarts(db: SqliteDatabase, now: number): void {
   db.run(
     `DELETE FROM holdfast_starts WHERE (scope, no) IN
-       (SELECT scope, no FROM holdfast_starts WHERE at < ? ORDER BY at LIMIT ${MAX_FORGOTTEN}) AND at + period <= ?`,
+       (SELECT scope, no FROM holdfast_starts WHERE at < ? ORDER BY at LIMIT ${MAX_FORGOTTEN})
+       AND at + (SELECT last.period FROM holdfast_starts last WHERE last.scope = holdfast_starts.scope
+                 ORDER BY last.no DESC LIMIT 1) <= ?`,
     now - KEPT_AFTER_PERIOD_MS,
     now - KEPT_AFTER_PERIOD_MS,
   );

@@ -278,6 +278,20 @@ timed("claim() counts the starts of a key for each of its rates, however short t
   assert.equal((await claimedIds(store)).length, 1);
 });
 
+timed("claim() counts old starts of a key for a longer rate that came after them", async ({ store, host }) => {
+  const daily = { limit: 2, period: 86_400_000 };
+  for (const rate of [{ limit: 1, period: 100 }, daily]) {
+    await addIds(store, ofKey("cust-1", rate, 1));
+    await complete(store, (await claimOne(store)).lease);
+  }
+  host.advance(7_200_000);
+  await store.claim(aClaimRequest()); // an empty claim removes what counts no more
+
+  await addIds(store, ofKey("cust-1", daily, 1));
+
+  assert.deepEqual(await claimedIds(store), []);
+});
+
 timed("claim() says when the rate of a key opens, only while it holds up a run that could go", async ({ store }) => {
   await addIds(store, ofKey("cust-1", ONE_A_SECOND, 1), ofKey("cust-1", ONE_A_SECOND, 1));
 

@@ -1,5 +1,6 @@
 // A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
-// start that decides whether the next one is allowed is found by its number.
+// start that decides whether the next one is allowed is found by its number. A scope can have several rates, those of the
+// runs of a key: `period` is the longest of those that have counted a start so far, so it never decreases either.
 
 // A start is kept this much longer than it counts: the clock may be set back.
 const KEPT_AFTER_PERIOD_MS = 3_600_000;
@@ -60,6 +61,7 @@ create or replace function fn.forget_starts(p_now bigint) returns void language 
   delete from {schema}.starts s using (
     select o.scope, o.no from {schema}.starts o where o.at < p_now - ${KEPT_AFTER_PERIOD_MS}
     order by o.at limit ${MAX_FORGOTTEN}) old
-  where s.scope = old.scope and s.no = old.no and s.at + s.period <= p_now - ${KEPT_AFTER_PERIOD_MS}
+  where s.scope = old.scope and s.no = old.no and p_now - ${KEPT_AFTER_PERIOD_MS} >= s.at + (
+    select l.period from {schema}.starts l where l.scope = s.scope order by l.no desc limit 1)
 $$;
 `;
