@@ -284,6 +284,7 @@ export class Worker {
    * saved: a store that commits groups of writes commits both together.
    */
   #noteEnding(execution: Execution): void {
+    if (this.#executions.get(execution.claim.run.id) !== execution) return; // the run was claimed again meanwhile
     this.#ending.add(execution);
     if (this.#hasMore) this.#wakeSoon();
   }

@@ -3,8 +3,8 @@ import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
-// start that decides whether the next one is allowed is found by its number. A scope can have several rates, those of the
-// runs of a key: `period` is the longest of those that have counted a start so far, so it never decreases either.
+// start that decides whether the next one is allowed is found by its number. A key can have several rates, those of its
+// runs: there `period` is the longest of those that have counted a start so far, so it never decreases either.
 
 /** The scope of the rate of a job. */
 export function jobScope(job: string): string {
@@ -14,6 +14,10 @@ export function jobScope(job: string): string {
 /** The scope of the rate of a concurrency key. */
 export function keyScope(key: string): string {
   return `key ${key}`;
+}
+
+function isOfKey(scope: string): boolean {
+  return scope.startsWith(keyScope(""));
 }
 
 /** When a rate allows the next start; an instant that has passed if it does now. */
@@ -59,10 +63,11 @@ export function addStarts(
   count: number,
   now: number,
 ): void {
+  const kept = isOfKey(scope) ? "max(?, coalesce(period, 0))" : "?";
   for (let added = 0; added < count; added++) {
     db.run(
       `INSERT INTO holdfast_starts (scope, no, at, period)
-       SELECT ?, coalesce(max(no), 0) + 1, ?, max(?, coalesce(period, 0)) FROM holdfast_starts WHERE scope = ?`,
+       SELECT ?, coalesce(max(no), 0) + 1, ?, ${kept} FROM holdfast_starts WHERE scope = ?`,
       scope,
       now,
       period,

@@ -1,6 +1,6 @@
 // A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
-// start that decides whether the next one is allowed is found by its number. A scope can have several rates, those of the
-// runs of a key: `period` is the longest of those that have counted a start so far, so it never decreases either.
+// start that decides whether the next one is allowed is found by its number. A key can have several rates, those of its
+// runs: there `period` is the longest of those that have counted a start so far, so it never decreases either.
 
 // A start is kept this much longer than it counts: the clock may be set back.
 const KEPT_AFTER_PERIOD_MS = 3_600_000;
@@ -41,8 +41,7 @@ declare v_last bigint; v_period bigint;
 begin
   select s.no, s.period into v_last, v_period from {schema}.starts s where s.scope = p_scope order by s.no desc limit 1;
   v_last := coalesce(v_last, 0);
-  -- The longest period of the rates of a key that have counted a start so far.
-  v_period := greatest(p_period, v_period);
+  v_period := case when starts_with(p_scope, 'key ') then greatest(p_period, v_period) else p_period end;
   insert into {schema}.starts (scope, no, at, period)
     select p_scope, v_last + n, p_now, v_period from generate_series(1, p_count) n;
   delete from {schema}.starts s where s.scope = p_scope and s.no = any(array(
