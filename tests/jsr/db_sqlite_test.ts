@@ -6,7 +6,7 @@
 //   such a library (/usr/lib/x86_64-linux-gnu/libsqlite3.so.0);
 // - the permissions --allow-ffi and --allow-env without a scope (the task has -A).
 //
-// `tests/jsr_test.ts` runs the same tests without all that, over stand-ins for what comes from JSR.
+// `tests/long/jsr_test.ts` runs the same tests without all that, over stand-ins for what comes from JSR.
 import { assertEquals, assertRejects } from "@std/assert";
 import { Database } from "@db/sqlite";
 import { createEngine, defineJob, SqliteStore, StoreError } from "@holdfast/jobs";

@@ -1,4 +1,4 @@
-// The handler behind the router of jsr:@std/http. `deno task test:jsr` runs it, and needs jsr.io; `tests/jsr_test.ts`
+// The handler behind the router of jsr:@std/http. `deno task test:jsr` runs it, and needs jsr.io; `tests/long/jsr_test.ts`
 // runs it without, over stand-ins.
 import { assertEquals } from "@std/assert";
 import { STATUS_CODE } from "@std/http/status";

@@ -2,8 +2,6 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import Database from "better-sqlite3";
 import { StoreError } from "../../../src/error.ts";
-import type { RunFilter } from "../../../src/run.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
@@ -372,74 +370,6 @@ Deno.test("SqliteStore looks nothing up by reading a whole table", async () => {
   assert.deepEqual(sorted, []);
   await store.close();
   database.close();
-});
-
-Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go through", async () => {
-  const host = new FakeHost();
-  const memory = new MemoryStore({ host });
-  await using sqlite = await SqliteStore.open(":memory:", { host });
-  await sqlite.migrate();
-  const runs = Array.from({ length: 12_000 }, (_, n) =>
-    aRun({
-      jobName: n % 100 === 7 ? "rare" : `job-${n % 3}`,
-      labels: { org: n % 2 === 0 ? "a" : "b", ...(n % 1_000 === 0 ? { few: "x" } : {}), all: "y" },
-    }));
-  for (const store of [memory, sqlite]) {
-    await store.enqueue(runs);
-    for (const { id } of runs.filter((_, n) => n % 5 === 0)) await store.cancel(id, id, null);
-    for (const { id } of runs.filter((_, n) => n % 50 === 0)) await store.delete(id);
-  }
-  const filters: RunFilter[] = [
-    {},
-    { jobName: "rare" },
-    { jobName: "job-1" },
-    { jobName: ["job-1", "rare", "none"] },
-    { jobName: [] },
-    { jobName: Array.from({ length: 60 }, (_, n) => `job-${n}`) },
-    { status: "cancelled" },
-    { status: "running" },
-    { status: ["pending", "cancelled"] },
-    { status: "cancelled", jobName: "rare" },
-    { status: ["pending", "cancelled"], jobName: ["job-0", "job-2"] },
-    { labels: { all: "y" } },
-    { labels: { org: "a" } },
-    { labels: { all: "y", org: "b" } },
-    { labels: { all: "y", few: "x" } },
-    { labels: { org: "a" }, jobName: "rare" },
-    { labels: { org: "b" }, status: "cancelled" },
-    { labels: { all: "y", org: "a" }, jobName: ["job-0", "job-1"], status: ["pending"] },
-    { labels: { none: "z" } },
-  ];
-
-  for (const filter of filters) {
-    for (
-      const [limit, offset] of [[10, 0], [0, 0], [3, 4_999], [10, 5_000], [1_000, 5_500], [10, 11_755], [5, 20_000]]
-    ) {
-      const page = { ...filter, limit: limit!, offset: offset! };
-      const [shown, expected] = await Promise.all([sqlite.getRuns(page), memory.getRuns(page)]);
-      assert.deepEqual(
-        { ...shown, runs: shown.runs.map(({ id }) => id) },
-        { ...expected, runs: expected.runs.map(({ id }) => id) },
-        JSON.stringify(page),
-      );
-      const [key] = Object.keys(filter.labels ?? {}).reverse();
-      const scope = { labels: key === undefined ? [] : [key], jobs: key === undefined };
-      const found = await sqlite.findRuns({ ...page, scope });
-      assert.deepEqual(found.ids, expected.runs.map(({ id }) => id), JSON.stringify({ ...page, scope }));
-      assert.deepEqual([found.total, found.hasMore], [expected.total, expected.hasMore]);
-    }
-    const all = (await memory.findRuns({ ...filter, limit: 12_000 })).ids;
-    const seqs = (await sqlite.findRuns({ ...filter, limit: 12_000 })).seqs;
-    for (const [start, limit] of [[0, 500], [4_999, 3], [5_600, 1_000]]) {
-      const before = seqs[start!];
-      if (before === undefined) continue;
-      const page = await sqlite.findRuns({ ...filter, before, limit: limit!, uncounted: true });
-      const counted = await sqlite.findRuns({ ...filter, before, limit: limit! });
-      const ids = all.slice(start! + 1, start! + 1 + limit!);
-      assert.deepEqual([page.ids, counted.ids], [ids, ids], JSON.stringify([filter, start]));
-      assert.deepEqual([counted.total, page.hasMore], [all.length - start! - 1, counted.hasMore]);
-    }
-  }
 });
 
 Deno.test("SqliteStore reads a long history in slices, and no part of one whose run is cancelled meanwhile", async () => {

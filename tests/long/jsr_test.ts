@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
-const FOLDER = fileURLToPath(new URL("jsr/", import.meta.url));
+const FOLDER = fileURLToPath(new URL("../jsr/", import.meta.url));
 /** The packages, with the file that stands in for each of their entry points. */
 const STAND_INS: Readonly<Record<string, { version: string; exports: Record<string, string> }>> = {
   "@db/sqlite": { version: "0.13.0", exports: { ".": "sqlite.ts" } },
@@ -21,7 +21,7 @@ async function writeRegistry(folder: string): Promise<void> {
   for (const [name, { version, exports }] of Object.entries(STAND_INS)) {
     const manifest: Record<string, { size: number; checksum: string }> = {};
     for (const file of Object.values(exports)) {
-      const content = await Deno.readFile(new URL(`jsr_stand_ins/${file}`, import.meta.url));
+      const content = await Deno.readFile(new URL(`../jsr_stand_ins/${file}`, import.meta.url));
       const checksum = `sha256-${createHash("sha256").update(content).digest("hex")}`;
       manifest[`/${file}`] = { size: content.length, checksum };
       await write(`${name}/${version}/${file}`, content);
