@@ -24,7 +24,7 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "copies count as what the run itself has recorded",
-    from: 81,
+    from: 190,
     rule: "I-D1: a retry may go another way than the run that failed",
     client: overClaims((claim) => ({ ...claim, copied: null })),
   },
@@ -54,7 +54,7 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a step that was renamed between two attempts goes on under its new name",
-    from: 39,
+    from: 109,
     rule: "I-D2: its key stays the same",
     code: () =>
       replace(RecordedHistory.prototype, "step", (step) =>
@@ -70,7 +70,7 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a hold is not fenced",
-    from: 14,
+    from: 135,
     rule: "I2: who has lost its lease holds nothing",
     plan: withPauses,
     store: over((store) => {

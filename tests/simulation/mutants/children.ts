@@ -84,7 +84,7 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a parent sees how the retry of its child ended",
-    from: 76,
+    from: 276,
     rule: "F7: an outcome never changes",
     store: over((store) => ({
       claim: async (request) => {

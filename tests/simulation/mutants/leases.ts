@@ -92,7 +92,7 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a body overlaps after a stop",
-    from: 150,
+    from: 252,
     rule: "a lease is released when no code of the job runs any more",
     stopTimeout: () => 0,
   },
