@@ -43,7 +43,7 @@ export async function checkProperty<T>(
       `Found in run ${numRuns}, and made smaller ${numShrinks} times, to:`,
       ...(counterexample ?? []).map((value) => fc.stringify(value)),
       "To see it again:",
-      `FUZZ_SEED=${SEED} FUZZ_PATH=${counterexamplePath} deno test -A tests/http/fuzz_test.ts --filter '${name}'`,
+      `FUZZ_SEED=${SEED} FUZZ_PATH=${counterexamplePath} deno test -A tests/long/fuzz_test.ts --filter '${name}'`,
     ].join("\n\n"),
     { cause: error.cause ?? error },
   );

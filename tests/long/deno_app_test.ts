@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { inTime } from "../processes/deadline.ts";
 import { TextLineStream } from "../processes/text_line_stream.ts";
-import { aFolder } from "./a_folder.ts";
+import { aFolder } from "../create/a_folder.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 

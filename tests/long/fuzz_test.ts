@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { checkBurst } from "./fuzz/check_burst.ts";
-import { checkProperty } from "./fuzz/check_property.ts";
-import { aCommand, aLineCommand, aRequestCommand, resolveCommand } from "./fuzz/command.ts";
-import { found } from "./fuzz/found.ts";
-import { LEASE_MS } from "./fuzz/model.ts";
-import { type Naming, NAMINGS } from "./fuzz/tenants.ts";
-import { Play } from "./fuzz/play.ts";
-import { aWildRequest } from "./fuzz/wild_request.ts";
-import { WildService } from "./fuzz/wild_service.ts";
-import { STORE_NAMES, type StoreName } from "./fuzz/world.ts";
+import { checkBurst } from "../http/fuzz/check_burst.ts";
+import { checkProperty } from "../http/fuzz/check_property.ts";
+import { aCommand, aLineCommand, aRequestCommand, resolveCommand } from "../http/fuzz/command.ts";
+import { found } from "../http/fuzz/found.ts";
+import { LEASE_MS } from "../http/fuzz/model.ts";
+import { type Naming, NAMINGS } from "../http/fuzz/tenants.ts";
+import { Play } from "../http/fuzz/play.ts";
+import { aWildRequest } from "../http/fuzz/wild_request.ts";
+import { WildService } from "../http/fuzz/wild_service.ts";
+import { STORE_NAMES, type StoreName } from "../http/fuzz/world.ts";
 
 /** How long it may take to execute runs: an engine makes pauses after an error, for example. */
 const MAX_WORK_MS = 1_000;
