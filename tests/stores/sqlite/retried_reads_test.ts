@@ -5,7 +5,7 @@ import { RetriedReads } from "../../../src/stores/sqlite/retried_reads.ts";
 import { SqliteDatabase, type SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 
-/** The reads of a database in memory, on a clock that moves by itself while they wait. */
+/** The reads of a database in memory, on a clock that moves while they wait. */
 function someReads() {
   const driver = new DatabaseSync(":memory:");
   const host = new ImpatientHost();

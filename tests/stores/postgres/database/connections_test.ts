@@ -41,7 +41,7 @@ test("open() refuses a server that may lose what it has acknowledged, unless it 
   await store.migrate();
 });
 
-test("migrate() refuses a server that may lose what it has acknowledged, whoever has opened the client", async ({ url, schema }) => {
+test("migrate() refuses a server that may lose what it has acknowledged, also through a client of its caller", async ({ url, schema }) => {
   const pool = new pg.Pool({ connectionString: `${url}?options=-c%20synchronous_commit%3Doff` });
   const store = PostgresStore.from(pool, { schema });
 
