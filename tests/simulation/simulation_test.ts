@@ -3,8 +3,8 @@ import { FOUND_SEEDS } from "./seeds.ts";
 import { range, simulateMany } from "./simulate_many.ts";
 import { simulate } from "./simulation.ts";
 
-// A bounded part of what `deno task simulate` does for as long as one likes; `tests/long/simulation_test.ts` takes more.
-const MEMORY_SEEDS = 40;
+// A small part of what `deno task simulate` does for as long as one likes; `tests/long/simulation_test.ts` takes 500 seeds.
+const MEMORY_SEEDS = 10;
 const SQLITE_SEEDS = 10;
 const TWIN_SEEDS = 1;
 
