@@ -415,10 +415,10 @@ export interface Store extends AsyncDisposable {
    *
    * In a retry from the failure, a pause looks at the child of the same number in the pause of the same name in the old
    * run; if that run has no such child yet and is such a retry itself, in the run before it. An old child of the same job
-   * with the same input (`payload`, as JSON text) is taken over if it completed and its result is not lost. If it failed
-   * or was cancelled, the new child is a retry of it from its failure, unless it was deleted, or a retry of it has not
-   * ended; one that a claim has yet to cancel, since its parent has ended, is cancelled first. Otherwise the new child
-   * begins anew.
+   * (under the name or an alias of the request) with the same input (`payload`, as JSON text) is taken over if it
+   * completed and its result is not lost. If it failed or was cancelled, the new child is a retry of it from its
+   * failure, unless it was deleted, or a retry of it has not ended; one that a claim has yet to cancel, since its parent
+   * has ended, is cancelled first. Otherwise the new child begins anew.
    *
    * A repeated call finds the run waiting under the same generation, and returns its pauses, until the run is claimed
    * again. If the first call did not park the run, the second acts like a new one.

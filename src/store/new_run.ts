@@ -11,7 +11,7 @@ export interface NewRun {
   jobName: string;
   /** The version of its job: an integer from 1. */
   version: number;
-  /** Other names of its job: runs with these names count for idempotency keys and coalescing, too. */
+  /** Other names of its job: runs with these names count for idempotency keys, coalescing and children, too. */
   aliases: readonly string[];
   /** The print of the schema that parsed the input; `null`: the schema has none. */
   schemaPrint: string | null;

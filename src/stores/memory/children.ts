@@ -89,8 +89,8 @@ function findFormer(parent: KeptRun, name: string, deps: ChildDeps): (readonly K
   return former;
 }
 
-function isSameWork(old: KeptRun, { jobName, payload }: NewRun): boolean {
-  return old.jobName === jobName && old.payload === payload;
+function isSameWork(old: KeptRun, { jobName, aliases, payload }: NewRun): boolean {
+  return [jobName, ...aliases].includes(old.jobName) && old.payload === payload;
 }
 
 /** The same request as a retry of a child that failed or was cancelled, from its failure, if there can be one. */

@@ -94,7 +94,7 @@ export function toNewRunParameter(run: NewRun): object {
   };
   return {
     ...parameter,
-    ...(run.idempotencyKey === null && run.coalesce === null ? {} : { names: [jobName, ...run.aliases] }),
+    ...(run.idempotencyKey === null && run.coalesce === null ? {} : { names: namesOf(run) }),
     ...(run.coalesce === null ? {} : { joinOnly: run.joinOnly ?? null, skipped: skippedOf(run) }),
     ...(schedule === null ? {} : {
       scheduleName: schedule.name,
@@ -102,6 +102,11 @@ export function toNewRunParameter(run: NewRun): object {
       schedule: JSON.stringify(schedule),
     }),
   };
+}
+
+/** The names of the job of a run. */
+function namesOf({ jobName, aliases }: NewRun): string[] {
+  return [jobName, ...aliases];
 }
 
 /** The input and the labels of a trigger that joins another run, as its fact has them. */
@@ -145,7 +150,7 @@ function toNewPause({ children, ...pause }: NewPause): object {
   // A child is not known to be a retry: the store finds out what it retries.
   return {
     ...pause,
-    children: { total, from, runs: runs.map((run) => ({ ...toNewRunParameter(run), jobName: run.jobName })) },
+    children: { total, from, runs: runs.map((run) => ({ ...toNewRunParameter(run), names: namesOf(run) })) },
   };
 }
 

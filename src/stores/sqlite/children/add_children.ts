@@ -143,7 +143,8 @@ interface OldChild {
 }
 
 /** The old child with this number, if it has the same job and input, and its result is not lost. */
-function findOld(db: SqliteDatabase, pauseSeq: number, no: number, { jobName, payload }: NewRun): OldChild | null {
+function findOld(db: SqliteDatabase, pauseSeq: number, no: number, request: NewRun): OldChild | null {
+  const { jobName, aliases, payload } = request;
   const old = db.get<OldChild>(
     `SELECT m.run_seq, coalesce(r.job, m.result ->> '$.run.jobName') AS job, r.id, coalesce(r.status, m.result ->> '$.status') AS status, m.result, m.payload
      FROM holdfast_children m LEFT JOIN holdfast_runs r ON r.seq = m.run_seq
@@ -153,7 +154,8 @@ function findOld(db: SqliteDatabase, pauseSeq: number, no: number, { jobName, pa
     no,
     payload,
   );
-  return old !== undefined && old.job !== null && jobNameOf(old.job) === jobName ? old : null;
+  const isSame = old != null && old.job !== null && [jobName, ...aliases].includes(jobNameOf(old.job));
+  return isSame ? old : null;
 }
 
 /** The same request as a retry of a child that failed or was cancelled, from its failure, if there can be one. */

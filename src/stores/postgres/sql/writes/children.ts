@@ -25,7 +25,7 @@ begin
     v_pause := null;
     select f.pause into v_pause from unnest(v_former, v_known) with ordinality f (pause, added, no)
       where f.added > v_added order by f.no limit 1;
-    select f.* into o from fn.old_child(v_pause, v_added, v_run ->> 'jobName', v_run ->> 'payload') f;
+    select f.* into o from fn.old_child(v_pause, v_added, fn.texts(v_run -> 'names'), v_run ->> 'payload') f;
     if o.id is not null and o.completed_at is null and fn.is_orphan(o.parent_seq) then
       -- The following claims would cancel it, too late to retry it from there.
       v_cancelled := v_cancelled || fn.cancel_orphan(o.run_seq, p_now);
@@ -77,7 +77,7 @@ end $$;
 
 -- The child of a pause with this number, if it has the same job and input, and its result is not lost. A deleted one has
 -- no id.
-create or replace function fn.old_child(p_pause bigint, p_no int, p_job text, p_payload text, out run_seq bigint,
+create or replace function fn.old_child(p_pause bigint, p_no int, p_names text[], p_payload text, out run_seq bigint,
   out id text, out status text, out parent_seq bigint, out completed_at bigint, out result text, out payload text)
 language sql stable as $$
   select m.run_seq, q.id, coalesce(q.status, m.result::jsonb ->> 'status'), q.parent_seq, q.completed_at, m.result,
@@ -85,7 +85,7 @@ language sql stable as $$
   from {schema}.children m left join {schema}.runs q on q.seq = m.run_seq
     left join {schema}.inputs i on i.run_seq = q.seq
   where m.pause_seq = p_pause and m.no = p_no
-    and fn.job_name_of(coalesce(q.job, m.result::jsonb ->> 'job')) = p_job
+    and fn.job_name_of(coalesce(q.job, m.result::jsonb ->> 'job')) = any(p_names)
     and case when q.seq is null then m.payload else i.payload end is not distinct from p_payload
 $$;
 

@@ -120,6 +120,27 @@ test("pause() of a retry from the failure begins anew what has another input, jo
   );
 });
 
+test("pause() of a retry from the failure knows children by the aliases of their job, too", async ({ store }) => {
+  const old = await addFailedParent(store);
+  await store.delete(old.children[3]!);
+  await add(store, { jobName: PARENT, ...fromFailure(old) });
+  const { lease } = await claimOne(store, { jobNames: [PARENT] });
+  const children = Array.from({ length: 4 }, () => aChild({ jobName: "renamed", aliases: ["another", CHILD] }));
+
+  const { created, pauses: [pause] } = await park(store, lease, onChildren(children));
+
+  assert.deepEqual(created.map(({ run, retryOf }) => [run.id, run.jobName, retryOf?.id]), [
+    [children[1]!.id, "renamed", old.children[1]],
+    [children[2]!.id, "renamed", old.children[2]],
+    [children[3]!.id, "renamed", undefined], // its result is lost
+  ]);
+  const { claims } = await claimAll(store, { jobNames: ["renamed"] });
+  assert.deepEqual(claims.map(({ steps }) => steps.map(({ name }) => name)), [["read"], [], []]);
+  for (const claim of claims) await end(store, claim, '"again"');
+  const results = await resultsOf(store, pause!.id);
+  assert.deepEqual(results.map(({ run, output }) => [run.id, output])[0], [old.children[0], '"0"']);
+});
+
 test("pause() of a retry from the failure resolves at once if all children can be taken over", async ({ store }) => {
   const { lease } = await startParent(store);
   await prepare(store, lease, onChildren([aChild(), aChild()], { total: 3 }));
