@@ -275,6 +275,35 @@ Deno.test("a run in another process can be awaited and followed", async () => {
   assert.equal((await events.next()).done, true);
 });
 
+Deno.test("a restart holds no run, whatever the defaults of its input are and its schema refuses by then", async () => {
+  await using place = await aPlace();
+  await using store = await SqliteStore.open(place.database);
+  const engine = anEngine(store);
+  const start = (region: string, ...words: string[]) =>
+    new Child({ file: "defaulting_worker.ts", env: { REGION: region } }, place.database, ...words);
+  const parked: [jobName: unknown, runId: string][] = [];
+  await using first = start("first", "trigger");
+  while (parked.length < 3) {
+    const { jobName, runId } = await first.hear("waiting");
+    parked.push([jobName, runId as string]);
+  }
+  await first.end("SIGKILL");
+
+  await using second = start("second");
+  for (const [, runId] of parked) {
+    const [wait] = await engine.getWaits(runId);
+    await engine.signal(wait!.id, { signalId: "answer", payload: null });
+  }
+  const ended = [await second.hear("ended"), await second.hear("ended"), await second.hear("ended")];
+
+  for (const [jobName, runId] of parked) {
+    const [note] = await engine.getSteps(runId);
+    const { output } = ended.find((message) => message.jobName === jobName)!;
+    assert.equal((note!.output as { region: string }).region, "first");
+    assert.deepEqual(output, { input: note!.output, pid: second.pid }, JSON.stringify(ended));
+  }
+});
+
 for (const replacement of ["nothing", "another database"]) {
   Deno.test(`a replaced file is noticed: ${replacement} is in its place`, needs("moved files"), async () => {
     await using place = await aPlace();

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { KnownJob } from "../flow.ts";
 import type { OnDivergence } from "../hold.ts";
 import type { Job } from "../job.ts";
-import { jsonSchemaOf } from "../schema.ts";
+import { jsonSchemaOf, type Schema } from "../schema.ts";
 
 /** A definition of a job in an engine. */
 export interface CatalogJob {
@@ -12,7 +12,7 @@ export interface CatalogJob {
   readonly aliases: readonly string[];
   /** Identifies the code: a held run is tried again by code with another print. */
   readonly print: string;
-  /** Identifies the schema of the input; `null`: its library does not describe it. */
+  /** Identifies the schema of the input; `null`: its library does not describe it, or otherwise each time. */
   readonly schemaPrint: string | null;
 }
 
@@ -110,8 +110,37 @@ function codePrint(job: Job, { build, onDivergence }: CodeOptions): string {
 }
 
 function schemaPrint({ input }: Job): string | null {
+  const [text, again] = [describe(input), describe(input)];
+  return text === null || text !== again ? null : hash(text);
+}
+
+/** What a schema accepts. That there is a default counts, but not which: it may come from the time or be random. */
+function describe(input: Schema): string | null {
   const schema = jsonSchemaOf(input);
-  return schema === null ? null : hash(JSON.stringify(schema));
+  try {
+    return schema === null ? null : JSON.stringify(withoutValues(schema));
+  } catch {
+    return null; // a library may return more than JSON
+  }
+}
+
+// Their members are named by the user: "default" is a property there.
+const NAMED_SCHEMAS = new Set(["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"]);
+const DATA = new Set(["const", "enum"]);
+
+/** A JSON Schema without the values of its defaults and its examples. */
+function withoutValues(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withoutValues);
+  if (typeof schema !== "object" || schema === null) return schema;
+  return mapEntries(schema, (value, key) => {
+    if (key === "default" || key === "examples") return true;
+    if (DATA.has(key)) return value;
+    return NAMED_SCHEMAS.has(key) ? mapEntries(Object(value), withoutValues) : withoutValues(value);
+  });
+}
+
+function mapEntries(object: object, change: (value: unknown, key: string) => unknown): object {
+  return Object.fromEntries(Object.entries(object).map(([key, value]) => [key, change(value, key)]));
 }
 
 function hash(text: string): string {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { type } from "arktype";
 import { z } from "zod";
 import { defineJob, type Job } from "../../src/job.ts";
 import { JobCatalog } from "../../src/job/job_catalog.ts";
@@ -91,7 +92,6 @@ Deno.test("a catalog knows the definitions that a previous one has before it", (
 });
 
 Deno.test("the print of a job changes with its code, its version and its changes, not with its restart", () => {
-  const print = (job: Job, build?: string) => new JobCatalog([job], { build }).find("a")!.print;
   const jobs = [
     aJob("a"),
     defineJob({ name: "a", input: anything, run: () => "other" }),
@@ -104,20 +104,84 @@ Deno.test("the print of a job changes with its code, its version and its changes
     aJob("a", { input: z.object({}) }),
   ];
 
-  const prints = new Set([...jobs.map((job) => print(job)), print(jobs[0]!, "one"), print(jobs[0]!, "two")]);
+  const prints = new Set([
+    ...jobs.map((job) => codePrint(job)),
+    codePrint(jobs[0]!, "one"),
+    codePrint(jobs[0]!, "two"),
+  ]);
 
   assert.equal(prints.size, jobs.length + 2);
-  assert.equal(print(aJob("a")), print(aJob("a")));
+  assert.equal(codePrint(aJob("a")), codePrint(aJob("a")));
   const continuing = new JobCatalog([aJob("a")], { onDivergence: "continue" }).find("a")!.print;
-  assert.equal(continuing, print(aJob("a", { onDivergence: "continue" })));
-  assert.equal(print(jobs[0]!, "one"), print(jobs[1]!, "one"));
+  assert.equal(continuing, codePrint(aJob("a", { onDivergence: "continue" })));
+  assert.equal(codePrint(jobs[0]!, "one"), codePrint(jobs[1]!, "one"));
 });
 
 Deno.test("the print of a schema is that of its JSON Schema; a library that makes none has no print", () => {
-  const print = (input: Schema) => new JobCatalog([aJob("a", { input })]).find("a")!.schemaPrint;
-
-  assert.equal(print(z.object({ a: z.string() })), print(z.object({ a: z.string() })));
-  assert.notEqual(print(z.object({ a: z.string() })), print(z.object({ a: z.string().optional() })));
-  assert.equal(print(z.object({ at: z.date() })), null);
-  assert.equal(print(anything), null);
+  assert.equal(schemaPrint(z.object({ a: z.string() })), schemaPrint(z.object({ a: z.string() })));
+  assert.notEqual(schemaPrint(z.object({ a: z.string() })), schemaPrint(z.object({ a: z.string().optional() })));
+  assert.equal(schemaPrint(z.object({ at: z.date() })), null);
+  assert.equal(schemaPrint(anything), null);
 });
+
+Deno.test("the values of defaults and examples are no part of the print of a schema, or of a job", () => {
+  const { random, now } = { random: () => crypto.randomUUID(), now: () => performance.now() };
+  const schemas: (() => Schema)[] = [
+    () => z.object({ a: z.string().default(random) }),
+    () => z.object({ a: z.number().prefault(now) }),
+    () => z.object({ a: z.string().catch(random) }),
+    () => z.object({ a: z.string().default(random()) }),
+    () => z.object({ list: z.array(z.object({ at: z.number().default(now) })) }),
+    () => z.object({ a: z.object({ id: z.string() }).default(() => ({ id: random() })) }),
+    () => z.union([z.record(z.string(), z.number().default(now)), z.tuple([z.string().default(random)])]),
+    () => z.object({ a: z.string().meta({ examples: [random()] }) }),
+    () => type({ a: ["string", "=", random] }),
+  ];
+
+  for (const make of schemas) {
+    assert.notEqual(schemaPrint(make()), null);
+    assert.equal(schemaPrint(make()), schemaPrint(make()));
+    assert.equal(codePrint(aJob("a", { input: make() })), codePrint(aJob("a", { input: make() })));
+  }
+});
+
+Deno.test("a default, a property of this name and a value with it are parts of the print of a schema", () => {
+  const schemas = [
+    z.object({ default: z.string() }),
+    z.object({ default: z.number() }),
+    z.object({ default: z.string().optional() }),
+    z.object({ default: z.string().default("a") }),
+    z.object({ properties: z.object({ default: z.string() }) }),
+    z.object({ properties: z.object({ default: z.number() }) }),
+    jsonSchema({ const: { default: 1 } }),
+    jsonSchema({ const: { default: 2 } }),
+    jsonSchema({ $defs: { default: { type: "string" } } }),
+    jsonSchema({ $defs: { default: { type: "number" } } }),
+  ];
+
+  assert.equal(new Set(schemas.map(schemaPrint)).size, schemas.length);
+});
+
+Deno.test("a schema that is described otherwise each time, or not in JSON, has no print", () => {
+  const schemas = [
+    jsonSchema(() => ({ const: crypto.randomUUID() })),
+    jsonSchema(() => ({ properties: { [crypto.randomUUID()]: { type: "string" } } })),
+    jsonSchema({ const: 1n }),
+  ];
+
+  assert.deepEqual(schemas.map(schemaPrint), [null, null, null]);
+});
+
+function schemaPrint(input: Schema): string | null {
+  return new JobCatalog([aJob("a", { input })]).find("a")!.schemaPrint;
+}
+
+function codePrint(job: Job, build?: string): string {
+  return new JobCatalog([job], { build }).find("a")!.print;
+}
+
+/** A schema with this description. */
+function jsonSchema(described: Record<string, unknown> | (() => Record<string, unknown>)): Schema {
+  const input = () => typeof described === "function" ? described() : described;
+  return { "~standard": { ...anything["~standard"], jsonSchema: { input } } };
+}

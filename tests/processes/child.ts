@@ -38,7 +38,7 @@ export class Child implements AsyncDisposable {
     const { file, env = {}, isDetached = false } = typeof program === "string" ? { file: program } : program;
     this.#program = file;
     this.#process = new Deno.Command(Deno.execPath(), {
-      args: ["run", "--allow-all", "--no-lock", new URL(file, import.meta.url).href, ...args],
+      args: ["run", "--allow-all", "--frozen", new URL(file, import.meta.url).href, ...args],
       // What is killed cannot finish writing down which of its lines were covered.
       clearEnv: true,
       env: { ...without("DENO_COVERAGE_DIR", Deno.env.toObject()), ...env },
