@@ -1,10 +1,10 @@
 import type { AddressInfo } from "node:net";
 import { env } from "node:process";
 import { createEngine, createHandler, persistLogs, shutdownOnSignal, SqliteStore } from "@holdfast/jobs";
+import { listen } from "@holdfast/jobs/node";
 import { dashboard } from "@holdfast/jobs/ui";
 import { tokenAuth } from "./auth.ts";
 import { jobs } from "./jobs.ts";
-import { listen } from "./listen.ts";
 
 const hostname = env.HOST || "127.0.0.1";
 const port = Number(env.PORT || "8000");
@@ -24,7 +24,7 @@ const handler = createHandler(engine, {
   ...(isLocal ? { allowedHosts: ["localhost", "127.0.0.1", "[::1]"] } : {}),
   ...(token ? { auth: tokenAuth(token) } : { showFailures: true }),
 });
-const server = await listen(handler.fetch, { port, hostname });
+const server = await listen(handler, { port, hostname });
 const { port: listeningPort } = server.address() as AddressInfo; // it listens on a port, not on a socket file
 console.log(`Dashboard: http://${isLocal ? "127.0.0.1" : hostname}:${listeningPort}/api/jobs/ui/`);
 await shutdownOnSignal(engine, { server });

@@ -8,6 +8,7 @@ const ENTRY_POINTS = [
   "src/cli/mod.ts",
   "src/client/mod.ts",
   "src/create/mod.ts",
+  "src/node/mod.ts",
   "src/otel/mod.ts",
   "src/replay/mod.ts",
   "src/stores/mod.ts",
@@ -22,6 +23,7 @@ const DIRECTIONS: Record<string, readonly string[]> = {
   "create": ["create", "noun"],
   "cli": ["cli", "ui", "http", "stores", "engine", "execution", "events", "noun"],
   "replay": ["replay", "stores", "engine", "execution", "events", "noun"],
+  "node": ["node"],
   "otel": ["otel", "engine", "events", "noun"],
   "testing": ["testing", "stores", "engine", "execution", "events", "noun"],
   "http": ["http", "engine", "events", "noun"],
@@ -61,7 +63,8 @@ function withoutComments(file: string): string {
 
 function layerOf(file: string): string {
   if (file === "mod.ts") return "mod";
-  return /^src\/(cli|http|client|create|otel|replay|testing|ui|engine|execution|events|stores)\//.exec(file)?.[1] ??
+  return /^src\/(cli|http|client|create|node|otel|replay|testing|ui|engine|execution|events|stores)\//.exec(file)
+    ?.[1] ??
     "noun";
 }
 

@@ -22,7 +22,6 @@ const NODE = {
   "Dockerfile": "node_Dockerfile",
   "README.md": "node_README.md",
   "jobs_test.ts": "node_jobs_test.ts",
-  "listen.ts": "listen.ts",
   "main.ts": "node_main.ts",
   "tsconfig.json": "node_tsconfig.json",
 };

@@ -76,12 +76,13 @@ export function dashboard(options: DashboardOptions = {}): Dashboard {
   if (traceUrl !== null && !isWebAddress(traceUrl)) {
     throw new TypeError("traceUrl must be an address that begins with https:// or http://");
   }
-  const page = toPage(title, traceUrl);
+  // Addresses are relative, so that they hold behind any prefix, and behind a proxy that strips one. The page is at `ui`
+  // and at `ui/`: a redirect from one to the other never ends where a framework redirects the other way, as Next.js does.
+  const pages = new Map([["", toPage(title, traceUrl, "ui/")], ["/", toPage(title, traceUrl, "")]]);
   return {
     respond: (path) => {
-      // Relative, so that it holds behind any prefix, and behind a proxy that strips one.
-      if (path === "") return new Response(null, { status: 308, headers: { ...HEADERS, location: "ui/" } });
-      if (path === "/") return toResponse(page, "text/html; charset=utf-8", "no-cache");
+      const page = pages.get(path);
+      if (page !== undefined) return toResponse(page, "text/html; charset=utf-8", "no-cache");
       const asset = path.startsWith(`/-/${HASH}/`) ? path.slice(HASH.length + 4) : "";
       const type = TYPES[asset.slice(asset.lastIndexOf(".") + 1)];
       if (type === undefined || !Object.hasOwn(ASSETS, asset)) return null;
@@ -90,18 +91,20 @@ export function dashboard(options: DashboardOptions = {}): Dashboard {
   };
 }
 
-function toPage(title: string, traceUrl: string | null): string {
+/** The page, whose files are below `folder`, as seen from the address of the page. */
+function toPage(title: string, traceUrl: string | null, folder: string): string {
   const names = Object.keys(ASSETS);
-  const link = (name: string, attributes: string) => `<link ${attributes} href="-/${HASH}/${name}">`;
+  const files = `${folder}-/${HASH}`;
+  const link = (name: string, attributes: string) => `<link ${attributes} href="${files}/${name}">`;
   const modules = names.filter((name) => name.endsWith(".js") && name !== "app.js");
   const parts: Record<string, string> = {
-    hash: HASH,
+    files,
     title: escape(title),
     options: escape(JSON.stringify({ title, traceUrl })),
     styles: names.filter((name) => name.endsWith(".css")).map((name) => link(name, `rel="stylesheet"`)).join("\n    "),
     modules: [
       ...modules.map((name) => link(name, `rel="modulepreload"`)),
-      `<script type="module" src="-/${HASH}/app.js"></script>`,
+      `<script type="module" src="${files}/app.js"></script>`,
     ].join("\n    "),
   };
   return ASSETS["index.html"]!.replaceAll(/\{\{(\w+)\}\}/g, (_, name) => parts[name]!); // the page names only these

@@ -34,12 +34,16 @@ export async function findObstacle(): Promise<string | null> {
   }
 }
 
-/** Packs the package, and installs it with the runtimes and what the programs import. */
-export async function install(): Promise<Installation> {
+/**
+ * Packs the package, and installs it with the runtimes and what the programs import.
+ *
+ * @param others More packages to install, such as `hono@4`.
+ */
+export async function install(others: readonly string[] = []): Promise<Installation> {
   const folder = await Deno.makeTempDir({ prefix: "holdfast_npm_" });
   const tarball = await buildNpmPackage(folder);
   const programs = [...Deno.readDirSync(pathOf("tests/npm/programs"))].map(({ name }) => `tests/npm/programs/${name}`);
-  for (const name of [...programs, "templates/listen.ts"]) {
+  for (const name of programs) {
     await Deno.mkdir(dirname(join(folder, name)), { recursive: true });
     await Deno.copyFile(pathOf(name), join(folder, name));
   }
@@ -63,6 +67,7 @@ export async function install(): Promise<Installation> {
     "zod@4",
     "typescript@6",
     "@types/node@22",
+    ...others,
   ], folder);
   const at = (name: string) => join(folder, "node_modules", name, "bin", IS_WINDOWS ? `${name}.exe` : name);
   const nodeAt = (name: string) => join(folder, "node_modules", name, "bin", IS_WINDOWS ? "node.exe" : "node");

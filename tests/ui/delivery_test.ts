@@ -27,6 +27,15 @@ const showRuns = async ({ service, open }: Parameters<Parameters<typeof uiTest>[
   await page.getByText("2 runs", { exact: true }).waitFor({ timeout: 10_000 });
 };
 
+uiTest("the dashboard works at an address without a slash at its end", async ({ service, open }) => {
+  await service.engine.jobs.quick.trigger({ n: 1 });
+  const page = await open();
+
+  await page.goto(`${service.url.replace(/\/$/, "")}#/runs`);
+
+  await page.getByText("1 run", { exact: true }).waitFor();
+});
+
 uiTest("the dashboard works under a deep prefix", showRuns, { service: { basePath: "/a/b" } });
 
 uiTest("the dashboard works behind a proxy that strips a prefix", showRuns, {

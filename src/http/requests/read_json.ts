@@ -14,6 +14,8 @@ export interface ReadJsonOptions {
 }
 
 const MAX_BODY_MS = 10_000;
+const READ_BEFORE =
+  "The body is empty, unlike its Content-Length: was it read before the handler was called, such as by express.json()?";
 
 /**
  * Reads the body of a request as JSON in UTF-8, regardless of its Content-Type: `curl -d` sends that of a form.
@@ -24,6 +26,7 @@ const MAX_BODY_MS = 10_000;
 export async function readJson(request: Request, { limits, host, isOptional = false }: ReadJsonOptions): Promise<Json> {
   checkEncoding(request.headers.get("content-encoding"));
   const text = await readText(request, limits.maxBodyBytes, host);
+  if (text === "" && Number(request.headers.get("content-length")) > 0) throw new ValidationError(READ_BEFORE);
   if (isOptional && text === "") return {};
   const value = parseJson(text);
   checkJson(value, limits.maxJsonDepth);

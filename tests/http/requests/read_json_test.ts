@@ -260,6 +260,15 @@ Deno.test("POST /trigger says so if somebody else has read the body", async () =
   assert.match(String(heard[0]), /was read before/);
 });
 
+Deno.test("POST /trigger says that a body was read before if it is empty and its Content-Length is not 0", async () => {
+  await using service = aService();
+
+  const { status, body } = await trigger(service, "", { "content-length": `${TRIGGER.length}` });
+
+  assert.equal(status, 400);
+  assert.match((body as { error: string }).error, /was it read before .* express\.json\(\)/);
+});
+
 Deno.test("POST /cancel does not read its body", async () => {
   await using service = aService();
   const { stream, state } = aStream(blanks());

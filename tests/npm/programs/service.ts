@@ -4,9 +4,9 @@ import { type AddressInfo, connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { createEngine, createHandler, defineJob, MemoryStore } from "@holdfast/jobs";
 import { ClientError, createClient } from "@holdfast/jobs/client";
+import { listen } from "@holdfast/jobs/node";
 import { dashboard } from "@holdfast/jobs/ui";
 import { z } from "zod";
-import { listen } from "../../../templates/listen.ts";
 
 const greet = defineJob({
   name: "greet",
@@ -63,7 +63,7 @@ async function sendRaw(port: number, request: string): Promise<string> {
   return await text(socket);
 }
 
-const server = await listen(handler.fetch, { port: 0, hostname: "127.0.0.1" });
+const server = await listen(handler, { port: 0, hostname: "127.0.0.1" });
 const { port } = server.address() as AddressInfo; // it listens on a port
 for (
   const request of [

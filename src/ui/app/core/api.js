@@ -38,18 +38,17 @@ export function setToken(text, isKept) {
 }
 
 /**
- * The address of a route: one level above the page, whatever the prefix.
+ * The address of a route: beside the page, whatever the prefix.
  * @param {string} path
  * @param {Record<string, unknown>} [query] Lists become repeated parameters; empty values are left out.
  */
 export function addressOf(path, query = {}) {
-  const url = new URL(`../${path}`, document.baseURI);
+  const url = new URL(location.pathname.replace(/ui\/?$/, path), location.origin); // the page is at `ui` and `ui/`
   for (const [name, value] of Object.entries(query)) {
     for (const each of Array.isArray(value) ? value : [value]) {
       if (each !== undefined && each !== null && each !== "") url.searchParams.append(name, String(each));
     }
   }
-  url.hash = "";
   return url.href;
 }
 
