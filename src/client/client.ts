@@ -5,11 +5,11 @@ import type { SignalReceipt, Wait } from "../wait.ts";
 import { ClientError } from "./client_error.ts";
 import type {
   CallOptions,
-  ClientEvent,
   ClientFilter,
   ClientJobs,
   ClientTriggerOptions,
   CompletedRunOf,
+  EventOf,
   JobInput,
   JobName,
   ListSnapshot,
@@ -71,18 +71,18 @@ export interface Client<J extends ClientJobs> {
   /** Deletes a run that has ended. */
   delete(runId: string, options?: CallOptions): Promise<void>;
   /**
-   * Follows a run to its end: first a snapshot, then events. It reconnects for as long as it takes; if
-   * events were missed, another snapshot follows. Events can repeat what a snapshot or an event before them has shown.
+   * Follows a run to its end: first a snapshot, then events, each of them once. It reconnects for as long as it takes;
+   * if events were missed, another snapshot follows. Events can repeat what the snapshot before them has shown.
    */
   watch<Name extends JobName<J>>(
     runId: RunId<Name>,
     options?: CallOptions,
-  ): AsyncGenerator<RunSnapshot<RunOf<J, Name>> | ClientEvent, void>;
+  ): AsyncGenerator<RunSnapshot<RunOf<J, Name>> | EventOf<J, Name>, void>;
   /** Follows all runs of a job, or with labels, in the same way. It ends when the caller leaves it. */
   watchRuns<Name extends JobName<J>>(
     filter?: Pick<ClientFilter<Name>, "jobName" | "labels">,
     options?: CallOptions,
-  ): AsyncGenerator<ListSnapshot<RunOf<J, Name>> | ClientEvent, void>;
+  ): AsyncGenerator<ListSnapshot<RunOf<J, Name>> | EventOf<J, Name>, void>;
   /**
    * Waits until a run has completed.
    *
@@ -123,20 +123,18 @@ export interface Client<J extends ClientJobs> {
  * @throws {TypeError} The address is relative, and there is no page that it could be relative to.
  */
 export function createClient<J extends ClientJobs>(options: ServiceOptions): Client<J> {
-  const service = openService(options);
-  const { ask } = service;
+  const ask = openService(options);
   const askOfRun = (route: string) => (runId: string, options?: CallOptions) =>
     ask(route, { query: { runId }, ...options });
   const readWaits = askOfRun("GET /waits");
 
   const client: Client<J> = {
-    trigger: (jobName, input, { abortSignal, ...options } = {}) =>
-      ask("POST /trigger", { body: { jobName, input, ...options }, abortSignal }),
+    trigger: (jobName, input, options) =>
+      ask("POST /trigger", { body: { jobName, input, ...options, abortSignal: undefined }, ...options }),
     run: askOfRun("GET /run"),
     page: (filter, options) => ask("GET /runs", { query: toQuery({ ...filter, ...options }), ...options }),
     async *runs(filter, options) {
-      const shown: string[] = [];
-      while (true) {
+      for (const shown: string[] = [];;) {
         const page = await client.page(filter, { limit: 1_000, before: shown.at(-1), ...options }).catch((error) => {
           // The last run was deleted meanwhile: what follows it also follows the run before it.
           if (error.code !== "not_found" || !shown.pop()) throw error;
@@ -164,14 +162,14 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
           throw error;
         }),
       });
-      for await (const event of follow(service, "GET /subscribe", { runId }, readSnapshot, options)) {
+      for await (const event of follow(ask, "GET /subscribe", { runId }, readSnapshot, options)) {
         yield event;
         if (/^run:(comp|fail|canc|del)/.test(event.type)) return;
       }
     },
     watchRuns: (filter, options) =>
       follow(
-        service,
+        ask,
         "GET /runs/subscribe",
         toQuery(filter),
         async () => ({ type: "snapshot" as const, page: await client.page(filter, options) }),
@@ -179,15 +177,16 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
       ),
     async waitForRun(runId, { timeout, abortSignal } = {}) {
       const timing = new AbortController();
-      const fail = () =>
-        timing.abort(new ClientError(`Run "${runId}" has not completed within ${timeout} ms`, "timeout"));
       // A longer timer would fire at once: 25 days are without limit.
-      const timer = timeout! < 2 ** 31 ? setTimeout(fail, timeout) : 0;
+      const timer = timeout! < 2 ** 31
+        ? setTimeout(
+          () => timing.abort(new ClientError(`Run "${runId}" has not completed within ${timeout} ms`, "timeout")),
+          timeout,
+        )
+        : 0;
       const options = { abortSignal: AbortSignal.any([timing.signal, abortSignal ?? timing.signal]) };
       try {
-        for await (const event of client.watch(runId, options)) {
-          if (event.type === "snapshot" && event.run.isTerminal) break;
-        }
+        for await (const _ of client.watch(runId, options));
         const run = await client.run(runId, options);
         const { status, error } = run;
         if (status === "completed") return run as never; // it has its output

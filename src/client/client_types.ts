@@ -1,7 +1,7 @@
-import type { RunEvent } from "../event.ts";
+import type { RunEventBase, RunHappening } from "../event.ts";
 import type { Job } from "../job.ts";
 import type { ClientRun } from "../client_run.ts";
-import type { Disposition, RunStatus } from "../run.ts";
+import type { Coalesce, Disposition, RunFilter, RunStatus } from "../run.ts";
 import type { Wait } from "../wait.ts";
 
 /** The jobs of a server, by any key: `typeof jobs` of what its `createEngine()` is given. */
@@ -39,7 +39,17 @@ export type CompletedRunOf<J extends ClientJobs, Name extends JobName<J> = JobNa
 export type RunId<Name extends string> = string & { readonly jobName?: Name };
 
 /** An event of a run, as the service sends it. */
-export type ClientEvent = RunEvent;
+export type ClientEvent<Output = unknown> =
+  & RunEventBase
+  & (
+    | Exclude<RunHappening, { type: "run:complete" }>
+    | { type: "run:complete"; output: Output; duration: number }
+  );
+
+/** An event of a run of a job. */
+export type EventOf<J extends ClientJobs, Name extends JobName<J> = JobName<J>> = {
+  [N in Name]: ClientEvent<JobOutput<J, N>> & { jobName: N };
+}[Name];
 
 /** How a call can be stopped. */
 export interface CallOptions {
@@ -47,14 +57,14 @@ export interface CallOptions {
   abortSignal?: AbortSignal | undefined;
 }
 
-/** Options of a trigger, as in the body of `POST /trigger`. */
+/** Options of a trigger: the fields of the body of `POST /trigger` beside `jobName` and `input`. */
 export interface ClientTriggerOptions extends CallOptions {
   /** A later trigger with this key answers the same run. */
   idempotencyKey?: string;
   /** Runs with the same key are executed one after another. */
   concurrencyKey?: string;
   /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. */
-  coalesce?: "skip" | "queue";
+  coalesce?: Coalesce;
   /** Strings for filters and access rules. */
   labels?: Readonly<Record<string, string>>;
   /** Not claimed before this instant: ISO 8601 with a time zone. */
@@ -79,14 +89,10 @@ export interface Triggered<Name extends string> {
   status: RunStatus;
 }
 
-/** Which runs a list has, as in the query of `GET /runs`. */
-export interface ClientFilter<Name extends string = string> {
+/** Which runs a list has: the filters of `GET /runs`. A field that is left out does not restrict. */
+export interface ClientFilter<Name extends string = string> extends Omit<RunFilter, "jobName" | "limit" | "offset"> {
   /** The job, or one of several. */
   jobName?: Name | readonly Name[];
-  /** The status, or one of several. */
-  status?: RunStatus | readonly RunStatus[];
-  /** Labels that a run must have. */
-  labels?: Readonly<Record<string, string>>;
 }
 
 /** Which page of a list. */

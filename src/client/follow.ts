@@ -1,7 +1,7 @@
 import { ClientError } from "./client_error.ts";
-import type { CallOptions, ClientEvent } from "./client_types.ts";
+import type { CallOptions } from "./client_types.ts";
 import type { Query, Service } from "./service.ts";
-import { sseMessages } from "./sse_messages.ts";
+import { sseLines } from "./sse_lines.ts";
 
 /**
  * Follows an event stream, and reconnects when it breaks: after 0.5 to 30 seconds, no sooner than the service asks for,
@@ -12,56 +12,69 @@ import { sseMessages } from "./sse_messages.ts";
  * @param query Its parameters.
  * @param readSnapshot Reads the state, which the events then change.
  * @throws {ClientError} The service refuses the request, other than for now.
+ * @throws What `headers()` throws, and an error if the stream is not one of events.
  */
 export async function* follow<Snapshot>(
-  { send }: Service,
+  send: Service,
   route: string,
   query: Query,
   readSnapshot: () => Promise<Snapshot>,
   { abortSignal }: CallOptions = {},
-): AsyncGenerator<Snapshot | ClientEvent, void> {
+  // deno-lint-ignore no-explicit-any -- the service sends events, and the client states of which job
+): AsyncGenerator<Snapshot | any, void> {
   let lastId: string | undefined;
+  // The next connection repeats the events since the last id, and perhaps the latest progress.
+  let shown: string[] = [];
+  let progress: string;
   // The shortest pause before the next connection, in milliseconds. It takes up to twice as long.
-  for (let delay = 250;; delay = Math.min(2 * delay, 15_000)) {
-    let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
-    let retryAfter = 0;
+  for (let delay = 500;; delay = Math.min(2 * delay, 15_000)) {
+    let reader: ReadableStreamDefaultReader<string> | undefined;
+    let retryAfter: number | null = 0;
     try {
-      const { body } = await send(route, { query: { ...query, lastEventId: lastId }, abortSignal });
+      const { body }: Response = await send(route, { query: { ...query, lastEventId: lastId }, abortSignal }, true);
       if (!body) return;
-      reader = body.getReader();
+      const lines = sseLines(reader = body.pipeThrough(new TextDecoderStream()).getReader());
       // Connected first, and read then: what happens in between is in the stream.
       if (!lastId) yield await readSnapshot();
-      for await (const { id, event, data } of sseMessages(reader)) {
-        delay = 125; // doubled when the stream ends
-        lastId = id ?? lastId;
-        if (event === "gap") yield await readSnapshot();
-        else if (data) yield JSON.parse(data);
+      let repeated = [progress!, ...shown];
+      for await (const [field, value] of lines) {
+        delay = 500;
+        if (field === "id") {
+          lastId = value;
+          shown = [];
+          repeated = [];
+        } else if (field === "data") {
+          const event = JSON.parse(value!);
+          // The time and the number are last. They differ when the service repeats the latest progress.
+          const key = value!.replace(/"timestamp"[^{]*$/, "");
+          const at = repeated.indexOf(key);
+          delete repeated[at];
+          if (event.type === "gap") yield await readSnapshot();
+          else if (at < 0) {
+            if (event.progress) progress = key;
+            else if (lastId) shown.push(key);
+            yield event;
+          }
+        }
       }
     } catch (error) {
-      abortSignal?.throwIfAborted();
-      if (error instanceof ClientError) {
-        if (/^4(?!08|29)/.test(`${error.status}`)) throw error;
-        retryAfter = error.retryAfter ?? 0;
-      }
+      if (!(error instanceof ClientError) || /^4(?!08|29)/.test(error.status as never)) throw error;
+      ({ retryAfter } = error);
     } finally {
       // It would keep the connection open. It fails if the stream has broken, which is known.
       reader?.cancel().catch(() => {});
     }
-    await pause(Math.max(delay * (1 + Math.random()), retryAfter), abortSignal);
+    abortSignal?.throwIfAborted();
+    // A pause that ends when the browser is online again, or the call is stopped.
+    const over = new AbortController(); // its `signal` removes the listeners
+    let timer;
+    await new Promise((resolve) => {
+      // A timer of more than 2 ** 31 ms would fire at once.
+      timer = setTimeout(resolve, Math.min(Math.max(delay * (1 + Math.random()), retryAfter!), 2e9));
+      globalThis.addEventListener?.("online", resolve, over);
+      abortSignal?.addEventListener("abort", resolve, over);
+    });
+    clearTimeout(timer);
+    over.abort();
   }
-}
-
-/** Waits; no longer than until the browser is online again, or the call is stopped. */
-function pause(ms: number, abortSignal?: AbortSignal): Promise<void> {
-  const over = new AbortController(); // its `signal` removes the listeners
-  return new Promise((resolve) => {
-    const end = () => {
-      clearTimeout(timer);
-      over.abort();
-      resolve();
-    };
-    const timer = setTimeout(end, abortSignal?.aborted ? 0 : ms);
-    globalThis.addEventListener?.("online", end, over);
-    abortSignal?.addEventListener("abort", end, over);
-  });
 }

@@ -22,14 +22,12 @@ export interface ServiceRequest extends CallOptions {
   body?: unknown;
 }
 
-/** A service that can be asked. A route is its method and its path, such as `GET /run`. */
-export interface Service {
-  /** Sends a request, and returns an answer that is not an error. */
-  send(route: string, request?: ServiceRequest): Promise<Response>;
-  /** The same, and reads the JSON of the answer. */
-  // deno-lint-ignore no-explicit-any -- the service answers what the interface promises, and the client states
-  ask(route: string, request?: ServiceRequest): Promise<any>;
-}
+/**
+ * Sends a request, and returns the JSON of an answer that is not an error, or the answer itself if it is a stream. A
+ * route is its method and its path, such as `GET /run`.
+ */
+// deno-lint-ignore no-explicit-any -- the service answers what the interface promises, and the client states
+export type Service = (route: string, request: ServiceRequest, isStream?: boolean) => Promise<any>;
 
 /**
  * Connects nothing yet, but checks the address.
@@ -39,36 +37,32 @@ export interface Service {
 export function openService({ url, headers, fetch = globalThis.fetch }: ServiceOptions): Service {
   const base = URL.parse(url, globalThis.location?.href)?.href.replace(/\/$/, "");
   if (!base) throw new TypeError(`url must be absolute here: ${url}`);
-  const throwLost = (route: string, abortSignal?: AbortSignal) => (cause: Error) => {
-    abortSignal?.throwIfAborted();
-    throw new ClientError(`${route} was not answered: ${cause.message}`, "network", { cause });
+  return async (route, { query, body, abortSignal }, isStream) => {
+    const throwLost = (cause: Error) => {
+      abortSignal?.throwIfAborted();
+      throw new ClientError(`${route} was not answered: ${cause.message}`, "network", { cause });
+    };
+    const [method, path] = route.split(" ");
+    const target = new URL(base + path);
+    for (const name in query) {
+      for (const value of [query[name]].flat()) if (value != null) target.searchParams.append(name, value as string);
+    }
+    const all = new Headers(typeof headers === "function" ? await headers() : headers);
+    all.set("accept", "text/event-stream, */*");
+    if (body) all.set("content-type", "application/json");
+    // Headers and body are for this address alone.
+    const init = { method, headers: all, body: JSON.stringify(body), signal: abortSignal, redirect: "error" } as const;
+    const answer = await fetch(target, init).catch(throwLost);
+    // The signal ends the body, too, whatever `fetch` was given.
+    const response = new Response(answer.body?.pipeThrough(new TransformStream(), init), answer);
+    if (response.ok) return isStream ? response : response.json().catch(throwLost);
+    const { status } = response;
+    const { error, code = `http_${status}`, issues = [] } =
+      await response.json().catch(() => abortSignal?.throwIfAborted()) ?? {};
+    throw new ClientError(`${route} was answered ${status}${error ? `: ${error}` : ""}`, code, {
+      status,
+      issues,
+      retryAfter: (response.headers.get("retry-after") as never) * 1_000 || null,
+    });
   };
-  const service: Service = {
-    async send(route, { query, body, abortSignal } = {}) {
-      const [method, path] = route.split(" ");
-      const target = new URL(base + path);
-      for (const name in query) {
-        for (const value of [query[name]].flat()) if (value !== undefined) target.searchParams.append(name, `${value}`);
-      }
-      const all = new Headers(typeof headers === "function" ? await headers() : headers);
-      all.set("accept", "text/event-stream, */*");
-      if (body) all.set("content-type", "application/json");
-      const init = { method, headers: all, body: JSON.stringify(body), signal: abortSignal };
-      const answer = await fetch(target, init).catch(throwLost(route, abortSignal));
-      // The signal ends the body, too, whatever `fetch` was given.
-      const response = new Response(answer.body?.pipeThrough(new TransformStream(), init), answer);
-      const { ok, status } = response;
-      if (ok) return response;
-      const { error, code = `http_${status}`, issues = [] } =
-        await response.json().catch(() => abortSignal?.throwIfAborted()) ?? {};
-      throw new ClientError(`${route} was answered ${status}${error ? `: ${error}` : ""}`, code, {
-        status,
-        issues,
-        retryAfter: Number(response.headers.get("retry-after")) * 1_000 || null,
-      });
-    },
-    ask: async (route, request) =>
-      await (await service.send(route, request)).json().catch(throwLost(route, request?.abortSignal)),
-  };
-  return service;
 }

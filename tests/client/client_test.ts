@@ -90,6 +90,31 @@ Deno.test("page() answers one page, by filter", async () => {
   });
 });
 
+Deno.test("page() finds runs by their parent, the reason of their failure, and when they were made and ended", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const { runId } = await client.trigger("fail", {});
+  await assert.rejects(client.waitForRun(runId));
+  const { createdAt, completedAt } = await client.run(runId);
+  const later = (text: string) => new Date(Date.parse(text) + 1).toISOString();
+  const counts = async (...filters: Parameters<typeof client.page>[0][]) =>
+    await Promise.all(filters.map(async (filter) => (await client.page(filter)).total));
+
+  const found = await counts(
+    { failureKind: "error" },
+    { createdAfter: createdAt, createdBefore: later(createdAt) },
+    { completedAfter: completedAt!, completedBefore: later(completedAt!) },
+  );
+  const notFound = await counts(
+    { failureKind: "timeout" },
+    { parentRunId: runId },
+    { createdBefore: createdAt },
+    { completedAfter: later(completedAt!) },
+  );
+
+  assert.deepEqual([found, notFound], [[1, 1, 1], [0, 0, 0, 0]]);
+});
+
 Deno.test("runs() reads all pages of a list, and leaves out what is triggered meanwhile", async () => {
   await using service = await aService();
   const { client, engine } = service;
@@ -247,6 +272,24 @@ Deno.test("headers are asked for at each request", async () => {
   await service.client.page();
 
   assert.deepEqual(seen, ["Bearer 1", "Bearer 2"]);
+});
+
+Deno.test("a redirect is refused: neither headers nor bodies go to another address", async () => {
+  const seen: string[] = [];
+  await using elsewhere = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, ({ url }) => {
+    seen.push(url);
+    return Response.json({ runId: "x" });
+  });
+  const there = `http://127.0.0.1:${elsewhere.addr.port}/`;
+  await using server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
+    return new Response(null, { status: 307, headers: { location: there } });
+  });
+  const client = createClient({ url: `http://127.0.0.1:${server.addr.port}`, headers: { "x-api-key": "secret" } });
+
+  await assert.rejects(client.trigger("greet", {}), { code: "network" });
+  await assert.rejects(client.run("x"), { code: "network" });
+
+  assert.deepEqual(seen, []);
 });
 
 Deno.test("createClient() refuses a relative url where there is no page", () => {

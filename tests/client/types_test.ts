@@ -42,7 +42,20 @@ export async function check(runId: string, greetId: RunId<"greet">): Promise<voi
   for await (const event of client.watch(greetId)) {
     if (event.type === "snapshot") has<{ text: string } | null>()(event.run.output);
     else if (event.type === "run:fail") has<string>()(event.error);
+    else if (event.type === "run:complete") has<{ text: string }>()(event.output);
   }
+  for await (const event of client.watchRuns()) {
+    if (event.type === "run:complete" && event.jobName === "greet") has<{ text: string }>()(event.output);
+  }
+
+  await client.trigger("greet", { name: "Ada" }, { concurrencyKey: "ada", coalesce: "active" });
+  // @ts-expect-error: there is no such mode
+  await client.trigger("greet", { name: "Ada" }, { concurrencyKey: "ada", coalesce: "join" });
+  const instant = "2030-01-01T00:00:00Z";
+  await client.page({ parentRunId: runId, failureKind: "timeout", createdAfter: instant, createdBefore: instant });
+  await client.page({ completedAfter: instant, completedBefore: instant });
+  // @ts-expect-error: there is no such reason
+  await client.page({ failureKind: "bored" });
 }
 
 Deno.test("names, inputs and outputs have the types of the server's jobs", () => {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { ClientEvent } from "../../src/client/mod.ts";
+import { type ClientEvent, createClient } from "../../src/client/mod.ts";
 import { aService, type SendRequest } from "./a_service.ts";
 
 /** Ends the body of an answer after each message, once for each number of messages that it is to let through. */
@@ -89,6 +89,175 @@ Deno.test("watch() resumes with the last id after a connection that breaks, and 
   assert.ok(lastIds.at(-1) !== null);
   assert.deepEqual([...seen.keys()], [...seen.keys()].toSorted((a, b) => a - b));
   assert.deepEqual([...seen.values()], whole.slice(-seen.size));
+});
+
+/** Ends the pauses between connections: the browser is online again, all the time. */
+function hurry() {
+  const timer = setInterval(() => globalThis.dispatchEvent(new Event("online")), 5);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+/** What `watch()` shows of a service whose streams are these, one after another; after them comes 404. */
+async function watchStreams(...streams: (() => Response)[]) {
+  using _ = hurry();
+  const events: ({ type: string } & Record<string, unknown>)[] = [];
+  const lastIds: (string | null)[] = [];
+  const client = createClient({
+    url: "http://127.0.0.1/",
+    fetch: (url) => {
+      const { pathname, searchParams } = url as URL;
+      if (pathname !== "/subscribe") return Promise.resolve(Response.json([]));
+      lastIds.push(searchParams.get("lastEventId"));
+      return Promise.resolve(streams.shift()?.() ?? new Response("{}", { status: 404 }));
+    },
+  });
+  const watching = async () => {
+    for await (const event of client.watch("r")) events.push(event as { type: string });
+  };
+  const error = await watching().catch((error) => error);
+  return { events, lastIds, error };
+}
+
+/** A stream of messages: an id, or an event, with a number that is its own. */
+function aStream(...messages: (string | { type: string; [field: string]: unknown })[]): () => Response {
+  const texts = messages.map((message, sequence) =>
+    typeof message === "string" ? `id: ${message}\n\n` : `data: ${JSON.stringify({ ...message, sequence })}\n\n`
+  );
+  return () => new Response(texts.join(""));
+}
+
+const FIELDS = { runId: "r", jobName: "j", labels: { timestamp: "{" } };
+
+/** An event of a run. */
+function anEvent(type: string, second: number, fields: object = {}) {
+  return { type, ...fields, ...FIELDS, timestamp: `2030-01-01T00:00:0${second}.000Z` };
+}
+
+Deno.test("watch() shows no event twice: those after the last id come again, with other numbers", async () => {
+  const tick = anEvent("log:write", 1, { message: "tick", data: { timestamp: 1 } });
+  const [begun, done] = [anEvent("step:start", 1), anEvent("run:complete", 2)];
+
+  const { events, lastIds } = await watchStreams(
+    aStream("1-a", begun, tick, tick),
+    aStream(begun, tick),
+    aStream(begun, tick, tick, tick, "5-a", tick),
+    aStream(tick, done, "7-a"),
+  );
+
+  assert.deepEqual(lastIds, [null, "1-a", "1-a", "5-a"]);
+  assert.deepEqual(typesOf(events), ["snapshot", "step:start", ...Array(4).fill("log:write"), "run:complete"]);
+});
+
+Deno.test("watch() shows the latest progress once, with which a stream goes on", async () => {
+  const progress = (current: number, second: number) => anEvent("run:progress", second, { progress: { current } });
+
+  const { events } = await watchStreams(
+    aStream("1-a", progress(1, 1), "2-a", progress(2, 1), "3-a", anEvent("step:start", 2), "4-a"),
+    aStream(progress(2, 3), "4-a", progress(2, 4)),
+    aStream(progress(3, 5), "6-a", anEvent("run:complete", 6)),
+  );
+
+  const shown = events.flatMap(({ progress }) => progress === undefined ? [] : [(progress as { current: 1 }).current]);
+  assert.deepEqual(shown, [1, 2, 2, 3]);
+});
+
+Deno.test("watch() of a tenant shows each event once through connections that break after each message", async () => {
+  using _ = hurry();
+  await using service = await aService({
+    between: cutting([2, ...Array.from({ length: 40 }, (_, n) => 1 + n % 3)]),
+    handler: {
+      auth: {
+        authenticate: () => ({}),
+        onRunAccess: () => {},
+        onTrigger: () => {},
+        scopeRuns: (_context, filter) => filter,
+        tenant: () => "ana",
+      },
+    },
+  });
+  const { client, engine } = service;
+  const whole: string[] = [];
+  engine.on("*", (event) => void ("runId" in event && whole.push(event.type)));
+  const { runId } = await client.trigger("approve", {});
+
+  const seen: string[] = [];
+  for await (const event of client.watch(runId)) {
+    if (event.type !== "snapshot") seen.push(event.type);
+    if (event.type !== "run:waiting") continue;
+    const [wait] = await client.waits(runId);
+    await client.signal(runId, wait!.id, { signalId: "s", payload: 1 });
+  }
+
+  assert.deepEqual(seen, whole.slice(-seen.length));
+  assert.ok(seen.length > 3, `${seen}`);
+});
+
+/** Calls back at once what timers are set for, and returns their milliseconds. */
+function skipTime() {
+  const { setTimeout } = globalThis;
+  const pauses: number[] = [];
+  globalThis.setTimeout = ((callback: () => void, ms: number) => {
+    if (ms !== 45_000) pauses.push(ms); // the time without a message
+    return setTimeout(callback, ms === 45_000 ? ms : 0);
+  }) as typeof setTimeout;
+  return { pauses, [Symbol.dispose]: () => void (globalThis.setTimeout = setTimeout) };
+}
+
+/** An answer of a service that is busy. */
+function busy(retryAfter?: number): () => Response {
+  return () => new Response("{}", { status: 503, headers: { "retry-after": `${retryAfter ?? ""}` } });
+}
+
+Deno.test("watch() pauses for half a second to one at first, then twice as long each time, and anew after a message", async () => {
+  using time = skipTime();
+
+  await watchStreams(busy(), busy(), busy(), aStream("1-a"), busy());
+
+  const shortest = [500, 1_000, 2_000, 500, 1_000];
+  assert.equal(time.pauses.length, shortest.length);
+  shortest.forEach((ms, at) => {
+    const pause = time.pauses[at]!;
+    assert.ok(pause >= ms && pause <= 2 * ms, `pause ${at}: ${pause} ms`);
+  });
+});
+
+Deno.test("watch() pauses also if the service asks for a longer time than a timer can have", async () => {
+  using time = skipTime();
+
+  const { lastIds, error } = await watchStreams(busy(30 * 86_400));
+
+  assert.equal(error.status, 404);
+  assert.equal(lastIds.length, 2);
+  assert.ok(time.pauses[0]! > 20 * 86_400_000 && time.pauses[0]! < 2 ** 31, `${time.pauses}`);
+});
+
+Deno.test("watch() ends with the error of headers() that throw, also when it reconnects", async () => {
+  const reason = new Error("no token");
+  let calls = 0;
+  await using service = await aService({
+    between: cutting([1, 1, 1, 1]),
+    headers: () => {
+      if (++calls === 5) throw reason;
+      return {};
+    },
+  });
+  const { runId } = await service.client.trigger("approve", {});
+
+  await assert.rejects(Array.fromAsync(service.client.watch(runId)), reason);
+
+  assert.equal(calls, 5);
+});
+
+Deno.test("watch() ends when a message has no end, and does not keep more than 64 Mi characters of it", async () => {
+  let chunks = 0;
+  const endless = new ReadableStream({
+    pull: (controller) => controller.enqueue(new Uint8Array(1 << 20).fill(120, ++chunks)),
+  });
+
+  const { error } = await watchStreams(() => new Response(endless));
+
+  assert.ok(error instanceof RangeError, `${error}`);
+  assert.ok(chunks < 80, `${chunks} MiB were read`);
 });
 
 Deno.test("watch() reads the state again when the service does not have the missed events any more", async () => {
