@@ -3,7 +3,7 @@
 // `deno task test:jsr` runs it. It needs:
 // - jsr.io, for @db/sqlite, @std/assert and @std/http;
 // - github.com for the first import of @db/sqlite, which downloads the SQLite library, or DENO_SQLITE_PATH: the path of
-//   such a library (/usr/lib/x86_64-linux-gnu/libsqlite3.so.0);
+//   such a library, of SQLite 3.43 or later (/usr/lib/x86_64-linux-gnu/libsqlite3.so.0);
 // - the permissions --allow-ffi and --allow-env without a scope (the task has -A).
 //
 // `tests/long/jsr_test.ts` runs the same tests without all that, over stand-ins for what comes from JSR.

@@ -41,11 +41,10 @@ Deno.test("createHandler() works behind route() of @std/http, which leaves all i
   await using engine = createEngine({ store: new MemoryStore(), jobs: { double } });
   const handler = createHandler(engine, { basePath: "/api/jobs" });
   const app = route([
-    { pattern: new URLPattern({ pathname: "/about" }), handlers: { GET: () => new Response("about") } },
+    { pattern: new URLPattern({ pathname: "/about" }), method: "GET", handler: () => new Response("about") },
     // Not as `handler: handler.fetch`: the router passes more arguments than the request.
     { pattern: new URLPattern({ pathname: "/api/jobs/*" }), handler: (request) => handler.fetch(request) },
-    { pattern: new URLPattern({ pathname: "/*" }), handler: () => new Response("nothing", { status: 404 }) },
-  ]);
+  ], () => new Response("nothing", { status: 404 }));
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, app);
   const base = `http://127.0.0.1:${server.addr.port}`;
   await engine.start();

@@ -4,11 +4,11 @@ import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 const FOLDER = fileURLToPath(new URL("../jsr/", import.meta.url));
-/** The packages, with the file that stands in for each of their entry points. */
+/** The packages, in the versions whose types the stand-ins have, with the file that stands in for each of their entry points. */
 const STAND_INS: Readonly<Record<string, { version: string; exports: Record<string, string> }>> = {
   "@db/sqlite": { version: "0.13.0", exports: { ".": "sqlite.ts" } },
-  "@std/assert": { version: "1.0.0", exports: { ".": "assert.ts" } },
-  "@std/http": { version: "1.0.0", exports: { "./status": "http_status.ts", "./unstable-route": "http_route.ts" } },
+  "@std/assert": { version: "1.0.19", exports: { ".": "assert.ts" } },
+  "@std/http": { version: "1.1.3", exports: { "./status": "http_status.ts", "./unstable-route": "http_route.ts" } },
 };
 const FEWEST_TESTS = 700;
 
