@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { appFiles } from "../src/create/app_files.ts";
-import { findObstacles } from "../tools/check_release.ts";
+import { findChangelogFaults, findObstacles } from "../tools/check_release.ts";
 
 const ROOT = new URL("../", import.meta.url);
 const read = (file: string) => Deno.readTextFile(new URL(file, ROOT));
@@ -68,4 +68,18 @@ Deno.test("findObstacles() names what has another version, and changes that are 
     "The first version in CHANGELOG.md is not 0.3.0",
     'CHANGELOG.md has changes under "Unreleased": move them to 0.3.0',
   ]);
+});
+
+Deno.test("findObstacles() names what a first version cannot have changed, and headings that occur twice", () => {
+  const changelog = `${CHANGELOG}\n### Stores\n\n### Fixed\n\n### Stores\n`;
+
+  assert.deepEqual(findObstacles("v0.2.0", changelog, {}), [
+    'CHANGELOG.md has "Stores" of 0.1.0 twice',
+    'CHANGELOG.md has "Fixed" in 0.1.0, which has no version before it',
+  ]);
+  assert.deepEqual(findObstacles("v0.2.0", `${CHANGELOG}\n## 0.1.0\n`, {}), ["CHANGELOG.md has 0.1.0 twice"]);
+});
+
+Deno.test("CHANGELOG.md says nothing of versions that nobody had, and has no heading twice", async () => {
+  assert.deepEqual(findChangelogFaults(await read("CHANGELOG.md")), []);
 });
