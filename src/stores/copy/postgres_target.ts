@@ -2,6 +2,7 @@ import { ConflictError } from "../../error.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Connection } from "../postgres/database/client.ts";
 import { storeError } from "../postgres/database/client.ts";
+import { SEARCH_PATH } from "../postgres/sql/basics.ts";
 import { FACTS_PER_ROW, toSql } from "../postgres/sql/names.ts";
 import { COPIED_TABLES, type CopiedTable } from "./copied_tables.ts";
 
@@ -26,6 +27,7 @@ export class PostgresTarget {
    */
   async begin(): Promise<void> {
     await this.#execute("begin");
+    await this.#execute(`set local ${SEARCH_PATH}`);
     await this.#execute("set local statement_timeout = 0");
     await this.#execute("set local idle_in_transaction_session_timeout = 0");
     await this.#execute("select fn.lock_all()::text as r");

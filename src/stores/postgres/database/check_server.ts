@@ -24,7 +24,7 @@ export type Durability = "full" | "relaxed";
  * @throws {StoreError} It is such a server, or it does not answer (`unavailable`).
  */
 export async function checkServer(database: PostgresDatabase, durability: Durability): Promise<void> {
-  const version = await database.ask("select version() as r");
+  const version = await database.ask("select pg_catalog.version() as r");
   const engine = OTHER_ENGINES.find(({ pattern }) => pattern.test(version));
   if (engine !== undefined) {
     throw new StoreError(`PostgresStore does not support ${engine.name}: ${engine.reason}. Use PostgreSQL`, {
@@ -39,4 +39,5 @@ export async function checkServer(database: PostgresDatabase, durability: Durabi
   );
 }
 
-const IS_LOSSY = "select ('off' in (current_setting('synchronous_commit'), current_setting('fsync')))::text as r";
+const IS_LOSSY =
+  "select ('off' in (pg_catalog.current_setting('synchronous_commit'), pg_catalog.current_setting('fsync')))::text as r";

@@ -3,6 +3,7 @@ import { sqlState } from "./client.ts";
 import { newerTablesError } from "./newer_tables.ts";
 import type { PostgresDatabase } from "./postgres_database.ts";
 import { checkServer, type Durability } from "./check_server.ts";
+import { SEARCH_PATH } from "../sql/basics.ts";
 import { FUNCTIONS } from "../sql/functions.ts";
 import { VERSION } from "../sql/names.ts";
 import { TABLES } from "../sql/tables.ts";
@@ -43,6 +44,7 @@ export async function migrateTables(database: PostgresDatabase, durability: Dura
 }
 
 const MIGRATE = `
+set local ${SEARCH_PATH};
 select pg_advisory_xact_lock(hashtextextended('holdfast/migrate/' || {literal}, 0));
 do $migrate$
 declare v_version int := 0; v_function text;

@@ -42,7 +42,7 @@ export class PostgresDatabase {
   /** Sends a notification, in a transaction of its own. */
   async notify(channel: string): Promise<void> {
     this.#check();
-    await this.#connection.query("select pg_notify($1, '')::text as r", [channel], "leases");
+    await this.#connection.query("select pg_catalog.pg_notify($1, '')::text as r", [channel], "leases");
   }
 
   /** Executes statements without parameters, as one transaction. */

@@ -4,8 +4,16 @@ import { FACTS_PER_ROW } from "./names.ts";
 // empty and live as long as the session, so they must not depend on how many rows there are. Rows are fetched by
 // "= any(array)", or by a subquery with "offset 0" for each: a join with a list could read the whole table.
 
+/**
+ * Where names without a schema are looked up: among the built-in ones alone. Otherwise `public.unnest(text[])` of a role
+ * that may create functions in `public` would be preferred to the built-in `unnest(anyarray)`, and be executed with the
+ * rights of the service.
+ */
+export const SEARCH_PATH = "search_path = pg_catalog, pg_temp";
+
 /** The settings of a function that is called by the store. */
-export const ENTRY = "set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off " +
+export const ENTRY = `set ${SEARCH_PATH} ` +
+  "set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off " +
   "set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan set lock_timeout = '2s'";
 
 /**

@@ -8,8 +8,9 @@ export const FACTS_PER_ROW = 64;
 export const VERSION = 1;
 
 /**
- * A statement with the names of a schema: `{schema}.runs` is a table, `fn.claim` a function. All names are qualified, so
- * that no setting of the session decides what they mean. A function has the version of the tables in its name: so the
+ * A statement with the names of a schema: `{schema}.runs` is a table, `fn.claim` a function. So no setting of the session
+ * decides what they mean. Built-in names are not qualified: each function that the store calls looks them up among the
+ * built-in ones alone (`SEARCH_PATH`), and so do the functions that it calls. A function has the version of the tables in its name: so the
  * processes of two versions work side by side during a deployment.
  */
 export function toSql(text: string, schema: string): string {

@@ -1,4 +1,4 @@
-import { ENTRY } from "../basics.ts";
+import { ENTRY, SEARCH_PATH } from "../basics.ts";
 import { FACTS_PER_ROW } from "../names.ts";
 
 // The maximum number of rows of a page.
@@ -193,7 +193,7 @@ begin
 end $$;
 
 -- A number that changes whenever a transaction has committed.
-create or replace function fn.get_version(p jsonb, p_now bigint) returns jsonb language plpgsql volatile as $$
+create or replace function fn.get_version(p jsonb, p_now bigint) returns jsonb language plpgsql volatile set ${SEARCH_PATH} as $$
 begin
   return to_jsonb(hashtextextended(pg_current_snapshot()::text, 0) & ${Number.MAX_SAFE_INTEGER});
 end $$;
