@@ -72,7 +72,7 @@ export interface CopiedHistory {
   upTo: number;
   /**
    * What the earlier runs of the chain had begun and not completed, in any order, each once: failed and cancelled steps,
-   * steps between two attempts, open waits and sleeps, the wait that timed out last, children that did not all complete.
+   * steps between two attempts, open waits and sleeps, the wait whose end was their last record, children that did not all complete.
    * What a later run of the chain has completed stays.
    */
   unfinished: readonly RecordName[];

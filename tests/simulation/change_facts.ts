@@ -68,7 +68,8 @@ export function codeFor({ changes }: Facts, { request }: RunFacts, code: Code): 
 }
 
 /** Something may have been recorded in a run, or certainly was: who has held it before may try again. */
-export function noteRecord({ changed }: RunFacts, certainty: "perhaps" | "certainly"): void {
+export function noteRecord({ changed, lastAnswer }: RunFacts, certainty: "perhaps" | "certainly"): void {
+  if (lastAnswer !== null) lastAnswer.isLast = false;
   changed.tried.perhaps.clear();
   if (certainty === "certainly") changed.tried.certainly.clear();
 }

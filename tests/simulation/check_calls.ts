@@ -325,6 +325,7 @@ function checkSaveStep(
     const { attempts } = step;
     const { generation } = lease;
     run.steps.set(step.name, { index, attempts, isOver, result, generation, retryAt, notBefore });
+    run.lastAnswer = null;
   } else {
     facts.expect(
       earlier.generation === lease.generation && (earlier.attempts > step.attempts || earlier.result === result),
@@ -567,6 +568,7 @@ function checkSignal(
   );
   if (facts.run(wait.runId).changed.heldUnder !== null) facts.notice("a signal came to a held run");
   noteRecord(facts.run(wait.runId), "certainly");
+  facts.run(wait.runId).lastAnswer = { waitId, isLast: true };
   wait.accepted = { signalId: signal.signalId, payload, receipt };
   if (shown.suspendedAt === null) facts.notice("a signal came before the run waited");
   return [wait.runId];

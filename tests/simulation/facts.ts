@@ -136,6 +136,8 @@ export interface RunFacts {
   attempts: Map<string, AttemptFacts>;
   /** What its function returned or threw, by the generation of the lease. */
   returned: Map<number, string>;
+  /** The wait whose signal was accepted last, unless something was recorded since; `isLast`: nothing certainly was. */
+  lastAnswer: { waitId: string; isLast: boolean } | null;
   /** How it was ended by a worker. */
   ending: Ending | null;
   /** For how long its program has asked a sleep or a wait to last, by kind and name. */
@@ -368,6 +370,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     returned: new Map(),
     asked: new Map(),
     sleepsUntil: new Map(),
+    lastAnswer: null,
     ending: null,
     parking: null,
     isWoken: false,

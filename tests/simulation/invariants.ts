@@ -6,7 +6,8 @@ export const INVARIANTS = {
   I1: "What is recorded of a step never changes, reaches every replay, and is never executed again.",
   I2: "Only the newest lease of a run can write.",
   I3: "A run that has ended does not change, and it has ended as its function did or as it was cancelled.",
-  I4: "An accepted signal is the one outcome of its wait, with one receipt, in every replay and every retry.",
+  I4:
+    "An accepted signal is the one outcome of its wait, in every replay, and of each retry unless it is the last record.",
   I5: "A deadline never moves: nothing that waits for time ends before it, and no signal is accepted after it.",
   I6: "An idempotency key of a job leads to one run.",
   I7: "Of the runs that share a concurrency key, one executes at a time, or as many as they allow.",

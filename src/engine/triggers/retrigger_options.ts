@@ -5,8 +5,8 @@ import type { RetriggerFrom } from "../../run.ts";
 export interface RetriggerOptions {
   /**
    * `start` (default): from the beginning. `failure`: with the completed steps, finished sleeps, resolved waits and
-   * completed children of the old run; a wait that timed out is prepared again if nothing was recorded after it, and
-   * children that failed are retried from their failure. The steps keep their `idempotencyKey`.
+   * completed children of the old run; a wait whose answer or timeout is the last record is prepared again, and children
+   * that failed are retried from their failure. The steps keep their `idempotencyKey`.
    */
   from?: RetriggerFrom;
 }

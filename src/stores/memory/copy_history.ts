@@ -28,13 +28,12 @@ export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): vo
 }
 
 /**
- * Whether a pause is copied: one that is resolved, or a patch. If the last record is the timeout of a wait, that wait is
- * not copied, so the retry prepares it again.
+ * Whether a pause is copied: one that is resolved, or a patch. If the last record is the end of a wait, the run has
+ * failed of it: that wait is not copied, so the retry prepares it again.
  */
 function isToBeCopied({ kind, state, children }: KeptPause, lastRecordedNo: number): boolean {
   if (kind === "patch") return true;
   if (state.status !== "resolved") return false;
   if (children !== null) return children.members.every((member) => resultOf(member)?.status === "completed");
-  const { outcome, recordedNo } = state.resolution;
-  return kind === "sleep" || outcome === "signal" || recordedNo < lastRecordedNo;
+  return kind === "sleep" || state.resolution.recordedNo < lastRecordedNo;
 }

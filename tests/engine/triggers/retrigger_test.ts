@@ -6,6 +6,7 @@ import { forEachStore, recordEvents } from "../../support/stores/for_each_store.
 import { createEngine } from "../../support/quiet_engine.ts";
 import { anEngine } from "../../support/engines.ts";
 import { aJob, echo, fail } from "../../support/jobs.ts";
+import { signal } from "../../support/pauses.ts";
 
 forEachStore("retrigger() makes a new run of the same job, input, labels and concurrency key", async (context) => {
   await using engine = anEngine(context);
@@ -158,6 +159,33 @@ forEachStore("retrigger() from the failure asks again for a wait that timed out"
   await engine.runUntilIdle();
 
   assert.equal((await engine.getRun(id))!.output, "signal");
+});
+
+forEachStore("retrigger() from the failure asks again for the answer of which the run failed", async (context) => {
+  const { store, host } = context;
+  const job = aJob(async (step) => {
+    const first = await step.wait("draft");
+    const review = await step.wait("review");
+    if (review.outcome === "signal" && review.payload === "stop") throw new Error("a person has stopped it");
+    return [first.outcome, review.outcome];
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const old = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+  await signal(engine, old.id, "draft", "a draft");
+  await engine.runUntilIdle();
+  await signal(engine, old.id, "review", "stop");
+  await engine.runUntilIdle();
+  assert.equal((await engine.getRun(old.id))!.error, "a person has stopped it");
+
+  const { id } = await engine.retrigger(old.id, { from: "failure" });
+  await engine.runUntilIdle();
+  const waits = await engine.getWaits(id);
+  await signal(engine, id, "review", "go on");
+  await engine.runUntilIdle();
+
+  assert.deepEqual(waits.map(({ name, status }) => [name, status]), [["draft", "resolved"], ["review", "pending"]]);
+  assert.deepEqual((await engine.getRun(id))!.output, ["signal", "signal"]);
 });
 
 forEachStore("retrigger() from the failure goes on after a wait whose timeout the job has handled", async (context) => {

@@ -1,7 +1,9 @@
+import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
 import type { Ending } from "../../../src/store/claim.ts";
 import type { Wait } from "../../../src/wait.ts";
 import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
+import { replace } from "./replace.ts";
 
 /** Bugs of triggers, retriggers, endings and deletions. */
 export const RUN_MUTANTS: readonly Mutant[] = [
@@ -89,6 +91,19 @@ export const RUN_MUTANTS: readonly Mutant[] = [
           return enqueued;
         },
       }),
+  },
+  {
+    name: "a retrigger keeps the answer of which its run has failed",
+    rule: "a retry from the failure asks again for the answer that was recorded last",
+    code: () =>
+      replace(MemoryRuns.prototype, "add", (add) =>
+        function (request, now, parent) {
+          const old = request.retriggerOf === null ? undefined : this.get(request.retriggerOf.runId);
+          if (old !== undefined) old.lastRecordedNo += 1; // as if something had been recorded since
+          const run = add.call(this, request, now, parent);
+          if (old !== undefined) old.lastRecordedNo -= 1;
+          return run;
+        }),
   },
   {
     name: "a retrigger forgets a sleep",

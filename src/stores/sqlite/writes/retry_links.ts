@@ -46,7 +46,7 @@ const HAVE_COMPLETED = `NOT EXISTS (
 
 /** Whether a pause `p` is copied. The parameter is the last record of the run. */
 const IS_COPIED = `iif(kind = 'patch', 1, status = 'resolved' AND
-  iif(kind = 'children', ${HAVE_COMPLETED}, kind = 'sleep' OR outcome = 'signal' OR recorded_no < ?))`;
+  iif(kind = 'children', ${HAVE_COMPLETED}, kind = 'sleep' OR recorded_no < ?))`;
 
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
@@ -69,7 +69,7 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     seq,
     old.seq,
   );
-  // If the last record is the timeout of a wait, that wait is not copied, so the new run creates it again.
+  // If the last record is the end of a wait, that wait is not copied, so the new run creates it again.
   const pauses = old.has_pauses === 0 ? [] : db.all<OldPauseRow>(
     `SELECT seq, kind, name, ${IS_COPIED} AS is_copied FROM holdfast_pauses p WHERE run_seq = ? ORDER BY seq`,
     old.recorded,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { FAKE_START } from "../../fake_host.ts";
-import { aClaimRequest, aPause, aRun } from "../fixtures.ts";
+import { aClaimRequest, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, claimOne, complete, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
 
@@ -91,7 +91,9 @@ test("enqueue() copies the trace of a signal to a retry from the failure, and ke
   const review = aPause({ name: "review" });
   await park(store, lease, review);
   await store.signal(review.id, { signalId: "s1", payload: null }, OTHER);
-  await complete(store, (await claimOne(store)).lease);
+  const resumed = await claimOne(store);
+  await store.saveStep(resumed.lease, aStep(), []);
+  await complete(store, resumed.lease);
 
   await add(store, { retriggerOf: { runId: old.id, from: "failure" } });
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { ConflictError, NotFoundError, WaitExpiredError } from "../../../error.ts";
 import { uuidV7 } from "../../../host.ts";
+import type { Lease } from "../../../lease.ts";
 import type { Run } from "../../../run.ts";
 import { stepId } from "../../../step.ts";
 import type { Store } from "../../../store.ts";
@@ -9,7 +10,7 @@ import type { NewRun } from "../../../store/new_run.ts";
 import type { NewPause } from "../../../store/pause_request.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START, type FakeHost } from "../../fake_host.ts";
-import { aFailure, aPause, aRun, aStep } from "../fixtures.ts";
+import { aFailure, aLine, aLogged, aPause, aProgress, aRun, aStep } from "../fixtures.ts";
 import { add, aRetry, claimOne, complete, inOrder, look, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
 
@@ -127,6 +128,83 @@ timed("enqueue() copies a wait that timed out before a step failed", async ({ st
   const { run } = await add(store, fromFailure({ id: lease.runId }));
 
   assert.deepEqual((await store.getWaits(run.id)).map(({ outcome }) => outcome), ["timeout"]);
+});
+
+test("enqueue() copies no wait whose signal is the last record", async ({ store }) => {
+  const { lease, waits: [asked] } = await answerWaits(store, "approve");
+  await fail(store, await claimOne(store), null);
+  await add(store, fromFailure({ id: lease.runId }));
+  const retry = await claimOne(store);
+  const again = aPause({ name: "approve" });
+
+  const { pauses: [prepared] } = await park(store, retry.lease, again);
+
+  assert.deepEqual([retry.steps.length, retry.pauses], [1, []]);
+  assert.deepEqual(retry.copied!.unfinished, [{ kind: "wait", name: "approve" }]);
+  assert.deepEqual([prepared!.id, prepared!.resolution], [again.id, null]);
+  assert.notEqual(again.id, asked!.id);
+  assert.equal((await store.signal(again.id, { signalId: "s-approve", payload: "yes" })).disposition, "accepted");
+});
+
+test("enqueue() copies a wait with its signal if anything was recorded after it: another signal, or a failed step", async ({ store }) => {
+  const { lease } = await answerWaits(store, "approve", "sign", "send");
+  const resumed = await claimOne(store);
+  await fail(store, resumed, null);
+  const other = await answerWaits(store, "approve");
+  const { lease: failing } = await claimOne(store);
+  await store.saveStep(failing, aRetry(0, { name: "charge", index: 1 }), []);
+  await store.cancel(other.lease.runId, "request-1", null);
+
+  const retries = [lease, failing].map(({ runId }) => add(store, fromFailure({ id: runId })));
+
+  const names = (await Promise.all(retries)).map(async ({ run }) => {
+    return (await store.getWaits(run.id)).map(({ name }) => name);
+  });
+  assert.deepEqual(await Promise.all(names), [["approve", "sign"], ["approve"]]);
+});
+
+timed("enqueue() copies a wait with its signal if a sleep ended after it", async ({ store, host }) => {
+  const { lease } = await answerWaits(store, "approve");
+  await park(store, (await claimOne(store)).lease, aPause({ kind: "sleep", name: "nap", deadline: { afterMs: 100 } }));
+  host.advance(100);
+  await fail(store, await claimOne(store), null);
+
+  await add(store, fromFailure({ id: lease.runId }));
+
+  assert.deepEqual((await claimOne(store)).pauses.map(({ name }) => name), ["approve", "nap"]);
+});
+
+test("enqueue() copies no wait whose signal is the last record, whatever its run has reported or logged since", async ({ store }) => {
+  const { lease } = await answerWaits(store, "approve");
+  const { lease: current } = await claimOne(store);
+  await store.renew([{ lease: current, reports: [aProgress({ current: 1 }), { ...aLogged(), no: 2 }] }], 1_000);
+  await store.appendLogs([aLine(lease.runId)]);
+  await store.finish(current, { status: "failed", failure: aFailure(), failedStepName: null }, [
+    aProgress({ current: 2 }, 3),
+  ]);
+
+  const { run } = await add(store, fromFailure({ id: lease.runId }));
+
+  assert.deepEqual(await store.getWaits(run.id), []);
+});
+
+test("enqueue() asks again only for the last answer of the run that is retried, not for those of the runs before it", async ({ store }) => {
+  const { lease } = await answerWaits(store, "approve", "sign");
+  await fail(store, await claimOne(store), null);
+  await add(store, fromFailure({ id: lease.runId }));
+  const second = await claimOne(store);
+  await fail(store, second, null);
+  const { run: third } = await add(store, fromFailure({ id: second.run.id }));
+  const claim = await claimOne(store);
+  const sign = aPause({ name: "sign" });
+  await park(store, claim.lease, sign);
+  await store.signal(sign.id, { signalId: "s", payload: 1 });
+  await fail(store, await claimOne(store), null);
+
+  const { run: fourth } = await add(store, fromFailure({ id: third.id }));
+
+  const waits = await Promise.all([second.run, third, fourth].map(({ id }) => store.getWaits(id)));
+  assert.deepEqual(waits.map((list) => list.map(({ name }) => name)), [["approve"], ["approve", "sign"], ["approve"]]);
 });
 
 timed("enqueue() copies a sleep that was the last thing that was recorded", async ({ store, host }) => {
@@ -328,6 +406,16 @@ function aFailedStep(name: string) {
 
 function fail(store: Store, { lease }: Claim, failedStepName: string | null): Promise<void> {
   return store.finish(lease, { status: "failed", failure: aFailure(), failedStepName }, []);
+}
+
+/** Adds a run that waits after a step, and answers its waits one after another. It is due then. */
+async function answerWaits(store: Store, ...names: string[]): Promise<{ lease: Lease; waits: NewPause[] }> {
+  const { lease } = await startRun(store);
+  await store.saveStep(lease, aStep(), []);
+  const waits = names.map((name) => aPause({ name }));
+  await park(store, lease, ...waits);
+  for (const { id, name } of waits) await store.signal(id, { signalId: `s-${name}`, payload: "yes" });
+  return { lease, waits };
 }
 
 /** Adds a run that has failed already, and answers its claim. */

@@ -179,10 +179,10 @@ begin
     select p_seq, s.name, s.position, s.status, s.output, s.attempts, s.recorded_no, s.started_at, s.completed_at
     from {schema}.steps s where s.run_seq = o.seq and s.status = 'completed' order by s.seq;
   for w in select p.* from {schema}.pauses p where p.run_seq = o.seq and o.has_pauses order by p.seq loop
-    -- If the last record is the timeout of a wait, that wait is not copied, so the new run creates it again.
+    -- If the last record is the end of a wait, that wait is not copied, so the new run creates it again.
     v_copied := case when w.kind = 'patch' then true when w.status <> 'resolved' then false
       when w.kind = 'children' then fn.have_completed(w.seq)
-      else w.kind = 'sleep' or w.outcome = 'signal' or w.recorded_no < o.recorded end;
+      else w.kind = 'sleep' or w.recorded_no < o.recorded end;
     if not v_copied then
       v_left := v_left || jsonb_build_object('kind', w.kind, 'name', w.name);
       continue;

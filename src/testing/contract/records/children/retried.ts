@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { aClaimRequest, aPause } from "../../fixtures.ts";
+import { aClaimRequest, aFailure, aPause, aStep } from "../../fixtures.ts";
 import { add, claimOne, complete, NO_PAUSE, park, prepare } from "../../arrange.ts";
 import { newCases } from "../../case.ts";
 
@@ -231,7 +231,9 @@ test("the waits of children that are retried from their failure are copied, too"
   const review = aPause();
   await park(store, (await claimChild(store)).lease, review);
   await store.signal(review.id, { signalId: "s", payload: 1 });
-  await fail(store, await claimChild(store));
+  const resumed = await claimChild(store);
+  await store.saveStep(resumed.lease, aStep({ result: { status: "failed", failure: aFailure() } }), []);
+  await fail(store, resumed);
   await fail(store, await claimOne(store, { jobNames: [PARENT] }));
   await add(store, { jobName: PARENT, ...fromFailure(lease) });
   const retry = aChild();
