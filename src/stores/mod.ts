@@ -11,8 +11,8 @@
  * }
  * ```
  *
- * The comments of {@linkcode Store} say what a store promises, and `storeContract()` of `@holdfast/jobs/testing` tests
- * it. `MemoryStore` is written with these names alone: its source is the shortest example.
+ * The comments of {@linkcode Store} say what a store promises, and `storeContract()` of `@holdfast/jobs/testing/store`
+ * tests it. The source of `MemoryStore` is the shortest example.
  *
  * @module
  */
@@ -100,36 +100,16 @@ export { failureText } from "../failure.ts";
 export { positionOf } from "../flow.ts";
 export { systemHost } from "../host.ts";
 export { isoTime } from "../values/iso_time.ts";
-export { decode, isSameJson } from "../values/json.ts";
 export { droppedLines, fitLine, MAX_LOG_LINES, parseLog } from "../log.ts";
 export { noRuns } from "../no_runs.ts";
-export { DEFAULT_RUN_LIMIT, isOneOf, isTerminal, matches, parseRun, RUN_VALUES } from "../run.ts";
-export { parseStep, retryTime, startedAt, STEP_VALUES, stepId } from "../step.ts";
-export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait, WAIT_VALUES } from "../wait.ts";
+export { DEFAULT_RUN_LIMIT, isTerminal, matches, parseRun } from "../run.ts";
+export { parseStep, retryTime, startedAt, stepId } from "../step.ts";
+export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../wait.ts";
 
 // Rules that stores share.
 export { abandonedFailure } from "./abandoned_failure.ts";
 export { DELETED_RUNS_KNOWN_MS } from "./deleted_runs_ttl.ts";
-export { firstResumed } from "./first_resumed.ts";
-export { addLatencies } from "./latency_counts.ts";
-export {
-  type BlockerFacts,
-  countAhead,
-  type FirstInQueue,
-  isLimitMeant,
-  type KeyFacts,
-  type LimitFacts,
-  limitsOf,
-  liveWorkers,
-  MAX_AHEAD,
-  type RunsAhead,
-  versionQueue,
-  type WorkerFacts,
-  type WorkerLimit,
-} from "./operate/blocker_facts.ts";
-export { findBlockers } from "./operate/find_blockers.ts";
-export { MAX_FAILURES, SEARCHED_BY_END } from "./operate/timeline_rows.ts";
-export { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "./part_builder.ts";
+export { MAX_FAILURES } from "./operate/timeline_rows.ts";
 export { queueName } from "./queue_name.ts";
 export { slotAt, STATISTICS_SPANS } from "./statistics_slots.ts";
-export { LISTED_LEASES, toNamedWorker } from "./worker_details.ts";
+export { LISTED_LEASES } from "./worker_details.ts";

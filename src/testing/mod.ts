@@ -1,6 +1,6 @@
 /**
- * Tests of jobs: the real engine and worker, on a store in memory and a clock that only the test moves. And
- * {@linkcode storeContract}, the tests of a store. It works with `Deno.test()`, vitest and `node:test`.
+ * Tests of jobs: the real engine and worker, on a store in memory and a clock that only the test moves. It works
+ * with `Deno.test()`, vitest and `node:test`. The tests of a store are in `@holdfast/jobs/testing/store`.
  *
  * ```ts ignore
  * import { createTestEngine } from "@holdfast/jobs/testing";
@@ -23,7 +23,6 @@ export type { RunExpectations } from "./expect_run.ts";
 export type { FakeCall, FakeStep } from "./fakes.ts";
 export { fakeChance } from "./fake_globals.ts";
 export type { Replaced } from "./fake_globals.ts";
-export { type RegisterTest, storeContract, type StoreContractOptions } from "./contract/store_contract.ts";
 export { crashAtEveryCheckpoint } from "./crashes/crash_at_every_checkpoint.ts";
 export type { Effects, ShortCrashOptions } from "./crashes/crash_at_every_checkpoint.ts";
 export type { CrashKit, CrashMode, CrashOptions, CrashPlan } from "./crashes/crash_plan.ts";

@@ -5,7 +5,8 @@ import process from "node:process";
 import { z } from "zod";
 import { defineJob } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { crashAtEveryCheckpoint, createTestEngine, type RegisterTest, storeContract } from "../../src/testing/mod.ts";
+import { type RegisterTest, storeContract } from "../../src/testing/contract/mod.ts";
+import { crashAtEveryCheckpoint, createTestEngine } from "../../src/testing/mod.ts";
 
 type Runner = { test?: RegisterTest; Deno?: { test: RegisterTest } };
 
