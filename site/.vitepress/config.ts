@@ -1,4 +1,5 @@
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -12,32 +13,48 @@ const DOCS = join(ROOT, "docs");
 const { GITHUB_REPOSITORY, GITHUB_SERVER_URL = "https://github.com", HOLDFAST_DOCS_BASE } = process.env;
 const repository = `${GITHUB_SERVER_URL}/${GITHUB_REPOSITORY ?? "holdfast/jobs"}`;
 
+const base = HOLDFAST_DOCS_BASE ?? `/${repository.split("/").at(-1)}/`;
 const contents = readContents(readFileSync(join(DOCS, "index.md"), "utf8"));
 
 export default defineConfig({
   title: "Holdfast",
-  description: "Durable jobs for Deno: async functions whose steps are recorded, so that they survive a crash",
+  description: "Durable jobs for Deno and Node: async functions whose steps are recorded, so that they survive a crash",
   lang: "en",
   srcDir: "../docs",
   outDir: "dist",
   // GitHub Pages serves a project under the name of its repository.
-  base: HOLDFAST_DOCS_BASE ?? `/${repository.split("/").at(-1)}/`,
+  base,
+  head: [["link", { rel: "icon", type: "image/svg+xml", href: `${base}icon.svg` }]],
+  // Decisions are for those who change the code: they are read in the repository, and not found by the search.
+  srcExclude: ["adr/**"],
+  rewrites: { "home.md": "index.md", "index.md": "contents.md" },
+  ignoreDeadLinks: [/\/api\/index$/],
   lastUpdated: false,
   markdown: {
     anchor: { slugify: githubSlug },
     toc: { slugify: githubSlug },
-    config: (markdown) =>
-      markdown.core.ruler.push("links_out_of_docs", ({ env, tokens }) => linkToRepository(env, tokens)),
+    config: (markdown) => {
+      markdown.core.ruler.push("links_out_of_docs", ({ env, tokens }) => linkToRepository(env, tokens));
+      markdown.core.ruler.push("pictures", ({ tokens }) => showBothVariants(tokens));
+    },
   },
-  buildEnd: ({ outDir }) =>
-    writeFileSync(join(outDir, "llms.txt"), toSiteLinks(readFileSync(join(ROOT, "llms.txt"), "utf8"))),
+  buildEnd: ({ outDir }) => {
+    copyFileSync(join(ROOT, "src/ui/app/icon.svg"), join(outDir, "icon.svg"));
+    addTexts(outDir);
+    addReference(outDir);
+  },
   themeConfig: {
     search: { provider: "local" },
-    nav: contents.map(({ title, pages }) => ({ text: title, link: `/${pages[0]!.path}` })),
+    nav: [
+      { text: "Quick start", link: "/guides/quick_start" },
+      { text: "All pages", link: "/contents" },
+      { text: "API", link: `${base}api/index.html`, target: "_self" },
+    ],
     sidebar: contents.map(({ title, pages }) => ({
       text: title,
       items: pages.map((page) => ({ text: page.title, link: `/${page.path}` })),
     })),
+    editLink: { pattern: `${repository}/edit/main/docs/:path`, text: "Edit this page" },
     outline: { level: [2, 3] },
     socialLinks: [{ icon: "github", link: repository }],
   },
@@ -69,17 +86,47 @@ function linkToRepository(env: { path?: string }, tokens: readonly Token[]): voi
     if (href === null || /^[a-z]+:|^#|^\//.test(href) || env.path === undefined) continue;
     const target = join(dirname(env.path), href.split("#")[0]!);
     const isFolder = statSync(target).isDirectory();
-    if (!isFolder && !relative(DOCS, target).startsWith("..")) continue;
+    if (!isFolder && /^(?!\.\.|adr\b)/.test(relative(DOCS, target))) continue;
     const kind = isFolder ? "tree" : "blob";
     token.attrSet("href", `${repository}/${kind}/main/${relative(ROOT, target).replaceAll("\\", "/")}`);
     token.attrSet("target", "_blank");
   }
 }
 
-/** The links of `llms.txt` for the site: pages of `docs/` are beside it. */
+/** Writes a picture in two variants as two images: the theme of the page, which the reader can switch, shows one. */
+function showBothVariants(tokens: readonly { type: string; content: string }[]): void {
+  for (const token of tokens) {
+    if (token.type !== "html_block" || !token.content.includes("<picture>")) continue;
+    const dark = /srcset="([^"]+)"/.exec(token.content)![1]!; // a picture has one
+    const light = /<img src="[^"]+"[^>]*>/.exec(token.content)![0]; // and an image
+    const other = light.replace(/src="[^"]+"/, `src="${dark}"`).replace("<img", '<img class="only-dark"');
+    token.content = `${light.replace("<img", '<img class="only-light"')}\n${other}\n`;
+  }
+}
+
+/** Adds each page as Markdown, `llms.txt`, and `llms-full.txt`: the pages that it names, in its order. */
+function addTexts(outDir: string): void {
+  for (const path of readdirSync(DOCS, { encoding: "utf8", recursive: true })) {
+    if (!path.endsWith(".md") || path.startsWith("adr")) continue;
+    mkdirSync(dirname(join(outDir, path)), { recursive: true });
+    copyFileSync(join(DOCS, path), join(outDir, path === "index.md" ? "contents.md" : path));
+  }
+  const list = readFileSync(join(ROOT, "llms.txt"), "utf8");
+  writeFileSync(join(outDir, "llms.txt"), toSiteLinks(list));
+  const paths = [...list.matchAll(/\]\(([^)]+\.md)\)/g)].map(([, path]) => path!);
+  const pages = paths.map((path) => `<!-- ${path} -->\n\n${readFileSync(join(ROOT, path), "utf8")}`);
+  writeFileSync(join(outDir, "llms-full.txt"), pages.join("\n"));
+}
+
+/** Adds the reference of all exported names, as `deno doc` makes it. */
+function addReference(outDir: string): void {
+  const { exports } = JSON.parse(readFileSync(join(ROOT, "deno.json"), "utf8")) as { exports: Record<string, string> };
+  const args = ["doc", "--html", "--name=@holdfast/jobs", `--output=${join(outDir, "api")}`, ...Object.values(exports)];
+  const { status, stderr } = spawnSync(process.execPath, args, { cwd: ROOT, encoding: "utf8" });
+  if (status !== 0) throw new Error(`deno doc failed: ${stderr}`);
+}
+
+/** The links of `llms.txt` for the site: pages of `docs/` are beside it, as Markdown. */
 function toSiteLinks(text: string): string {
-  return text.replaceAll(/\]\(docs\/([^)]+)\.md\)/g, "]($1.html)").replaceAll(
-    "](README.md)",
-    `](${repository}#readme)`,
-  );
+  return text.replaceAll("](docs/", "](").replaceAll("](README.md)", `](${repository}#readme)`);
 }

@@ -9,10 +9,10 @@ import { readPages, toUrl } from "./pages.ts";
 
 const STEP_MS = 100;
 
-/** The program of the README, with other times and another port, as a module of a new project. */
+/** The program of the quick start, with other times and another port, as a module of a new project. */
 function writeProject(folder: string, port: number): void {
-  const readme = readPages().find(({ path }) => path === "README.md")!;
-  const program = readme.blocks.find(({ code }) => code.includes("Deno.serve"))!.code;
+  const page = readPages().find(({ path }) => path === "docs/guides/quick_start.md")!; // it exists
+  const program = page.blocks.find(({ code }) => code.includes("Deno.serve"))!.code;
   const { zod, croner } = configuration.imports;
   const imports = {
     "@holdfast/jobs": toUrl("mod.ts").href,
@@ -80,7 +80,7 @@ class Program implements AsyncDisposable {
   }
 }
 
-Deno.test("the program of the README survives a kill, shows a dashboard, and inserts each row once", async () => {
+Deno.test("the program of the quick start survives a kill, shows a dashboard, and inserts each row once", async () => {
   const folder = mkdtempSync(join(tmpdir(), "quick-start-"));
   try {
     const port = await findFreePort();
