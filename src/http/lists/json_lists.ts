@@ -12,7 +12,7 @@ import { noSuchRun } from "../response.ts";
 /**
  * A JSON document in pieces: strings, or bytes of UTF-8. Each piece is read from the store when it is requested.
  */
-export type JsonPieces = AsyncGenerator<JsonText | Uint8Array<ArrayBuffer>, void>;
+export type JsonPieces<Result = number | void> = AsyncGenerator<JsonText | Uint8Array<ArrayBuffer>, Result>;
 
 /**
  * How many characters of records are read at once. It is small, so that V8 collects them soon: strings of more than
@@ -30,7 +30,7 @@ export interface ListSource {
 
 /**
  * The runs that were found for a filter, as `/runs` shows them. Runs that were deleted or no longer match are left
- * out.
+ * out, and not counted.
  */
 export async function* runsJson(
   source: ListSource,
@@ -38,8 +38,8 @@ export async function* runsJson(
   { status, isSummary }: { status: RunFilter["status"]; isSummary: boolean },
 ): JsonPieces {
   yield '{"runs":';
-  yield* arrayJson(source, runParts(source, ids, status), isSummary ? writeSummary : writeRun);
-  yield `,"total":${total},"hasMore":${hasMore}}`;
+  const shown = yield* arrayJson(source, runParts(source, ids, status), isSummary ? writeSummary : writeRun);
+  yield `,"total":${total - (ids.length - shown)},"hasMore":${hasMore}}`;
 }
 
 /** The steps of a run, as `/steps` shows them. */
@@ -63,19 +63,20 @@ export function logsJson(source: ListSource, runId: string): JsonPieces {
 /** A record in JSON: strings, and between them references to large values. */
 type Written = (JsonText | ValuePlace)[];
 
+/** Writes an array. Returns how many records it has. */
 async function* arrayJson<T>(
   source: ListSource,
   parts: AsyncIterable<readonly T[]>,
   write: (record: T) => Written,
-): JsonPieces {
-  let separator = "[";
+): JsonPieces<number> {
+  let count = 0;
   for await (const records of parts) {
     let text = "";
     for (const record of records) {
       const begun = await begin(source, write(record));
       if (begun === null) continue;
-      text += separator;
-      separator = ",";
+      text += count === 0 ? "[" : ",";
+      count += 1;
       for (const piece of begun) {
         if (typeof piece === "string") text += piece;
         else {
@@ -88,7 +89,8 @@ async function* arrayJson<T>(
     }
     if (text !== "") yield text;
   }
-  yield separator === "[" ? "[]" : "]";
+  yield count === 0 ? "[]" : "]";
+  return count;
 }
 
 /** A large value with its first part. */

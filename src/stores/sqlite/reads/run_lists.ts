@@ -54,11 +54,11 @@ interface Found {
  * Lists runs, newest first. See `Store.getRuns()`. It yields during long scans, so that the event loop stays free.
  */
 export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, RunPage> {
-  const { ids, seqs: _, ...page } = yield* findRuns(db, filter);
+  const { ids, total, hasMore } = yield* findRuns(db, filter);
   // A run may have been deleted or changed since it was found.
   const runs = readRuns(db, ids, Infinity).filter((run) => run !== null)
     .filter((run) => isOneOf(run.status, filter.status));
-  return { runs: runs.map(parseRun), ...page };
+  return { runs: runs.map(parseRun), total: total - (ids.length - runs.length), hasMore };
 }
 
 /** Finds the runs of a list. See `Store.findRuns()`. It yields as {@linkcode listRuns} does. */
@@ -87,7 +87,7 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, 
   return {
     ids: rows.map(({ id }) => id),
     seqs: rows.map(({ seq }) => seq),
-    total,
+    total: total - (seqs.length - rows.length), // some may have been deleted since they were counted
     hasMore: offset + seqs.length < total,
   };
 }
