@@ -1,6 +1,6 @@
 import type { Failure, FailureKind } from "./failure.ts";
 import type { Held } from "./hold.ts";
-import { type Json, parseValue, type Stored } from "./values/json.ts";
+import { type Json, type JsonText, parseValue, type Stored } from "./values/json.ts";
 
 /**
  * The status of a run. `leased` means that a worker holds the run and has not yet called its function; the stores of
@@ -111,8 +111,11 @@ export interface Run {
 /** The fields of a run that hold JSON values. */
 export const RUN_VALUES = ["payload", "output"] as const;
 
-/** A run with its values as stored JSON. */
+/** A run with its values as stored JSON, or placeholders for large ones. */
 export type RunText = Stored<Run, "payload" | "output">;
+
+/** A run as a store returns it from a write: nothing has parsed its values. */
+export type StoredRun = RunText & { payload: JsonText | null; output: JsonText | null };
 
 /** Parses the values of a stored run. */
 export function parseRun(run: RunText): Run {

@@ -4,7 +4,7 @@ import type { Cursor, JournalPage } from "./journal.ts";
 import type { JsonText } from "./values/json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
 import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
-import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "./run.ts";
+import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText, StoredRun } from "./run.ts";
 import type { SavedStep, Step, StepText, StepWrite } from "./step.ts";
 import type { RunBlockers } from "./store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "./store/claim.ts";
@@ -262,7 +262,7 @@ export interface Store extends AsyncDisposable {
    * @param continues Whether the run is never held again: what is new goes on beside what it has recorded.
    * @returns The run; `null` if it is not held, or there is none. A repeated call returns `null`, too.
    */
-  resumeHeld(runId: string, continues: boolean): Promise<Run | null>;
+  resumeHeld(runId: string, continues: boolean): Promise<StoredRun | null>;
 
   /** The hold of a run; `null` if it is not held, or there is none. */
   getHold(runId: string): Promise<HoldRecord | null>;
@@ -476,7 +476,7 @@ export interface Store extends AsyncDisposable {
    * is that of the current lease.
    * @returns The cancelled run, or `null` if there is no such run or it had ended otherwise.
    */
-  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null>;
+  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<StoredRun | null>;
 
   /**
    * Deletes a run that has ended, with everything that belongs to it. Its idempotency key becomes free. A run that

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { AroundHooks } from "../around.ts";
 import { systemHost } from "../host.ts";
 import { JobCatalog } from "../job/job_catalog.ts";
-import type { Run } from "../run.ts";
+import type { RunText } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import { measuredStore } from "../statistics/measured_store.ts";
 import { Recorder } from "../statistics/recorder.ts";
@@ -55,7 +55,7 @@ export interface EngineParts<L> {
   /** Creates the tables, and starts and stops the worker, the schedules and the upkeep. */
   lifecycle: Lifecycle;
   /** Reads a run; throws a `NotFoundError` if there is none. */
-  readRun: (runId: string) => Promise<Run>;
+  readRun: (runId: string) => Promise<RunText>;
   /** What other parts of this package need. */
   internals: EngineInternals;
 }
@@ -188,6 +188,7 @@ export function assembleEngine<J extends Jobs, L>(
     runsInOwnCode: () => lifecycle.worker.runsInOwnCode(),
     discard: () => lifecycle.discard(),
     trigger: (jobName, input, options, guard) => triggers.trigger(jobName, input, options, guard),
+    cancel: (runId) => migrate().then(() => runs.cancel(runId)),
     performBulk: (operation, selection, options, guard) => bulk.perform(operation, selection, options, guard),
     liveness: () => monitor.liveness(),
     metrics: () => monitor.metrics(),

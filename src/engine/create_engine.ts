@@ -4,7 +4,7 @@ import type { RunEvent } from "../event.ts";
 import type { ExportedHistory } from "../exported_history.ts";
 import type { Job } from "../job.ts";
 import type { LogEntry } from "../log.ts";
-import type { Labels, Run, RunFilter, RunPage } from "../run.ts";
+import { type Labels, parseRun, type Run, type RunFilter, type RunPage } from "../run.ts";
 import type { Step } from "../step.ts";
 import type { Store } from "../store.ts";
 import type { StrandedJob } from "../store/hold_record.ts";
@@ -41,7 +41,7 @@ import type { Series, SeriesQuery } from "./operate/statistics/series.ts";
 import type { WorkerInfo } from "./operate/worker_info.ts";
 import { checkRunFilter, FILTER_FIELDS } from "./runs/run_filter.ts";
 import { endedStream, subscribe } from "../events/run_event_stream.ts";
-import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
+import { toTriggerResult, type TriggerOptions, type TriggerResult } from "./triggers/new_run.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";
 import { TRIGGER_OPTIONS } from "./triggers/triggers.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./runs/purge_loop.ts";
@@ -125,8 +125,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return this.stop();
   }
 
-  trigger(job: string | Job, input: unknown, options: TriggerOptions<unknown> = {}): Promise<TriggerResult> {
-    return this.#parts.triggers.trigger(job, input, options, null);
+  async trigger(job: string | Job, input: unknown, options: TriggerOptions<unknown> = {}): Promise<TriggerResult> {
+    return toTriggerResult(await this.#parts.triggers.trigger(job, input, options, null));
   }
 
   async getRun(runId: string): Promise<Run | null> {
@@ -169,12 +169,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const from = checkFrom(options);
     await this.migrate();
     const { request, old } = await this.#parts.triggers.requestRetry(runId, from);
-    return await this.#parts.triggers.addRetry(request, old);
+    return toTriggerResult(await this.#parts.triggers.addRetry(request, old));
   }
 
   async cancel(runId: string): Promise<Run> {
     await this.migrate();
-    return await this.#parts.runs.cancel(runId);
+    return parseRun(await this.#parts.runs.cancel(runId));
   }
 
   async deleteRun(runId: string): Promise<void> {
@@ -274,7 +274,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async resume(runId: string, options: ResumeOptions = {}): Promise<Run> {
     await this.migrate();
-    return await this.#parts.heldRuns.resume(runId, options);
+    return parseRun(await this.#parts.heldRuns.resume(runId, options));
   }
 
   async resumeAll(options: ResumeAllOptions = {}): Promise<{ resumed: number }> {
@@ -342,7 +342,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         const { id, disposition } = await this.trigger(job, input, options);
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },
-      batchTrigger: (items) => this.#parts.triggers.triggerBatch(job, items),
+      batchTrigger: async (items) => (await this.#parts.triggers.triggerBatch(job, items)).map(toTriggerResult),
       getRun: async (runId) => {
         const run = await this.getRun(runId);
         return run !== null && names.includes(run.jobName) ? run : null;

@@ -1,12 +1,13 @@
 import type { Job } from "../job.ts";
-import type { BulkOperation } from "../run.ts";
+import type { BulkOperation, StoredRun } from "../run.ts";
 import type { Store } from "../store.ts";
+import type { Enqueued } from "../store/new_run.ts";
 import type { JournalReader } from "../events/journal_reader.ts";
 import type { BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { Health } from "./operate/health.ts";
 import type { MetricsSource } from "./operate/statistics/monitor.ts";
-import type { TriggerGuard, TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
+import type { TriggerGuard, TriggerOptions } from "./triggers/new_run.ts";
 
 /** What an engine exposes only to the other parts of this package. */
 export interface EngineInternals {
@@ -26,8 +27,10 @@ export interface EngineInternals {
   discard(): void;
   /** Calls back each time the engine has stopped. */
   onStop(listener: () => void): void;
-  /** Asks for a run, as `Engine.trigger()` does, if a guard allows it. */
-  trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<TriggerResult>;
+  /** Asks for a run, as `Engine.trigger()` does, if a guard allows it. The input was read from JSON. */
+  trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<Enqueued>;
+  /** Does `Engine.cancel()`. */
+  cancel(runId: string): Promise<StoredRun>;
   /** Performs an operation on many runs, as `Engine.cancelRuns()` does, as far as a guard allows it. */
   performBulk(
     operation: BulkOperation,

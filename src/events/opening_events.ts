@@ -1,6 +1,7 @@
 import type { RunEvent, RunHappening } from "../event.ts";
-import type { Run } from "../run.ts";
+import type { StoredRun } from "../run.ts";
 import type { RunState } from "../store/run_state.ts";
+import { parseValue } from "../values/json.ts";
 
 /**
  * The events with which the stream of a run begins. They show its state:
@@ -36,7 +37,7 @@ function standingHappenings({ run, execution, pauses }: RunState): RunHappening[
     case "waiting":
       return pauses.map(({ name: waitName, ...pause }) => ({ type: "run:waiting", waitName, ...pause }));
     case "completed":
-      return [{ type: "run:complete", output: run.output, duration: durationOf(run) }];
+      return [{ type: "run:complete", output: parseValue(run.output), duration: durationOf(run) }];
     case "failed": {
       const { failedStepName, failureKind } = run;
       return [{ type: "run:fail", error: run.error ?? "", failedStepName, failureKind: failureKind ?? "error" }];
@@ -46,15 +47,15 @@ function standingHappenings({ run, execution, pauses }: RunState): RunHappening[
   }
 }
 
-function leased({ leaseOwner, leaseExpiresAt }: Run): RunHappening {
+function leased({ leaseOwner, leaseExpiresAt }: StoredRun): RunHappening {
   return { type: "run:leased", leaseOwner: leaseOwner!, leaseExpiresAt: leaseExpiresAt! }; // set while it is leased
 }
 
-function progressOf({ progress }: Run): RunHappening[] {
+function progressOf({ progress }: StoredRun): RunHappening[] {
   return progress === null ? [] : [{ type: "run:progress", progress }];
 }
 
 /** The duration of a run; never negative, even if the clock was set back. */
-function durationOf({ startedAt, completedAt }: Run): number {
+function durationOf({ startedAt, completedAt }: StoredRun): number {
   return Math.max(0, Date.parse(completedAt!) - Date.parse(startedAt!)); // set once it has completed
 }

@@ -53,7 +53,7 @@ export class ReplayStore implements UsedStore {
 
   getRunState(): ReturnType<Store["getRunState"]> {
     const { payload } = this.#history;
-    return Promise.resolve({ payload: textOf(payload) } as Awaited<ReturnType<Store["getRunState"]>>); // the rest is not read
+    return Promise.resolve({ run: { payload: textOf(payload) } } as Awaited<ReturnType<Store["getRunState"]>>); // the rest is not read
   }
 
   getInput(): Promise<null> {

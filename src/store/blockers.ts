@@ -1,5 +1,5 @@
 import type { Rate } from "../flow.ts";
-import type { Run, RunStatus } from "../run.ts";
+import type { RunStatus, StoredRun } from "../run.ts";
 import type { HoldCode } from "../hold.ts";
 
 // Instants are milliseconds by the store's clock.
@@ -7,7 +7,7 @@ import type { HoldCode } from "../hold.ts";
 /** What holds up a run, in the order in which a claim checks it, and what to act on first at the front. */
 export interface RunBlockers {
   /** The run. */
-  run: Run;
+  run: StoredRun;
   /** The reasons: at least one. */
   blockers: Blocker[];
   /** The current instant of the store's clock. */

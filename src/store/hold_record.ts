@@ -1,6 +1,6 @@
 import type { Held, HoldCode, HoldDetails, RecordName } from "../hold.ts";
 import type { JsonText } from "../values/json.ts";
-import type { Run } from "../run.ts";
+import type { StoredRun } from "../run.ts";
 import type { StepRecord } from "../step.ts";
 import type { PauseRecord } from "../wait.ts";
 
@@ -51,9 +51,7 @@ export interface StrandedJob {
 /** All that a replay of a run needs, and how the run ended. */
 export interface RunHistory {
   /** The run. */
-  run: Run;
-  /** The input as given to the trigger, as stored. */
-  payload: JsonText | null;
+  run: StoredRun;
   /** The input that the job's function receives. */
   input: JsonText | null;
   /** The print of the schema that parsed its input; `null`: the schema had none. */

@@ -1,7 +1,7 @@
 import type { Flow } from "../flow.ts";
 import type { JsonText } from "../values/json.ts";
 import type { TraceText } from "../trace_context.ts";
-import type { Coalesce, Disposition, Labels, RetriggerFrom, Run } from "../run.ts";
+import type { Coalesce, Disposition, Labels, RetriggerFrom, StoredRun } from "../run.ts";
 
 /** A run to add. */
 export interface NewRun {
@@ -48,7 +48,7 @@ export interface NewRun {
 /** The result of a request to add a run. */
 export interface Enqueued {
   /** The new run, or the existing one. */
-  run: Run;
+  run: StoredRun;
   /** Whether the run is new, and if not, why it was returned. */
   disposition: Disposition;
 }

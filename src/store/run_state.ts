@@ -1,18 +1,15 @@
 import type { Cursor } from "../journal.ts";
-import type { JsonText } from "../values/json.ts";
-import type { Run } from "../run.ts";
+import type { StoredRun } from "../run.ts";
 import type { TraceText } from "../trace_context.ts";
 
 /** A run and its position in the journal, read at one moment. */
 export interface RunState {
   /** The run. */
-  run: Run;
+  run: StoredRun;
   /** Its row number, by which facts name it. */
   seq: number;
   /** The end of the journal at that moment: later commits are not in this state. */
   place: Cursor;
-  /** The input of the trigger; `null` for `undefined`, which the run itself does not distinguish from a JSON `null`. */
-  payload: JsonText | null;
   /** The trace of its trigger; `null`: it has none. */
   trace: TraceText | null;
   /** How often it was claimed: 1 before and during its first execution, one more after each interruption. */

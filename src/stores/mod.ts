@@ -61,6 +61,7 @@ export type {
   RunPage,
   RunStatus,
   RunText,
+  StoredRun,
   TerminalStatus,
 } from "../run.ts";
 export type {

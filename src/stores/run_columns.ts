@@ -1,5 +1,5 @@
 import type { Held } from "../hold.ts";
-import type { RunStatus, RunText } from "../run.ts";
+import type { RunStatus, StoredRun } from "../run.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
 import { versionOf } from "./queue_name.ts";
@@ -41,7 +41,7 @@ export interface RunColumns extends IdentityRow {
  *
  * @param held Its hold; `null`: it is not held.
  */
-export function readRunColumns(row: RunColumns, held: Held | null): RunText {
+export function readRunColumns(row: RunColumns, held: Held | null): StoredRun {
   const failure = toFailure(row.failure);
   return {
     ...toRunIdentity(row),

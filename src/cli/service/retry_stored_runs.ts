@@ -35,10 +35,10 @@ export function retryStoredRuns(store: Store, host: Host = systemHost): Retrigge
 async function requestRetry(store: Store, runId: string, from: RetriggerFrom): Promise<NewRun> {
   const history = await store.getHistory(runId);
   if (history === null) throw new NotFoundError(`There is no run "${runId}"`);
-  const { run, payload, input, schemaPrint } = history;
+  const { run, input, schemaPrint } = history;
   if (!isTerminal(run.status)) throw new ConflictError(`Cannot retrigger run "${runId}": it is ${run.status}`);
   if (run.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
-  const { jobName, version, labels, concurrencyKey, scheduleName, slotAt } = run;
+  const { jobName, version, payload, labels, concurrencyKey, scheduleName, slotAt } = run;
   return {
     // That of the engine: of calls at the same time, all find the one run that the first has made.
     id: derivedRunId(runId, `bulk retrigger of ${runId}`),

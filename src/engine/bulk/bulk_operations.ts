@@ -1,7 +1,7 @@
 import { ConflictError } from "../../error.ts";
 import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
 import type { Host } from "../../host.ts";
-import type { BulkOperation, RetriggerFrom, Run } from "../../run.ts";
+import type { BulkOperation, RetriggerFrom, StoredRun } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
@@ -74,7 +74,7 @@ export class BulkOperations {
   }
 
   /** Adds a retry, and publishes it unless another call has done so a moment ago. */
-  async #addRetry(request: NewRun, old: Run): Promise<void> {
+  async #addRetry(request: NewRun, old: StoredRun): Promise<void> {
     const { triggers } = this.#deps;
     const enqueued = await triggers.enqueue(request);
     if (this.#retries.has(request.id)) return;

@@ -4,10 +4,10 @@ import {
   type BulkOperation,
   isOneOf,
   isTerminal,
-  type Run,
   RUN_STATUSES,
   type RunFilter,
   type RunStatus,
+  type RunText,
 } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { RunQuery } from "../../store/run_query.ts";
@@ -45,13 +45,13 @@ export interface BulkGuard {
   /** Finds only runs that the caller may list. */
   narrow(filter: RunFilter): Promise<RunQuery>;
   /** Whether the caller may perform the operation on a run. `null`: on any. */
-  mayChange: ((run: Run) => Promise<boolean>) | null;
+  mayChange: ((run: RunText) => Promise<boolean>) | null;
 }
 
 /** The dependencies of {@linkcode performBulk}. */
 export interface BulkDeps {
   /** Finds and reads the runs. */
-  store: Pick<Store, "findRuns" | "getRun" | "readRuns">;
+  store: Pick<Store, "findRuns" | "readRuns">;
   /** Time, and the turns of the event loop. */
   host: Host;
   /** Restricts the operation; `null`: nothing does. */
@@ -235,8 +235,8 @@ async function start(
   const mayChange = guard?.mayChange ?? null;
   try {
     if (dryRun || mayChange !== null) {
-      const run = await store.getRun(runId);
-      if (run === null || (mayChange !== null && !await mayChange(run))) return skip("not_found");
+      const [run] = await store.readRuns([runId], Infinity);
+      if (run === undefined || run === null || (mayChange !== null && !await mayChange(run))) return skip("not_found");
       const isRetried = operation === "retrigger" && run.retriggeredAs !== null;
       if (isRetried || !isPossible(operation, run.status)) return skip("conflict");
       if (dryRun) return skip(null);

@@ -97,7 +97,7 @@ class Exporter {
   }
 
   export(): ExportedHistory {
-    const { run, payload, input, schemaPrint, copied } = this.#history;
+    const { run, input, schemaPrint, copied } = this.#history;
     const about: About = { kind: "run", name: run.jobName };
     return withoutUndefined({
       format: 1,
@@ -105,7 +105,7 @@ class Exporter {
       jobName: run.jobName,
       version: run.version,
       status: run.status,
-      payload: this.#value(payload, about, "payload"),
+      payload: this.#value(run.payload, about, "payload"),
       input: this.#value(input, about, "input"),
       schemaPrint: schemaPrint ?? undefined,
       slotAt: run.slotAt ?? undefined,
@@ -113,7 +113,7 @@ class Exporter {
       copied: copied === null
         ? undefined
         : { upTo: copied.upTo, unfinished: copied.unfinished.map((name) => ({ ...name })) },
-      output: run.status === "completed" ? this.#given(run.output, about, "output") : undefined,
+      output: run.status === "completed" ? this.#value(run.output, about, "output") : undefined,
       error: run.failure === null ? undefined : this.#failure(run.failure, about),
     });
   }

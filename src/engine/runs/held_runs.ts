@@ -3,7 +3,7 @@ import type { Hub } from "../../events/hub.ts";
 import { HOLD_CODES, type HoldCode } from "../../hold.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { Run } from "../../run.ts";
+import type { RunText, StoredRun } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import { untilKnown } from "../triggers/until_known.ts";
 
@@ -28,7 +28,7 @@ export interface HeldRunsDeps {
   /** Publishes the events. */
   hub: Hub;
   /** Reads a run; throws a `NotFoundError` if there is none. */
-  readRun: (runId: string) => Promise<Run>;
+  readRun: (runId: string) => Promise<RunText>;
   /** Called after runs were resumed. */
   onResume: () => void;
 }
@@ -47,7 +47,7 @@ export class HeldRuns {
   }
 
   /** Does `Engine.resume()`. */
-  async resume(runId: string, options: ResumeOptions): Promise<Run> {
+  async resume(runId: string, options: ResumeOptions): Promise<StoredRun> {
     checkOptionNames(options, RESUME_OPTIONS, "resume()");
     const run = await this.#resume(runId, checkContinues(options));
     if (run !== null) return run;
@@ -74,7 +74,7 @@ export class HeldRuns {
     }
   }
 
-  async #resume(runId: string, continues: boolean): Promise<Run | null> {
+  async #resume(runId: string, continues: boolean): Promise<StoredRun | null> {
     const { store, hub, onResume } = this.#deps;
     const run = await untilKnown(() => store.resumeHeld(runId, continues));
     if (run === null) return null;

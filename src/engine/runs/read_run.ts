@@ -1,5 +1,5 @@
 import { NotFoundError } from "../../error.ts";
-import type { Run } from "../../run.ts";
+import type { RunText } from "../../run.ts";
 import type { Store } from "../../store.ts";
 
 /**
@@ -7,8 +7,9 @@ import type { Store } from "../../store.ts";
  *
  * @throws {NotFoundError} There is no such run.
  */
-export async function readRun(store: Pick<Store, "getRun" | "getWait">, runId: string): Promise<Run> {
-  return await store.getRun(runId) ?? await refuseUnknownRun(store, runId);
+export async function readRun(store: Pick<Store, "readRuns" | "getWait">, runId: string): Promise<RunText> {
+  const [run] = await store.readRuns([runId], Infinity);
+  return run ?? await refuseUnknownRun(store, runId);
 }
 
 /**

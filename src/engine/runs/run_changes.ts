@@ -3,7 +3,7 @@ import { ConflictError, NotFoundError } from "../../error.ts";
 import type { Hub } from "../../events/hub.ts";
 import type { Worker } from "../../execution/worker.ts";
 import type { Host } from "../../host.ts";
-import type { Run } from "../../run.ts";
+import type { RunText, StoredRun } from "../../run.ts";
 import type { Recorder } from "../../statistics/recorder.ts";
 import type { Store } from "../../store.ts";
 import { encodeTrace, type TraceText } from "../../trace_context.ts";
@@ -25,7 +25,7 @@ export interface RunChangesDeps {
   /** The current worker. */
   worker: () => Pick<Worker, "executionOf" | "cancel" | "nudge" | "wake">;
   /** Reads a run; throws a `NotFoundError` if there is none. */
-  readRun: (runId: string) => Promise<Run>;
+  readRun: (runId: string) => Promise<RunText>;
 }
 
 /** Cancels, deletes and signals runs. */
@@ -37,7 +37,7 @@ export class RunChanges {
   }
 
   /** Does `Engine.cancel()`. */
-  async cancel(runId: string): Promise<Run> {
+  async cancel(runId: string): Promise<StoredRun> {
     const { store, hub, host, worker, readRun } = this.#deps;
     const execution = worker().executionOf(runId);
     const requestId = host.newId();
@@ -54,7 +54,7 @@ export class RunChanges {
   }
 
   /** Publishes the steps that the cancel recorded as cancelled; a step may have been recorded before it. */
-  async #publishCancelledSteps(run: Run, executing: readonly { name: string }[]): Promise<void> {
+  async #publishCancelledSteps(run: StoredRun, executing: readonly { name: string }[]): Promise<void> {
     if (executing.length === 0) return;
     const names = new Set(executing.map(({ name }) => name));
     const steps = await this.#deps.store.getSteps(run.id).catch(() => []);

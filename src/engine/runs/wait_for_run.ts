@@ -4,7 +4,7 @@ import type { ChangePoller } from "../../events/change_poller.ts";
 import type { Hub } from "../../events/hub.ts";
 import type { Host } from "../../host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { Run } from "../../run.ts";
+import { parseRun, type Run, type RunText } from "../../run.ts";
 import type { Store } from "../../store.ts";
 
 /** How long to wait for a run. */
@@ -24,7 +24,7 @@ export interface WaitForRunDeps {
   /** Tells whether a job has a worker. */
   store: Pick<Store, "hasWorker">;
   /** Reads a run; throws a {@linkcode NotFoundError} if there is none. */
-  readRun: (runId: string) => Promise<Run>;
+  readRun: (runId: string) => Promise<RunText>;
 }
 
 const OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
@@ -52,7 +52,7 @@ export async function waitForRun(runId: string, options: WaitOptions, deps: Wait
       // Subscribe before reading the run: an event between the two would otherwise be missed.
       const changed = new Promise<void>((resolve) => look = resolve);
       const run = await readRun(runId);
-      if (run.status === "completed") return run;
+      if (run.status === "completed") return parseRun(run);
       if (run.status === "failed") {
         const { jobName, failedStepName: stepName, failure } = run;
         throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a failed run has one
@@ -67,7 +67,7 @@ export async function waitForRun(runId: string, options: WaitOptions, deps: Wait
 }
 
 /** Explains why a run has not completed in time; often no worker can execute it. */
-async function explainTimeout(run: Run, timeout: number, store: WaitForRunDeps["store"]): Promise<string> {
+async function explainTimeout(run: RunText, timeout: number, store: WaitForRunDeps["store"]): Promise<string> {
   const { id, jobName, status, held } = run;
   if (held !== null) return `Run "${id}" has not completed within ${timeout} ms. ${held.message}`;
   const hasWorker = await store.hasWorker(jobName);

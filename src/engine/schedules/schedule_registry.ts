@@ -3,9 +3,9 @@ import type { Host } from "../../host.ts";
 import type { Job } from "../../job.ts";
 import type { Labels } from "../../run.ts";
 import type { Store } from "../../store.ts";
-import type { NewRun } from "../../store/new_run.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
-import type { TriggerOptions, TriggerResult } from "../triggers/new_run.ts";
+import { toTriggerResult, type TriggerOptions, type TriggerResult } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
 import { type Schedule, toSchedule } from "./schedule.ts";
 import {
@@ -65,7 +65,7 @@ export interface ScheduleRegistryDeps {
   /** Checks a trigger and builds the run that it asks for. */
   requestRun: (job: Job, input: unknown, options: TriggerOptions<unknown>) => Promise<NewRun>;
   /** Adds a run and publishes what happened. */
-  addRun: (run: NewRun) => Promise<TriggerResult>;
+  addRun: (run: NewRun) => Promise<Enqueued>;
   /** Called after a schedule was changed. */
   onChange: () => void;
 }
@@ -187,7 +187,7 @@ export class ScheduleRegistry<L> implements Schedules<L> {
     const { record } = await this.#find(name);
     const { jobName, input, trigger } = readOptions(found(name, record).options);
     const run = await this.#deps.requestRun(this.#deps.findJob(jobName), input, trigger);
-    return await this.#deps.addRun({ ...run, schedule: { name, slotAt: null } });
+    return toTriggerResult(await this.#deps.addRun({ ...run, schedule: { name, slotAt: null } }));
   }
 
   async #find(name: string): Promise<{ record: ScheduleRecord | null; now: number }> {

@@ -5,10 +5,18 @@ import { decode, encode } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { propertyOf } from "../../values/property_of.ts";
 import { checkLabels, checkName } from "../../values/name.ts";
-import { type Coalesce, COALESCE_MODES, type Disposition, type Labels, type Run } from "../../run.ts";
+import {
+  type Coalesce,
+  COALESCE_MODES,
+  type Disposition,
+  type Labels,
+  parseRun,
+  type Run,
+  type StoredRun,
+} from "../../run.ts";
 import { parse, type Schema } from "../../schema.ts";
 import type { CatalogJob } from "../../job/job_catalog.ts";
-import type { NewRun } from "../../store/new_run.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import { type FlowOptions, triggerFlow } from "./trigger_flow.ts";
 
 /** Options of a trigger. */
@@ -31,6 +39,11 @@ export type TriggerResult = Run & {
   disposition: Disposition;
 };
 
+/** What a store did with the request for a run, for the caller of a trigger. */
+export function toTriggerResult({ run, disposition }: Enqueued): TriggerResult {
+  return { ...parseRun(run), disposition };
+}
+
 /** Checks that are called during a trigger. If one throws, the trigger is refused: nothing is stored or published. */
 export interface TriggerGuard {
   /**
@@ -42,7 +55,7 @@ export interface TriggerGuard {
   /**
    * Before the trigger joins or returns an existing run. It throws to refuse that. `null`: any run is allowed.
    */
-  beforeJoining: ((found: Run) => Promise<void>) | null;
+  beforeJoining: ((found: StoredRun) => Promise<void>) | null;
 }
 
 /** The dependencies of {@linkcode newRun}. */
@@ -63,6 +76,14 @@ export interface RetryParts {
   flow: Flow;
 }
 
+/** What else is known of a run to build. */
+export interface NewRunParts {
+  /** What a retry takes from the old run. Left out: it is none. */
+  retry?: RetryParts | undefined;
+  /** Whether the input was read from JSON, and nobody else has it. Default: it may be any value. */
+  isJson?: boolean;
+}
+
 /**
  * Checks a trigger and builds the run that it asks for.
  *
@@ -74,7 +95,7 @@ export async function newRun(
   input: unknown,
   options: TriggerOptions,
   deps: NewRunDeps,
-  retry?: RetryParts,
+  { retry, isJson = false }: NewRunParts = {},
 ): Promise<NewRun> {
   const { idempotencyKey = null, concurrencyKey = null, coalesce = null, labels = {} } = options;
   if (idempotencyKey !== null) checkName(idempotencyKey, "idempotencyKey");
@@ -90,7 +111,7 @@ export async function newRun(
   const subject = `The input of job "${job.name}"`;
   const given = encode(input, { subject, maxBytes: deps.maxValueBytes });
   // A retrigger parses this value again.
-  const stored = decode(given);
+  const stored = isJson ? input : decode(given);
   const parsed = await parse(job.input, stored, {
     host: deps.host,
     subject: `The schema of the input of job "${job.name}"`,
@@ -110,7 +131,9 @@ export async function newRun(
     aliases,
     schemaPrint,
     payload: given,
-    input: encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
+    input: isJson && parsed.value === input
+      ? given
+      : encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
     labels: checkedLabels,
     idempotencyKey,
     concurrencyKey,

@@ -11,7 +11,7 @@ import {
 } from "../../flow.ts";
 import { readInstant } from "../../values/instant.ts";
 import { checkName } from "../../values/name.ts";
-import type { Labels, Run } from "../../run.ts";
+import type { Labels, StoredRun } from "../../run.ts";
 import type { Deadline } from "../../wait.ts";
 
 /** Options of a trigger that say when and in which order the run is executed. */
@@ -84,7 +84,7 @@ export function triggerFlow(options: FlowOptions, { job, labels, hasKey, fairnes
  * was allowed to take is known once it has started; otherwise the retry has the `finishWithin` of the job. The limits of
  * the key are those of the job's code.
  */
-export function retryFlow(old: Run, { job, hasKey }: Pick<Flowing, "job" | "hasKey">): Flow {
+export function retryFlow(old: StoredRun, { job, hasKey }: Pick<Flowing, "job" | "hasKey">): Flow {
   const due = old.startAt === null || old.startAt < old.createdAt ? old.createdAt : old.startAt;
   return {
     start: null,

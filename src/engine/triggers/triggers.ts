@@ -3,11 +3,11 @@ import type { Hub } from "../../events/hub.ts";
 import type { Host } from "../../host.ts";
 import type { Job, StepTriggerResult } from "../../job.ts";
 import type { CatalogJob, JobCatalog } from "../../job/job_catalog.ts";
-import { decode } from "../../values/json.ts";
+import { decode, parseValue } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { propertyOf } from "../../values/property_of.ts";
-import { isTerminal, type Labels, type RetriggerFrom, type Run } from "../../run.ts";
+import { isTerminal, type Labels, type RetriggerFrom, type StoredRun } from "../../run.ts";
 import type { Schema } from "../../schema.ts";
 import type { Recorder } from "../../statistics/recorder.ts";
 import type { Store } from "../../store.ts";
@@ -21,7 +21,6 @@ import {
   type SchemaLabels,
   type TriggerGuard,
   type TriggerOptions,
-  type TriggerResult,
 } from "./new_run.ts";
 import { retryFlow } from "./trigger_flow.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
@@ -81,8 +80,8 @@ export class Triggers {
     input: unknown,
     options: TriggerOptions<unknown>,
     guard: TriggerGuard | null,
-  ): Promise<TriggerResult> {
-    const checked = await this.request(job, input, options);
+  ): Promise<Enqueued> {
+    const checked = await this.request(job, input, options, guard !== null);
     const request = await guard?.beforeAdding(checked) ?? checked;
     await this.#deps.migrate();
     const check = guard?.beforeJoining ?? null;
@@ -91,7 +90,7 @@ export class Triggers {
   }
 
   /** Adds a run. One that it would join is checked before. */
-  async #enqueueIf(check: (found: Run) => Promise<void>, request: NewRun): Promise<Enqueued> {
+  async #enqueueIf(check: (found: StoredRun) => Promise<void>, request: NewRun): Promise<Enqueued> {
     for (let joinOnly = "";;) { // none, until one was checked
       const enqueued = await this.#enqueue({ ...request, joinOnly });
       const { run, disposition } = enqueued;
@@ -105,7 +104,7 @@ export class Triggers {
   async triggerBatch(
     job: Job,
     items: readonly ({ input: unknown } & TriggerOptions<unknown>)[],
-  ): Promise<TriggerResult[]> {
+  ): Promise<Enqueued[]> {
     if (!Array.isArray(items)) throw new TypeError(`batchTrigger() takes an array of items, not ${kindOf(items)}`);
     for (const item of items) checkOptionNames(item, BATCH_ITEM_OPTIONS, "An item of batchTrigger()");
     const requests = await Promise.all(items.map(({ input, ...options }) => this.request(job, input, options)));
@@ -115,14 +114,19 @@ export class Triggers {
     return enqueued.map((one, position) => this.publish(one, requests[position]!)); // one for each request
   }
 
-  /** The request for a run that has the checked options of a trigger. */
-  async request(job: string | Job, input: unknown, options: TriggerOptions<unknown>): Promise<NewRun> {
+  /** The request for a run that has the checked options of a trigger. `isJson`: see {@linkcode newRun}. */
+  async request(
+    job: string | Job,
+    input: unknown,
+    options: TriggerOptions<unknown>,
+    isJson = false,
+  ): Promise<NewRun> {
     checkOptionNames(options, TRIGGER_OPTIONS, "trigger()");
     const { labels = {}, ...rest } = options;
     const { labels: schema, host } = this.#deps;
     // Without a schema, newRun() checks them.
     const checked = schema === undefined ? labels as Labels : await parseLabels(schema, labels, host);
-    return await newRun(this.#find(job), input, { ...rest, labels: checked }, this.#deps);
+    return await newRun(this.#find(job), input, { ...rest, labels: checked }, this.#deps, { isJson });
   }
 
   /** The request for a run with labels that were checked before: those of another run. */
@@ -132,11 +136,11 @@ export class Triggers {
     options: TriggerOptions,
     retry?: RetryParts,
   ): Promise<NewRun> {
-    return await newRun(this.#find(job), input, options, this.#deps, retry);
+    return await newRun(this.#find(job), input, options, this.#deps, { retry });
   }
 
   /** The request for the retry of a run that has ended, and that run. */
-  async requestRetry(runId: string, from: RetriggerFrom): Promise<{ request: NewRun; old: Run }> {
+  async requestRetry(runId: string, from: RetriggerFrom): Promise<{ request: NewRun; old: StoredRun }> {
     const state = await this.#deps.store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
     const old = state.run;
@@ -144,7 +148,7 @@ export class Triggers {
       throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
     }
     const { job } = this.#find(old.jobName);
-    const run = await this.requestChecked(old.jobName, decode(state.payload), { labels: old.labels }, {
+    const run = await this.requestChecked(old.jobName, decode(old.payload), { labels: old.labels }, {
       retriggerOf: { runId, from },
       flow: retryFlow(old, { job: job.flow, hasKey: old.concurrencyKey !== null }),
     });
@@ -156,27 +160,27 @@ export class Triggers {
   }
 
   /** Adds a run. */
-  async add(request: NewRun): Promise<TriggerResult> {
+  async add(request: NewRun): Promise<Enqueued> {
     return this.publish(await this.enqueue(request), request);
   }
 
   /** Adds the retry of a run. */
-  async addRetry(request: NewRun, old: Run): Promise<TriggerResult> {
+  async addRetry(request: NewRun, old: StoredRun): Promise<Enqueued> {
     return this.publishRetry(await this.enqueue(request), request, old);
   }
 
   /** Publishes what the store did with the request for a retry. */
-  publishRetry(enqueued: Enqueued, request: NewRun, old: Run): TriggerResult {
+  publishRetry(enqueued: Enqueued, request: NewRun, old: StoredRun): Enqueued {
     const result = this.publish(enqueued, request);
-    if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.id });
+    if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.run.id });
     return result;
   }
 
   /** Adds the run that a step triggers. */
   async addFromStep(request: NewRun): Promise<StepTriggerResult> {
     try {
-      const { id: runId, disposition } = await this.add(request);
-      return { runId, disposition };
+      const { run, disposition } = await this.add(request);
+      return { runId: run.id, disposition };
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error;
       return { runId: request.id, disposition: "created" }; // by an earlier attempt, and deleted since
@@ -184,22 +188,34 @@ export class Triggers {
   }
 
   /** Publishes what the store did with a request. */
-  publish({ run, disposition }: Enqueued, request: NewRun): TriggerResult {
-    const input = decode(request.payload) ?? null;
+  publish(enqueued: Enqueued, request: NewRun): Enqueued {
+    const { run, disposition } = enqueued;
     this.#deps.recorder.noteTrigger(run.jobName, disposition);
     if (disposition === "created") {
       const { startAt, parentRunId, scheduleName, slotAt } = run;
-      this.#deps.hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName, slotAt });
+      this.#deps.hub.publish(run, {
+        type: "run:trigger",
+        // Parsed if anybody listens.
+        get input() {
+          return parseValue(request.payload);
+        },
+        startAt,
+        parentRunId,
+        scheduleName,
+        slotAt,
+      });
     }
     if (disposition === "coalesced") {
       this.#deps.hub.publish(run, {
         type: "run:coalesced",
         status: run.status,
-        skippedInput: input,
+        get skippedInput() {
+          return parseValue(request.payload);
+        },
         skippedLabels: request.labels,
       });
     }
-    return { ...run, disposition };
+    return enqueued;
   }
 
   /**

@@ -29,7 +29,7 @@ export async function upgradeInput(execution: Execution): Promise<CurrentInput> 
   const stored = await call(() => deps.store.getInput(claim.run.id, print));
   if (stored !== null) return stored;
   const state = await call(() => deps.store.getRunState(claim.run.id));
-  const upgraded = await upgrade(execution, decode(state?.payload ?? null));
+  const upgraded = await upgrade(execution, decode(state?.run.payload ?? null));
   if ("refusal" in upgraded) return upgraded;
   return { input: await execution.write(() => deps.store.saveInput(execution.lease, print, upgraded.input)) };
 }

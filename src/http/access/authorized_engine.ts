@@ -10,7 +10,8 @@ import { isInstance } from "../../values/is_instance.ts";
 import type { Host } from "../../host.ts";
 import type { Json } from "../../values/json.ts";
 import { isName, NAME_RULE } from "../../values/name.ts";
-import type { BulkOperation, ListFilter, Run, RunFilter } from "../../run.ts";
+import type { BulkOperation, ListFilter, Run, RunFilter, StoredRun } from "../../run.ts";
+import type { Enqueued } from "../../store/new_run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { isEndedBy, type Signal, type SignalReceipt, type Wait } from "../../wait.ts";
 import type { HandlerAuth, RunOperation } from "./auth_hooks.ts";
@@ -57,12 +58,12 @@ export class AuthorizedEngine {
    *
    * @throws {ConflictError} A key leads to a run that the caller may not read (`key_in_use`).
    */
-  async trigger(jobName: string, input: Json, options: TriggerOptions): Promise<TriggerResult> {
+  async trigger(jobName: string, input: Json, options: TriggerOptions): Promise<Enqueued> {
     return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
       beforeAdding: async (run) => {
         await this.#caller.ask(
           "onTrigger",
-          (hook) => hook(this.#caller.context, deepFreeze(toRequested(run, options))),
+          (hook) => hook(this.#caller.context, toRequested(run, options)),
           nothing,
         );
         const tenant = await this.#tenant();
@@ -75,16 +76,14 @@ export class AuthorizedEngine {
   }
 
   /** The run, if it exists and the caller may perform the operation on it. */
-  async findRun(operation: RunOperation, runId: string): Promise<Run> {
+  async findRun(operation: RunOperation, runId: string): Promise<Readonly<Run>> {
     return await this.#findRun(operation, runId);
   }
 
   /** Whether there is a run on which the caller may perform an operation. Its values are read only for the hook. */
   async may(runId: string, operation: RunOperation): Promise<boolean> {
-    const hasHook = this.#deps.auth?.onRunAccess !== undefined;
-    const { store } = await this.#lists();
-    const [run] = await store.readRuns([runId], hasHook ? Infinity : 1);
-    return run !== undefined && run !== null && (!hasHook || await this.#isAdmitted(() => toSeenRun(run), operation));
+    const run = await this.#readRun(runId);
+    return run !== null && await this.#isAdmitted(run, operation);
   }
 
   /** The filter that matches both a filter and what the caller may list; `null` without `scopeRuns`. */
@@ -106,8 +105,8 @@ export class AuthorizedEngine {
   }
 
   /** A run. */
-  getRun(runId: string): Promise<Run> {
-    return this.#findRun("read", runId);
+  getRun(runId: string): Promise<Readonly<Run>> {
+    return this.#findRun("read", runId, Infinity);
   }
 
   /** The recorded steps of a run. */
@@ -153,7 +152,7 @@ export class AuthorizedEngine {
   /** Cancels a run. */
   async cancel(runId: string): Promise<void> {
     const { id } = await this.#findRun("cancel", runId);
-    await this.#deps.engine.cancel(id);
+    await internalsOf(this.#deps.engine).cancel(id);
   }
 
   /** Lets a held run be tried again. */
@@ -218,14 +217,14 @@ export class AuthorizedEngine {
         const scope = await this.#scope("scopeRuns", asked);
         return scope === null ? asked : await this.#toQuery({ ...asked, limit: MAX_RUN_LIMIT }, scope);
       },
-      mayChange: isRestricted ? (run) => this.#isAdmitted(() => deepFreeze(run), operation) : null,
+      mayChange: isRestricted ? (run) => this.#isAdmitted(toSeenRun(run), operation) : null,
     });
   }
 
   /** Whether the hook lets the caller perform an operation on a run. */
-  async #isAdmitted(show: () => Readonly<Run>, operation: RunOperation): Promise<boolean> {
+  async #isAdmitted(run: Readonly<Run>, operation: RunOperation): Promise<boolean> {
     try {
-      await this.#checkAccess(show, operation);
+      await this.#checkAccess(run, operation);
       return true;
     } catch (thrown) {
       if (!isInstance(thrown, Response)) throw thrown;
@@ -234,22 +233,28 @@ export class AuthorizedEngine {
   }
 
   /** The run, if it exists and the caller may perform the operation on it. */
-  async #findRun(operation: RunOperation, runId: string): Promise<Run> {
+  async #findRun(operation: RunOperation, runId: string, maxLength?: number): Promise<Readonly<Run>> {
     this.#checkServed(operation);
-    const run = await this.#deps.engine.getRun(runId);
+    const run = await this.#readRun(runId, maxLength);
     if (run === null) throw noSuchRun();
-    await this.#checkAccess(() => deepFreeze(run), operation);
+    await this.#checkAccess(run, operation);
     return run;
   }
 
-  /** The same for lists that belong to a run: the run's own values may be large and are not read. */
+  /** A run; `null` if there is none. By default its values are read only for the hook: they may be large. */
+  async #readRun(
+    runId: string,
+    maxLength = this.#deps.auth?.onRunAccess === undefined ? 1 : Infinity,
+  ): Promise<Readonly<Run> | null> {
+    const { store } = await this.#lists();
+    const [run] = await store.readRuns([runId], maxLength);
+    return run === undefined || run === null ? null : toSeenRun(run);
+  }
+
+  /** Where lists that belong to a run are read, if the caller may perform the operation on it. */
   async #checkList(operation: RunOperation, runId: string): Promise<ListSource> {
-    this.#checkServed(operation);
-    const lists = await this.#lists();
-    const [run] = await lists.store.readRuns([runId], this.#deps.auth?.onRunAccess === undefined ? 1 : Infinity);
-    if (run === undefined || run === null) throw noSuchRun();
-    await this.#checkAccess(() => toSeenRun(run), operation);
-    return lists;
+    await this.#findRun(operation, runId);
+    return await this.#lists();
   }
 
   #checkServed(operation: RunOperation): void {
@@ -284,10 +289,10 @@ export class AuthorizedEngine {
   }
 
   /** Calls the hook for an operation on a run, with the run frozen. */
-  async #checkAccess(show: () => Readonly<Run>, operation: RunOperation): Promise<void> {
+  async #checkAccess(run: Readonly<Run>, operation: RunOperation): Promise<void> {
     await this.#caller.ask(
       "onRunAccess",
-      (hook) => hook(this.#caller.context, show(), Object.freeze({ operation })),
+      (hook) => hook(this.#caller.context, run, Object.freeze({ operation })),
       nothing,
     );
   }
@@ -295,9 +300,9 @@ export class AuthorizedEngine {
   /**
    * Refuses a trigger whose key belongs to a run that the caller may not read.
    */
-  async #checkFound(found: Run): Promise<void> {
+  async #checkFound(found: StoredRun): Promise<void> {
     try {
-      await this.#checkAccess(() => deepFreeze(found), "read");
+      await this.#checkAccess(toSeenRun(found), "read");
     } catch (thrown) {
       if (!isInstance(thrown, Response)) throw thrown;
       throw new ConflictError("The key is in use", { code: "key_in_use" });

@@ -1,14 +1,20 @@
-import { type Json, parseValue, type StoredValue } from "../../values/json.ts";
 import type { Run, RunText } from "../../run.ts";
+import { parseValue, type StoredValue } from "../../values/json.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 
-/** A run for a hook, frozen. Its values are parsed when the hook reads them: most hooks read only labels. */
-export function toSeenRun({ payload: input, output, ...run }: RunText): Readonly<Run> {
-  const lazily = (value: StoredValue): PropertyDescriptor => {
-    let parsed: { value: Json } | null = null;
-    return { enumerable: true, get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value };
-  };
-  const values = { payload: lazily(input), output: lazily(output) };
-  // A Run: these two values complete its fields.
-  return Object.freeze(Object.defineProperties({ ...deepFreeze(run) }, values)) as Readonly<Run>;
+/** A run for a hook, frozen. */
+export function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
+  return withLazyValues(run, { payload, output }) as Readonly<Run>; // the values complete its fields
+}
+
+/** A frozen record with values that are parsed when they are read: most hooks read only labels. */
+export function withLazyValues<T extends object>(record: T, values: { readonly [name: string]: StoredValue }): T {
+  const lazy = Object.entries(values).map(([name, value]): [string, PropertyDescriptor] => {
+    let parsed: { value: unknown } | null = null;
+    return [name, {
+      enumerable: true,
+      get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value,
+    }];
+  });
+  return Object.freeze(Object.defineProperties({ ...deepFreeze(record) }, Object.fromEntries(lazy)));
 }

@@ -20,7 +20,7 @@ import { readResume } from "../streams/resume.ts";
 /** Answers `POST /trigger`. */
 export async function trigger(call: RouteCall): Promise<Response> {
   const { jobName, input, ...options } = await readTrigger(call);
-  const { id: runId, disposition, status } = await call.engine.trigger(jobName, input, options);
+  const { run: { id: runId, status }, disposition } = await call.engine.trigger(jobName, input, options);
   return jsonResponse({ runId, disposition, status });
 }
 

@@ -96,18 +96,14 @@ function parseJson(text: string): Json {
   }
 }
 
-/** Checks a value level by level, so that no depth overflows the stack. */
-function checkJson(value: Json, maxDepth: number): void {
-  let level: Json[] = [value];
-  for (let depth = 0; level.length > 0; depth++) {
-    // JSON has no Infinity, but `1e999` is parsed as one.
-    if (level.some((item) => typeof item === "number" && !Number.isFinite(item))) {
-      throw new ValidationError("The body has a number that is too large");
-    }
-    const containers = level.filter((item) => typeof item === "object" && item !== null);
-    if (containers.length > 0 && depth === maxDepth) {
-      throw new ValidationError(`The body must be nested at most ${maxDepth} levels deep`);
-    }
-    level = containers.flatMap((container) => Object.values(container));
+/** Checks a value as deep as it may be, so that no depth overflows the stack. */
+function checkJson(value: Json, maxDepth: number, depth = 0): void {
+  // JSON has no Infinity, but `1e999` is parsed as one.
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw new ValidationError("The body has a number that is too large");
   }
+  if (typeof value !== "object" || value === null) return;
+  if (depth === maxDepth) throw new ValidationError(`The body must be nested at most ${maxDepth} levels deep`);
+  if (Array.isArray(value)) { for (const item of value) checkJson(item, maxDepth, depth + 1); }
+  else for (const key in value) checkJson(value[key]!, maxDepth, depth + 1); // JSON has no inherited members
 }

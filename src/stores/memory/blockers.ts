@@ -11,7 +11,7 @@ import { queuesOf } from "./flow/gates.ts";
 import { wakesAt } from "./pauses.ts";
 import { jobScope, keyScope } from "./flow/rates.ts";
 import { byIndex, type KeptPause, type KeptRun, queueOf } from "./records.ts";
-import { toRun } from "./copies.ts";
+import { toRunText } from "./copies.ts";
 
 // The maximum number of holders of a key that are read.
 const MAX_HOLDERS = 20;
@@ -29,7 +29,7 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
   const isRateClosed = limits.some((limit) => limit.queue === versionQueue(queue) && limit.rate?.allowed === 0);
   const group = groupOf(due, run, isRateClosed, now);
   return {
-    run: toRun(run),
+    run: toRunText(run),
     now,
     queue,
     position,

@@ -3,7 +3,7 @@ import { failureText } from "../../failure.ts";
 import type { Held } from "../../hold.ts";
 import { decode } from "../../values/json.ts";
 import { droppedLines, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../log.ts";
-import { isTerminal, parseRun, type Run, type RunIdentity, type RunText } from "../../run.ts";
+import { isTerminal, type Run, type RunIdentity, type StoredRun } from "../../run.ts";
 import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts";
 import type { Claim } from "../../store/claim.ts";
 import type { HoldRecord, RunHistory } from "../../store/hold_record.ts";
@@ -31,13 +31,8 @@ import {
   triedPrints,
 } from "./records.ts";
 
-/** A copy of a run for callers. */
-export function toRun(run: KeptRun): Run {
-  return parseRun(toRunText(run));
-}
-
 /** A copy of a run for callers, with its values as stored JSON. */
-export function toRunText(run: KeptRun): RunText {
+export function toRunText(run: KeptRun): StoredRun {
   return {
     ...toIdentity(run),
     status: run.status,
@@ -85,10 +80,9 @@ export function toHoldRecord(run: KeptRun): HoldRecord | null {
 /** A run and its position in the journal. */
 export function toRunState(run: KeptRun, place: Cursor): RunState {
   return {
-    run: toRun(run),
+    run: toRunText(run),
     seq: run.seq,
     place,
-    payload: run.payload,
     trace: run.trace,
     execution: run.interruptions + 1,
     pauses: toAwaitedPauses(run),
@@ -160,8 +154,7 @@ export function toClaim(run: KeptRun, now: number): Claim {
 export function toHistory(run: KeptRun, now: number): RunHistory {
   const steps = [...run.steps.values()].filter(({ result }) => result.status !== "cancelled");
   return {
-    run: toRun(run),
-    payload: run.payload,
+    run: toRunText(run),
     input: run.input,
     schemaPrint: run.schemaPrint,
     steps: steps.map((step) => toStepRecord(step, now)),

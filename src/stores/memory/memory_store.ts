@@ -7,7 +7,16 @@ import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Report } from "../../execution_report.ts";
-import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
+import {
+  parseRun,
+  type Retention,
+  type Run,
+  type RunFilter,
+  type RunIdentity,
+  type RunPage,
+  type RunText,
+  type StoredRun,
+} from "../../run.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
@@ -41,7 +50,7 @@ import {
 } from "./writes/claim.ts";
 import { findHeldRuns, findStrandedJobs, holdRun } from "./holds.ts";
 import { addLine, type KeptRun } from "./records.ts";
-import { toHistory, toHoldRecord, toIdentity, toRun, toRunState, toWait } from "./copies.ts";
+import { toHistory, toHoldRecord, toIdentity, toRunState, toRunText, toWait } from "./copies.ts";
 import { MemoryRates } from "./flow/rates.ts";
 import { listRuns, readFactValues, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
 import { MemoryRuns } from "./runs.ts";
@@ -151,12 +160,12 @@ export class MemoryStore implements Store {
   }
 
   /** Makes a held run due for all workers that know its version. */
-  resumeHeld(runId: string, continues: boolean): Promise<Run | null> {
+  resumeHeld(runId: string, continues: boolean): Promise<StoredRun | null> {
     return this.#perform((now) => {
       const run = this.#runs.get(runId);
       if (run === undefined || run.hold === null) return null;
       this.#runs.resumeHeld(run, continues, now);
-      return toRun(run);
+      return toRunText(run);
     });
   }
 
@@ -365,7 +374,7 @@ export class MemoryStore implements Store {
   }
 
   /** Cancels a run that has not ended, and records the steps that are being executed as cancelled. */
-  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
+  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<StoredRun | null> {
     return this.#perform((now) => cancelRun(this.#runs, runId, { requestId, execution }, now));
   }
 
@@ -381,7 +390,7 @@ export class MemoryStore implements Store {
 
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null> {
-    return this.#readRun(runId, toRun);
+    return this.#readRun(runId, (run) => parseRun(toRunText(run)));
   }
 
   /** A run and its position in the journal, read at one moment; `null` if there is none. */
@@ -393,7 +402,7 @@ export class MemoryStore implements Store {
   getRuns(filter: RunFilter): Promise<RunPage> {
     return this.#perform(() => {
       const { runs, ...page } = listRuns(this.#runs, filter);
-      return { runs: runs.map(toRun), ...page };
+      return { runs: runs.map((run) => parseRun(toRunText(run))), ...page };
     });
   }
 

@@ -1,5 +1,5 @@
 import type { KnownJob, Rate } from "../../flow.ts";
-import type { Run } from "../../run.ts";
+import type { StoredRun } from "../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../store/blockers.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import { jobNameOf, queueName, versionOf } from "../queue_name.ts";
@@ -10,7 +10,7 @@ export const MAX_AHEAD = 1_000;
 /** What a store reads of one run, and of what may hold it up. Instants are milliseconds. */
 export interface BlockerFacts {
   /** The run. */
-  run: Run;
+  run: StoredRun;
   /** The current instant. */
   now: number;
   /** The queue from which it is claimed. */

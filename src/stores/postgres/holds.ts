@@ -5,7 +5,7 @@ import type { CopiedHistory, HoldRecord, NewHold, RunHistory, StrandedJob } from
 import { byNameAndVersion } from "../by_name_and_version.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
 import { type ReplayedStepRow, toInput, toStepRecord } from "../rows.ts";
-import { type PauseRow, type RunRow, toPauseRecord, toRun } from "./rows.ts";
+import { type PauseRow, type RunRow, toPauseRecord, toRunText } from "./rows.ts";
 
 /** A request to hold a run. */
 export function toHoldParameter({ details, ...hold }: NewHold): object {
@@ -40,8 +40,7 @@ export interface HistoryAnswer {
 /** What `fn.get_history()` returns, as the history of a run. */
 export function toHistory({ run, input, schema_print, steps, pauses, copied, now }: HistoryAnswer): RunHistory {
   return {
-    run: toRun(run),
-    payload: run.payload,
+    run: toRunText(run),
     input: toInput({ payload: run.payload, input }),
     schemaPrint: schema_print,
     steps: steps.map((step) => toStepRecord(step, now)),

@@ -5,7 +5,16 @@ import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import type { Report } from "../../execution_report.ts";
-import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
+import {
+  parseRun,
+  type Retention,
+  type Run,
+  type RunFilter,
+  type RunIdentity,
+  type RunPage,
+  type RunText,
+  type StoredRun,
+} from "../../run.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import { LeaseLostError, StoreError } from "../../error.ts";
@@ -86,7 +95,7 @@ import {
   toWait,
   type WaitRow,
 } from "../rows.ts";
-import { type RunRow, toRun } from "./rows.ts";
+import { type RunRow, toRunText } from "./rows.ts";
 import { type FiringAnswer, toFiringParameter, toFiringResult } from "./schedules.ts";
 import type { WriteKind } from "./sql/writes/apply.ts";
 import { type JobsAnswer, toJobList, toWorkerList, type WorkersAnswer } from "./operate/numbers.ts";
@@ -206,7 +215,7 @@ export class PostgresStore implements Store {
   /** Adds runs, or finds the existing ones that the requests lead to: all of them or none. */
   async enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
     const rows = await this.#write<EnqueuedRow[]>("enqueue", { runs: runs.map(toNewRunParameter) });
-    return rows.map(({ disposition, run }) => ({ disposition, run: toRun(run) }));
+    return rows.map(({ disposition, run }) => ({ disposition, run: toRunText(run) }));
   }
 
   /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
@@ -247,9 +256,9 @@ export class PostgresStore implements Store {
   }
 
   /** Makes a held run due for all workers that know its version. */
-  async resumeHeld(runId: string, continues: boolean): Promise<Run | null> {
+  async resumeHeld(runId: string, continues: boolean): Promise<StoredRun | null> {
     const row = await this.#write<RunRow | null>("resume_held", { runId, continues });
-    return row === null ? null : toRun(row);
+    return row === null ? null : toRunText(row);
   }
 
   /** The hold of a run, or `null` if it is not held. */
@@ -453,13 +462,13 @@ export class PostgresStore implements Store {
   }
 
   /** Cancels a run that has not ended. */
-  async cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
+  async cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<StoredRun | null> {
     const row = await this.#write<RunRow | null>("cancel", {
       runId,
       requestId,
       execution: execution === null ? null : toExecutionParameter(execution),
     });
-    return row === null ? null : toRun(row);
+    return row === null ? null : toRunText(row);
   }
 
   /** Deletes a run that has ended, with everything that belongs to it. */
@@ -479,7 +488,7 @@ export class PostgresStore implements Store {
   /** A run, or `null` if there is none. */
   async getRun(runId: string): Promise<Run | null> {
     const row = await this.#database.read<RunRow | null>("get_run", { runId });
-    return row === null ? null : toRun(row);
+    return row === null ? null : parseRun(toRunText(row));
   }
 
   /** A run and its position in the journal, read at one moment; `null` if there is none. */

@@ -1,7 +1,7 @@
 import type { HoldCode } from "../../hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
-import { parseRun, type Run, type RunText } from "../../run.ts";
+import type { StoredRun } from "../../run.ts";
 import type { ChildResult, PauseRecord } from "../../wait.ts";
 import { type IdentityRow, type PauseColumns, readPauseColumns, toFailure, toRunIdentity } from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";
@@ -14,13 +14,8 @@ export interface RunRow extends RunColumns {
   held: { code: HoldCode; message: string; since: number } | null;
 }
 
-/** What `fn.run_json()` returns, as a run. */
-export function toRun(row: RunRow): Run {
-  return parseRun(toRunText(row));
-}
-
 /** What `fn.run_json()` returns, as a run with its values as stored JSON. */
-export function toRunText(row: RunRow): RunText {
+export function toRunText(row: RunRow): StoredRun {
   return readRunColumns(row, row.held === null ? null : { ...row.held, since: isoTime(row.held.since) });
 }
 

@@ -2,7 +2,7 @@ import type { TraceText } from "../../trace_context.ts";
 import type { Held, HoldCode } from "../../hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
-import { type Labels, parseRun, type Run, type RunIdentity, type RunText } from "../../run.ts";
+import type { Labels, RunIdentity, StoredRun } from "../../run.ts";
 import type { AwaitedPause } from "../../store/run_state.ts";
 
 import { jobNameOf } from "../queue_name.ts";
@@ -32,11 +32,11 @@ export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" |
 /** The columns of {@linkcode RunRow} that are those of `holdfast_scheduled_runs`: NULL for a run that has no row there. */
 export type ScheduleColumn = "schedule_name" | "slot_at";
 
-/** The columns of `holdfast_runs` that {@linkcode toRun} does not read. */
+/** The columns of `holdfast_runs` that {@linkcode toRunText} does not read. */
 type Unread = "seq" | "trace" | "lease_claim" | "recorded" | "last_report_no" | "interruptions" | "ended_by" | "flow";
 
 /**
- * The columns of `holdfast_flow`, `holdfast_child_runs` and `holdfast_holds` that {@linkcode toRun} reads. Only a pending
+ * The columns of `holdfast_flow`, `holdfast_child_runs` and `holdfast_holds` that {@linkcode toRunText} reads. Only a pending
  * run that is not in a queue of `holdfast_runs` can be held.
  *
  * `|| ''` makes a plain string of the JSON: `jsr:@db/sqlite` parses a column that a JSON function has returned.
@@ -46,24 +46,19 @@ export const FLOW_COLUMNS = "f.start_at, f.priority, f.fairness_key, f.start_by,
   "iif(r.status = 'pending' AND r.queue_state IS NULL, (SELECT json_array(h.code, h.message, h.since) || '' " +
   "FROM holdfast_holds h WHERE h.run_seq = r.seq AND h.since IS NOT NULL), NULL) AS held";
 
-/** The columns of `holdfast_scheduled_runs` that {@linkcode toRun} reads. */
+/** The columns of `holdfast_scheduled_runs` that {@linkcode toRunText} reads. */
 export const SCHEDULE_COLUMNS = "s.schedule_name, s.slot_at";
 
-/** The tables that {@linkcode toRun} reads. For a run without flow nothing is looked up in `holdfast_flow`. */
+/** The tables that {@linkcode toRunText} reads. For a run without flow nothing is looked up in `holdfast_flow`. */
 export const RUN_TABLES = "holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq " +
   "LEFT JOIN holdfast_flow f ON f.run_seq = iif(r.flow = 1, r.seq, NULL) " +
   "LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = r.seq";
 
-/** Reads what {@linkcode toRun} needs; a WHERE on `r` or `i` follows. */
+/** Reads what {@linkcode toRunText} needs; a WHERE on `r` or `i` follows. */
 export const SELECT_RUN = `SELECT r.*, i.payload, ${FLOW_COLUMNS}, ${SCHEDULE_COLUMNS} FROM ${RUN_TABLES}`;
 
-/** A row of {@linkcode SELECT_RUN} as a run. */
-export function toRun(row: Omit<RunRow, Unread>): Run {
-  return parseRun(toRunText(row));
-}
-
 /** A row of {@linkcode SELECT_RUN} as a run, with its values as stored JSON. */
-export function toRunText(row: Omit<RunRow, Unread>): RunText {
+export function toRunText(row: Omit<RunRow, Unread>): StoredRun {
   return readRunColumns(row, toHeld(row.held));
 }
 

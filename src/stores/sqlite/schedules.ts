@@ -2,7 +2,7 @@ import type { Host } from "../../host.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import { type ScheduleRow, toSchedule } from "../rows.ts";
-import { type RunRow, SELECT_RUN, toRun } from "./rows.ts";
+import { type RunRow, SELECT_RUN, toRunText } from "./rows.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
 
@@ -60,7 +60,9 @@ export function fireSchedule(
   const known = db.get<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules WHERE name = ?`, name);
   if (known === undefined) return null;
   const added = run === null ? undefined : db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, run.id);
-  if (added !== undefined) return { schedule: toSchedule(known), run: { run: toRun(added), disposition: "created" } };
+  if (added !== undefined) {
+    return { schedule: toSchedule(known), run: { run: toRunText(added), disposition: "created" } };
+  }
   if (known.version !== version) return null;
   const overlap = run !== null && skipsOverlap ? findOverlap(db, name) : { isOpen: false, openFrom: null };
   const enqueued = run === null || overlap.isOpen ? null : enqueue(db, run, host, now);

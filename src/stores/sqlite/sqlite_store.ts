@@ -6,7 +6,16 @@ import type { Cursor, JournalPage } from "../../journal.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
 import { kindOf } from "../../values/kind_of.ts";
-import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText } from "../../run.ts";
+import {
+  parseRun,
+  type Retention,
+  type Run,
+  type RunFilter,
+  type RunIdentity,
+  type RunPage,
+  type RunText,
+  type StoredRun,
+} from "../../run.ts";
 import type { Report } from "../../execution_report.ts";
 import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
@@ -54,7 +63,7 @@ import { appendLines } from "./writes/logs.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { deliver, pauseRun } from "./writes/pauses.ts";
 import { toWait } from "../rows.ts";
-import { type PauseRow, type RunRow, SELECT_RUN, toRun } from "./rows.ts";
+import { type PauseRow, type RunRow, SELECT_RUN, toRunText } from "./rows.ts";
 import { readRunState } from "./reads/run_state.ts";
 import { deleteSchedule, fireSchedule, readSchedules, setSchedule } from "./schedules.ts";
 import { migrateTables, MIGRATIONS } from "./schema.ts";
@@ -253,7 +262,7 @@ export class SqliteStore implements Store {
   }
 
   /** Makes a held run due for all workers that know its version. */
-  resumeHeld(runId: string, continues: boolean): Promise<Run | null> {
+  resumeHeld(runId: string, continues: boolean): Promise<StoredRun | null> {
     return this.#write((now) => resumeHeld(this.#db, runId, continues, now));
   }
 
@@ -421,7 +430,7 @@ export class SqliteStore implements Store {
   }
 
   /** Cancels a run that has not ended. */
-  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<Run | null> {
+  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<StoredRun | null> {
     return this.#write((now) => cancelRun(this.#db, runId, { requestId, execution }, now));
   }
 
@@ -439,7 +448,7 @@ export class SqliteStore implements Store {
   getRun(runId: string): Promise<Run | null> {
     return this.#reads.read(() => {
       const row = this.#db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
-      return row === undefined ? null : toRun(row);
+      return row === undefined ? null : parseRun(toRunText(row));
     });
   }
 

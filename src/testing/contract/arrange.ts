@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import type { Lease } from "../../lease.ts";
 import type { LogEntry } from "../../log.ts";
-import type { Run } from "../../run.ts";
+import { type Disposition, parseRun, type Run } from "../../run.ts";
 import type { Step, StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
 import type { Claim } from "../../store/claim.ts";
-import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause, PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { Wait } from "../../wait.ts";
 import { aClaimRequest, aFailure, aRun, aStep, type ClaimOverrides } from "./fixtures.ts";
@@ -13,10 +13,13 @@ import { aClaimRequest, aFailure, aRun, aStep, type ClaimOverrides } from "./fix
 /** A request to pause on nothing, not even for a moment. */
 export const NO_PAUSE: PauseRequest = { pauses: [], retryAt: null, park: false, reports: [] };
 
-/** Adds one run. */
-export async function add(store: Store, overrides: Partial<NewRun> = {}): Promise<Enqueued> {
+/** Adds one run. Its values are parsed, as those of `getRun()` are. */
+export async function add(
+  store: Store,
+  overrides: Partial<NewRun> = {},
+): Promise<{ run: Run; disposition: Disposition }> {
   const [added] = await store.enqueue([aRun(overrides)]);
-  return added!;
+  return { ...added!, run: parseRun(added!.run) };
 }
 
 /** The ids of the runs that a claim takes, in their order. */

@@ -6,7 +6,7 @@ import type { TriggerOptions } from "../../../src/engine/triggers/new_run.ts";
 import { retryFlow, triggerFlow } from "../../../src/engine/triggers/trigger_flow.ts";
 import { type FlowDefinition, PLAIN_FLOW, readJobFlow } from "../../../src/flow.ts";
 import { defineJob } from "../../../src/job.ts";
-import type { Run } from "../../../src/run.ts";
+import type { Run, StoredRun } from "../../../src/run.ts";
 import type { NewRun } from "../../../src/store/new_run.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
@@ -212,7 +212,7 @@ for (const [name, old, deadlines] of RETRIES) {
   Deno.test(`retryFlow() of a run ${name} has its deadlines; finishWithin of the job if it had not started`, () => {
     const job = readJobFlow({ finishWithin: 90, startWithin: 80 }, "job");
 
-    const flow = retryFlow({ ...OLD, ...old } as Run, { job, hasKey: false });
+    const flow = retryFlow({ ...OLD, ...old } as StoredRun, { job, hasKey: false });
 
     assert.deepEqual(flow, { ...PLAIN_FLOW, ...deadlines });
   });

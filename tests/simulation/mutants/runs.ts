@@ -20,7 +20,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
     rule: "a run that has ended does not change",
     store: over((store) => ({
       cancel: async (runId, requestId, executing) =>
-        await store.cancel(runId, requestId, executing) ?? await store.getRun(runId),
+        await store.cancel(runId, requestId, executing) ?? (await store.getRunState(runId))?.run ?? null,
     })),
   },
   {

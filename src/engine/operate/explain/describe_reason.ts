@@ -1,5 +1,5 @@
 import { isoTime } from "../../../values/iso_time.ts";
-import type { Run } from "../../../run.ts";
+import type { StoredRun } from "../../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../../store/blockers.ts";
 import { describeDuration } from "./describe_duration.ts";
 import type { Visibility } from "./visibility.ts";
@@ -7,7 +7,7 @@ import type { Visibility } from "./visibility.ts";
 /** For whom, and of which run, a reason is described. */
 export interface ReasonContext {
   /** The run. */
-  run: Run;
+  run: StoredRun;
   /** The current instant. */
   now: number;
   /** What may be named. */
@@ -104,7 +104,7 @@ function describeKey(
 
 function describeLimit(
   { of, inUse, max, ahead, rate }: Extract<Blocker, { kind: "limit" }>,
-  run: Run,
+  run: StoredRun,
   until: (at: number) => string,
 ): string {
   const subject = of === "job" ? `job ${run.jobName}` : `key ${run.concurrencyKey}`;

@@ -1,6 +1,6 @@
 import type { HoldCode } from "../../../hold.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import type { Run, RunStatus, TerminalStatus } from "../../../run.ts";
+import type { RunStatus, StoredRun, TerminalStatus } from "../../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker, RunBlockers } from "../../../store/blockers.ts";
 import { describeReason } from "./describe_reason.ts";
 import type { Visibility } from "./visibility.ts";
@@ -86,7 +86,7 @@ export function toExplanation({ run, blockers, now }: RunBlockers, visibility: V
 
 type Fields<R> = R extends unknown ? Omit<R, "message"> : never;
 
-function toFields(blocker: Blocker, run: Run, visibility: Visibility): Fields<Reason> {
+function toFields(blocker: Blocker, run: StoredRun, visibility: Visibility): Fields<Reason> {
   const worker = (named: BlockingWorker | null) => named === null || !visibility.workers ? null : toWorkerRef(named);
   const own = ({ runId, jobName, status }: BlockingRun) =>
     visibility.mayRead(runId) ? { runId, jobName, status } : { runId: null, jobName: null, status: null };
@@ -156,7 +156,7 @@ function toFields(blocker: Blocker, run: Run, visibility: Visibility): Fields<Re
 }
 
 /** The name of a limit: `rate of key import:acme`. */
-function limitName({ of, rate }: Extract<Blocker, { kind: "limit" }>, run: Run): string {
+function limitName({ of, rate }: Extract<Blocker, { kind: "limit" }>, run: StoredRun): string {
   const subject = of === "job" ? `job ${run.jobName}` : `key ${run.concurrencyKey}`;
   return `${rate === null ? "concurrency" : "rate"} of ${subject}`;
 }

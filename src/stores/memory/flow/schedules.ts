@@ -1,7 +1,7 @@
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../../store/schedule_record.ts";
 import type { MemoryRuns } from "../runs.ts";
-import { toRun } from "../copies.ts";
+import { toRunText } from "../copies.ts";
 
 /** The schedules of a memory store. */
 export class MemorySchedules {
@@ -47,7 +47,7 @@ export class MemorySchedules {
     const known = this.#records.get(name);
     if (known === undefined) return null;
     const added = run === null ? undefined : this.#runs.get(run.id);
-    if (added !== undefined) return { schedule: { ...known }, run: { run: toRun(added), disposition: "created" } };
+    if (added !== undefined) return { schedule: { ...known }, run: { run: toRunText(added), disposition: "created" } };
     if (known.version !== version) return null;
     const enqueued = run === null || (skipsOverlap && this.#hasOpenRun(name)) ? null : enqueue(run);
     const schedule = this.#keep({

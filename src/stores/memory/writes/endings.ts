@@ -1,8 +1,8 @@
 import type { Report } from "../../../execution_report.ts";
 import type { Lease } from "../../../lease.ts";
-import { isTerminal, type Retention, type Run, type RunIdentity } from "../../../run.ts";
+import { isTerminal, type Retention, type RunIdentity, type StoredRun } from "../../../run.ts";
 import type { CancelledExecution, Ending } from "../../../store/claim.ts";
-import { toRun } from "../copies.ts";
+import { toRunText } from "../copies.ts";
 import { hadLease } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
 import { cancelSteps } from "./steps.ts";
@@ -29,16 +29,16 @@ export function cancelRun(
   runId: string,
   { requestId, execution }: { requestId: string; execution: CancelledExecution | null },
   now: number,
-): Run | null {
+): StoredRun | null {
   const run = runs.get(runId);
   if (run === undefined) return null;
-  if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRun(run) : null;
+  if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRunText(run) : null;
   run.cancelledBy = requestId;
   const current = execution !== null && runs.findUnder(execution.lease) === run ? execution : null;
   runs.noteReports(run, current?.reports ?? []);
   cancelSteps(run, current?.steps ?? [], runs.journal, now);
   runs.end(run, { status: "cancelled" }, now);
-  return toRun(run);
+  return toRunText(run);
 }
 
 /** Deletes a run that has ended. See `Store.delete()`. */

@@ -1,7 +1,7 @@
 import { ConflictError, NotFoundError } from "../../../error.ts";
 import { coalescedFacts } from "../../../fact.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
-import { toRun } from "../copies.ts";
+import { toRunText } from "../copies.ts";
 import type { KeptRun } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
 
@@ -19,16 +19,16 @@ export function enqueueRuns(runs: MemoryRuns, requests: readonly NewRun[], now: 
 /** Adds a run, or finds the existing one that the request leads to. */
 export function enqueueRun(runs: MemoryRuns, request: NewRun, now: number): Enqueued {
   const known = runs.get(request.id);
-  if (known !== undefined) return { run: toRun(known), disposition: "created" };
+  if (known !== undefined) return { run: toRunText(known), disposition: "created" };
   const same = runs.findOpenRetry(request) ?? runs.findIdempotent(request);
-  if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
+  if (same !== undefined) return { run: toRunText(same), disposition: "idempotent" };
   const joined = findCoalescable(runs, request, now);
   if (joined !== undefined) {
-    const run = toRun(joined);
+    const run = toRunText(joined);
     runs.journal.note(...coalescedFacts(joined.seq, run, request));
     return { run, disposition: "coalesced" };
   }
-  return { run: toRun(runs.add(request, now)), disposition: "created" };
+  return { run: toRunText(runs.add(request, now)), disposition: "created" };
 }
 
 function findCoalescable(

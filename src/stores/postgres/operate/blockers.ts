@@ -6,7 +6,7 @@ import type { BlockerFacts, WorkerFacts } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { toFailure } from "../../rows.ts";
 import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
-import { type RunRow, toRun } from "../rows.ts";
+import { type RunRow, toRunText } from "../rows.ts";
 
 /** What `fn.get_blockers()` returns. */
 export interface BlockersAnswer extends Omit<BlockerFacts, "run" | "awaited" | "paused" | "workers"> {
@@ -28,7 +28,7 @@ type AwaitedRow =
 export function toBlockerFacts({ run, awaited, paused, workers, ...facts }: BlockersAnswer): BlockerFacts {
   return {
     ...facts,
-    run: toRun(run),
+    run: toRunText(run),
     awaited: awaited.flatMap(toAwaited),
     paused: paused.map(({ job, paused_at, paused_by, note }) => ({
       jobName: job,

@@ -7,7 +7,7 @@ import type { TraceText } from "../../../trace_context.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../../rows.ts";
-import { type RunRow, toRun } from "../rows.ts";
+import { type RunRow, toRunText } from "../rows.ts";
 
 /** Reads what was committed after a position. See `Store.readJournal()`. */
 export async function readJournal(
@@ -36,10 +36,9 @@ export async function readRunState(database: PostgresDatabase, runId: string): P
   if (state === null) return null;
   const { run, trace, place, pauses } = state;
   return {
-    run: toRun(run),
+    run: toRunText(run),
     seq: run.seq,
     place,
-    payload: run.payload,
     trace,
     execution: run.interruptions + 1,
     pauses: pauses.map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) })),

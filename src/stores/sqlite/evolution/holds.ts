@@ -4,10 +4,10 @@ import type { HoldCode } from "../../../hold.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../lease.ts";
-import type { Run } from "../../../run.ts";
+import type { StoredRun } from "../../../run.ts";
 import type { HeldQuery, HoldRecord, NewHold } from "../../../store/hold_record.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
-import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
+import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "../writes/new_reports.ts";
@@ -103,7 +103,7 @@ export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
 }
 
 /** Makes a held run due. See `Store.resumeHeld()`. */
-export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean, now: number): Run | null {
+export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean, now: number): StoredRun | null {
   const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (run === undefined || run.held === null) return null;
   withdrawOffer(db, run.seq);
@@ -116,7 +116,7 @@ export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean
   db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, run.seq);
   db.facts.note([run.seq, "resumed"]);
   enterQueue(db, run, now);
-  return toRun({ ...run, updated_at: now, held: null });
+  return toRunText({ ...run, updated_at: now, held: null });
 }
 
 /** Whether the claim of a run ended a hold, and whether the run was resumed with `onDivergence: "continue"`. */

@@ -9,7 +9,7 @@ import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
 import { isOrphan } from "../children/orphans.ts";
 import { HEAD_START } from "../flow/concurrency_keys.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
-import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
+import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type FlowRow, holdsKey, readKey } from "./key_facts.ts";
 import { countGroup, countReady, readLimits } from "./queue_facts.ts";
@@ -42,7 +42,7 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
   const isRateClosed = limits.some((limit) => limit.queue === versionQueue(queue) && limit.rate?.allowed === 0);
   const group = row.fairness_key === null ? 0 : countGroup(db, { ...run, isRateClosed });
   return {
-    run: toRun(row),
+    run: toRunText(row),
     now,
     queue,
     position,

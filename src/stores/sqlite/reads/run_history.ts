@@ -3,7 +3,7 @@ import type { RunHistory } from "../../../store/hold_record.ts";
 import { readCopied } from "../evolution/copies.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import { type ReplayedStepRow, toInput, toStepRecord } from "../../rows.ts";
-import { type PauseRow, type RunRow, SELECT_RUN, toRun } from "../rows.ts";
+import { type PauseRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** All that a replay of a run needs. See `Store.getHistory()`. */
@@ -22,8 +22,7 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
   );
   const pauses = db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", seq);
   return {
-    run: toRun(row),
-    payload,
+    run: toRunText(row),
     input: toInput({ payload, input }),
     schemaPrint: schema_print,
     steps: steps.map((step) => toStepRecord(step, now)),

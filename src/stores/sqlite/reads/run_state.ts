@@ -3,7 +3,7 @@ import { isoTime } from "../../../values/iso_time.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { readEnd } from "../journal/read_journal.ts";
 import { readRetries } from "../writes/pauses.ts";
-import { type PauseRow, type RunRow, SELECT_RUN, toAwaitedPause, toRun } from "../rows.ts";
+import { type PauseRow, type RunRow, SELECT_RUN, toAwaitedPause, toRunText } from "../rows.ts";
 
 /** Reads a run and its position in the journal. See `Store.getRunState()`. */
 export function readRunState(db: SqliteDatabase, runId: string): RunState | null {
@@ -16,10 +16,9 @@ export function readRunState(db: SqliteDatabase, runId: string): RunState | null
     ...readRetries(db, seq),
   ];
   return {
-    run: toRun(row),
+    run: toRunText(row),
     seq,
     place: readEnd(db),
-    payload: row.payload,
     trace: row.trace,
     execution: row.interruptions + 1,
     pauses: pauses.map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) })),

@@ -3,7 +3,14 @@ import { failureText } from "../../../failure.ts";
 import { failedFact, toFact } from "../../../fact.ts";
 import type { Lease } from "../../../lease.ts";
 import type { Report } from "../../../execution_report.ts";
-import { isLeased, isTerminal, type Retention, type Run, type RunIdentity, type RunStatus } from "../../../run.ts";
+import {
+  isLeased,
+  isTerminal,
+  type Retention,
+  type RunIdentity,
+  type RunStatus,
+  type StoredRun,
+} from "../../../run.ts";
 import type { CancelledExecution, Ending } from "../../../store/claim.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs_ttl.ts";
 import { keepResult } from "../children/child_results.ts";
@@ -18,7 +25,7 @@ import { jobNameOf } from "../../queue_name.ts";
 import { closePauses } from "./close_pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
-import { type FlowColumn, type RunRow, type ScheduleColumn, SELECT_RUN, toRun } from "../rows.ts";
+import { type FlowColumn, type RunRow, type ScheduleColumn, SELECT_RUN, toRunText } from "../rows.ts";
 import { recordCancelledStep } from "./steps.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
@@ -87,11 +94,11 @@ export function cancelRun(
   runId: string,
   { requestId, execution }: { requestId: string | null; execution: CancelledExecution | null },
   now: number,
-): Run | null {
+): StoredRun | null {
   const before = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (before === undefined) return null;
   const { seq: runSeq, status, lease_generation: generation } = before;
-  if (isTerminal(status)) return before.ended_by === requestId ? toRun(before) : null;
+  if (isTerminal(status)) return before.ended_by === requestId ? toRunText(before) : null;
 
   const isUnderLease = execution !== null &&
     db.get(`SELECT 1 FROM holdfast_runs WHERE ${UNDER_LEASE}`, ...leaseParameters(execution.lease)) !== undefined;
@@ -126,7 +133,7 @@ export function cancelRun(
     if (before.flow !== null) leaveQueue(db, before, now);
     if (concurrency_key !== null) releaseKey(db, concurrency_key, runId, generation, now);
   }
-  return toRun({ ...before, ...row, held: null });
+  return toRunText({ ...before, ...row, held: null });
 }
 
 /** Deletes a run that has ended. See `Store.delete()`. */

@@ -1,7 +1,7 @@
 import { ConflictError, NotFoundError } from "../../../error.ts";
 import { coalescedFacts } from "../../../fact.ts";
 import type { Host } from "../../../host.ts";
-import type { Run } from "../../../run.ts";
+import type { StoredRun } from "../../../run.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { queueName } from "../../queue_name.ts";
 import { QueueSearch } from "../evolution/queues.ts";
@@ -12,7 +12,7 @@ import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
 import { insertFlow, NO_FLOW, PLAIN_KEY, usesFlow } from "../flow/new_flow.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput } from "../../rows.ts";
-import { type RunRow, type ScheduleColumn, SELECT_RUN, toRun } from "../rows.ts";
+import { type RunRow, type ScheduleColumn, SELECT_RUN, toRunText } from "../rows.ts";
 
 /** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */
 export function enqueueRuns(
@@ -57,7 +57,7 @@ function enqueueRun(
 }
 
 function joinRun(db: SqliteDatabase, row: RunRow, request: NewRun): Enqueued {
-  const joined = toRun(row);
+  const joined = toRunText(row);
   db.facts.note(...coalescedFacts(row.seq, joined, request));
   return { run: joined, disposition: "coalesced" };
 }
@@ -69,11 +69,11 @@ function findRun(
   queues: readonly string[],
 ): Enqueued | null {
   const known = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, id);
-  if (known !== undefined) return { run: toRun(known), disposition: "created" };
+  if (known !== undefined) return { run: toRunText(known), disposition: "created" };
   if (idempotencyKey === null) return null;
   for (const queue of queues) {
     const same = db.get<RunRow>(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, queue, idempotencyKey);
-    if (same !== undefined) return { run: toRun(same), disposition: "idempotent" };
+    if (same !== undefined) return { run: toRunText(same), disposition: "idempotent" };
   }
   return null;
 }
@@ -157,7 +157,7 @@ export function insertRun(
   host: Pick<Host, "newId">,
   now: number,
   parent: ParentOfRun | null = null,
-): { run: Run; seq: number } | null {
+): { run: StoredRun; seq: number } | null {
   const seq = drawNumber(db);
   const queue = queueName(run.jobName, run.version);
   const hasFlow = usesFlow(run);
@@ -218,9 +218,9 @@ export function insertRun(
   if (run.schedule !== null) insertSchedule(db, row);
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (parent !== null) insertChild(db, seq, parent);
-  if (hasFlow) return { run: toRun({ ...row, ...insertFlow(db, seq, run, now) }), seq };
+  if (hasFlow) return { run: toRunText({ ...row, ...insertFlow(db, seq, run, now) }), seq };
   if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
-  return { run: toRun(row), seq };
+  return { run: toRunText(row), seq };
 }
 
 function slotOf({ schedule }: NewRun): number | null {

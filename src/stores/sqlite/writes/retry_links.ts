@@ -5,7 +5,7 @@ import type { PauseKind } from "../../../wait.ts";
 import { writeCopied } from "../evolution/copies.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";
-import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
+import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 
 /**
  * Finds an existing retry: the one that this call has already added (the call is repeated), or the newest retry of the
@@ -13,12 +13,12 @@ import { type RunRow, SELECT_RUN, toRun } from "../rows.ts";
  */
 export function findRetry(db: SqliteDatabase, runId: string, oldRunId: string): Enqueued | null {
   const own = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
-  if (own !== undefined) return { run: toRun(own), disposition: "created" };
+  if (own !== undefined) return { run: toRunText(own), disposition: "created" };
   const open = db.get<RunRow>(
     `${SELECT_RUN} JOIN holdfast_runs o ON o.retriggered_as = r.id WHERE o.id = ? AND r.completed_at IS NULL`,
     oldRunId,
   );
-  return open === undefined ? null : { run: toRun(open), disposition: "idempotent" };
+  return open === undefined ? null : { run: toRunText(open), disposition: "idempotent" };
 }
 
 /**

@@ -3,6 +3,7 @@ import { LeaseLostError } from "../../../error.ts";
 import { uuidV7 } from "../../../host.ts";
 import { stepId } from "../../../step.ts";
 import { isoTime } from "../../../values/iso_time.ts";
+import { parseRun } from "../../../run.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aFailure, aPause, aProgress, aStep } from "../fixtures.ts";
 import {
@@ -30,13 +31,13 @@ timed("cancel() ends a pending run and answers it", async ({ store, host }) => {
 
   const cancelled = await store.cancel(run.id, "c1", null);
 
-  assert.deepEqual(cancelled, {
+  assert.deepEqual(parseRun(cancelled!), {
     ...run,
     status: "cancelled",
     updatedAt: isoTime(FAKE_START + 40),
     completedAt: isoTime(FAKE_START + 40),
   });
-  assert.deepEqual(await store.getRun(run.id), cancelled);
+  assert.deepEqual(await store.getRun(run.id), parseRun(cancelled!));
 });
 
 test("cancel() ends a running run, whose worker can write nothing more", async ({ store }) => {
@@ -50,7 +51,7 @@ test("cancel() ends a running run, whose worker can write nothing more", async (
   await assert.rejects(store.saveStep(lease, aStep(), []), LeaseLostError);
   await assert.rejects(store.pause(lease, { ...NO_PAUSE, pauses: [aPause()] }), LeaseLostError);
   await assert.rejects(complete(store, lease), LeaseLostError);
-  assert.deepEqual(await store.getRun(lease.runId), cancelled);
+  assert.deepEqual(await store.getRun(lease.runId), parseRun(cancelled!));
 });
 
 timed("cancel() ends a run that waits, for good", async ({ store, host }) => {
@@ -63,7 +64,7 @@ timed("cancel() ends a run that waits, for good", async ({ store, host }) => {
   const { claims, nextTimerAt } = await store.claim(aClaimRequest());
   assert.deepEqual(claims, []);
   assert.equal(nextTimerAt, null);
-  assert.deepEqual(await store.getRun(lease.runId), cancelled);
+  assert.deepEqual(await store.getRun(lease.runId), parseRun(cancelled!));
 });
 
 timed("cancel() ends a run that waits for a retry", async ({ store, host }) => {
@@ -95,7 +96,7 @@ test("cancel() leaves a run that its worker gives back afterwards", async ({ sto
 
   await store.release(lease, []);
 
-  assert.deepEqual(await store.getRun(lease.runId), cancelled);
+  assert.deepEqual(await store.getRun(lease.runId), parseRun(cancelled!));
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
 

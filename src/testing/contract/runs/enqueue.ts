@@ -23,7 +23,7 @@ timed("enqueue() adds a pending run that shows what was asked for", async ({ sto
       id: request.id,
       jobName: A_JOB,
       status: "pending",
-      payload: { path: "a.csv" },
+      payload: '{"path":"a.csv"}',
       output: null,
       error: null,
       failedStepName: null,

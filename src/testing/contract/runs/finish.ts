@@ -3,6 +3,7 @@ import { LeaseLostError } from "../../../error.ts";
 import { uuidV7 } from "../../../host.ts";
 import type { Ending } from "../../../store/claim.ts";
 import { isoTime } from "../../../values/iso_time.ts";
+import { parseRun } from "../../../run.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aFailure, aPause, aProgress } from "../fixtures.ts";
 import { aRetry, claimOne, complete, look, park, prepare, startRun } from "../arrange.ts";
@@ -54,7 +55,7 @@ timed("finish() fails a run", async ({ store, host }) => {
   assert.equal(state!.run.completedAt, isoTime(host.now()));
   assert.equal(state!.run.failedStepName, "read");
   assert.deepEqual(state!.run.failure, aFailure({ message: "no such file" }));
-  assert.deepEqual((await store.getRuns({})).runs, [state!.run]);
+  assert.deepEqual((await store.getRuns({})).runs, [parseRun(state!.run)]);
 });
 
 test("finish() keeps a failure with its causes, and shows its name if it has no message", async ({ store }) => {

@@ -6,6 +6,7 @@ import type { Store } from "../../../store.ts";
 import type { Claim } from "../../../store/claim.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { NewPause } from "../../../store/pause_request.ts";
+import { parseRun } from "../../../run.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFailure, aHold, aKnownJob, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addCompleted, addIds, aRetry, claimOne, complete, inOrder, park, prepare, startRun } from "../arrange.ts";
@@ -91,8 +92,8 @@ timed("getHistory() answers what a claim answers, and how the run ended", async 
 
   const history = await store.getHistory(lease.runId);
 
-  assert.deepEqual(history!.run, await store.getRun(lease.runId));
-  assert.deepEqual([history!.payload, history!.input], ['{"path":"a.csv"}', '{"path":"a.csv","encoding":"utf-8"}']);
+  assert.deepEqual(parseRun(history!.run), await store.getRun(lease.runId));
+  assert.deepEqual([history!.run.payload, history!.input], ['{"path":"a.csv"}', '{"path":"a.csv","encoding":"utf-8"}']);
   const [read, fetch] = inOrder(history!.steps);
   const [readBefore, fetchBefore] = inOrder(claim.steps);
   assert.deepEqual(read, readBefore);
@@ -124,7 +125,7 @@ test("getHistory() answers the history of a held run, and of one without input",
   const history = await store.getHistory(lease.runId);
 
   assert.equal(history!.run.held!.code, "diverged");
-  assert.deepEqual([history!.payload, history!.input, history!.steps.length], [null, null, 1]);
+  assert.deepEqual([history!.run.payload, history!.input, history!.steps.length], [null, null, 1]);
 });
 
 test("getHistory() answers null for an unknown run, and for a deleted one", async ({ store }) => {

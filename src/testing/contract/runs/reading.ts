@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { uuidV7 } from "../../../host.ts";
-import type { Labels, RunFilter } from "../../../run.ts";
+import { type Labels, parseRun, type RunFilter } from "../../../run.ts";
 import type { Store } from "../../../store.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
@@ -45,7 +45,7 @@ timed("getRuns() answers the newest first", async ({ store, host }) => {
 
   const page = await store.getRuns({});
 
-  assert.deepEqual(page, { runs: [third!.run, second!.run, first.run], total: 3, hasMore: false });
+  assert.deepEqual(page, { runs: [parseRun(third!.run), parseRun(second!.run), first.run], total: 3, hasMore: false });
 });
 
 test("getRuns() answers 50 runs unless it is asked for another number", async ({ store }) => {
@@ -60,7 +60,7 @@ test("getRuns() answers 50 runs unless it is asked for another number", async ({
 
 test("getRuns() answers pages", async ({ store }) => {
   const added = await store.enqueue([1, 2, 3, 4, 5].map(() => aRun()));
-  const newestFirst = added.map(({ run }) => run).reverse();
+  const newestFirst = added.map(({ run }) => parseRun(run)).reverse();
 
   const first = await store.getRuns({ limit: 2 });
   const second = await store.getRuns({ limit: 2, offset: 2 });
@@ -168,11 +168,11 @@ test("getRunState() answers a run, and no pauses while it is running", async ({ 
 
   const state = await store.getRunState(lease.runId);
 
-  const { seq, ...rest } = state!;
+  const { seq, run, ...rest } = state!;
+  assert.deepEqual(parseRun(run), await store.getRun(lease.runId));
+  assert.equal(run.payload, aRun().payload);
   assert.deepEqual(rest, {
-    run: await store.getRun(lease.runId),
     place: await store.findCursor(null),
-    payload: aRun().payload,
     trace: null,
     execution: 1,
     pauses: [],

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { ConflictError, NotFoundError, WaitExpiredError } from "../../../error.ts";
 import { uuidV7 } from "../../../host.ts";
 import type { Lease } from "../../../lease.ts";
-import type { Run } from "../../../run.ts";
+import { parseRun, type Run } from "../../../run.ts";
 import { stepId } from "../../../step.ts";
 import type { Store } from "../../../store.ts";
 import type { Claim } from "../../../store/claim.ts";
@@ -276,7 +276,7 @@ for (const from of ["start", "failure"] as const) {
     assert.deepEqual([second.retriggerOf, second.retriggeredAs], [id, null]);
     assert.deepEqual(secondRun, second);
     assert.deepEqual((await store.getRuns({})).runs, [secondRun, firstRun, oldRun]);
-    assert.deepEqual((await store.getRunState(id))!.run, oldRun);
+    assert.deepEqual(parseRun((await store.getRunState(id))!.run), oldRun);
   });
 
   test(`enqueue() answers the newest retry from the ${from} while it has not ended`, async ({ store }) => {
