@@ -82,4 +82,10 @@ export const FOUND_SEEDS: readonly FoundSeed[] = [
     found: "the simulation asked explain() while a claim of another process waited for its commit",
     parts: ["changes"],
   },
+  {
+    seed: 7310187,
+    store: "memory",
+    found: "explain() counted a run that had kept its key over a retry delay twice",
+    parts: ["flow", "children", "changes"],
+  },
 ];

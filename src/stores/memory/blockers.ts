@@ -120,7 +120,7 @@ function toKeyFacts({ runs, rates }: ClaimState, due: DueRuns, run: KeptRun, now
     firsts: [...due.lineOfKey(run)].flatMap(([queue, line]) => {
       const [first] = line.filter((other) => other !== run);
       if (first === undefined) return [];
-      const before = line.filter((other) => other !== run && due.positionOf(other) < position).length;
+      const before = line.filter((other) => other !== run && due.positionOf(other) < position);
       const isReady = due.keyOpensAt(first) <= now;
       const hasBegun = first.startedAt !== null;
       const { keyConcurrency: concurrency } = first.flow;
@@ -130,7 +130,8 @@ function toKeyFacts({ runs, rates }: ClaimState, due: DueRuns, run: KeptRun, now
         isReady,
         hasBegun,
         concurrency,
-        before: Math.min(before, MAX_AHEAD),
+        before: Math.min(before.length, MAX_AHEAD),
+        kept: before.filter((other) => runs.keys.isHeldBy(other)).length,
       }];
     }),
   };

@@ -145,6 +145,8 @@ export interface FirstInQueue {
   concurrency: number;
   /** How many runs of the queue come before the run that was asked for. */
   before: number;
+  /** How many of these hold the key already: they have kept it over a retry delay. They come first. */
+  kept: number;
 }
 
 /** The queue of the version of the job, of a queue that may be that of a print. */

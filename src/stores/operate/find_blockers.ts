@@ -130,7 +130,10 @@ function keyBlocker(facts: BlockerFacts, worker: WorkerFacts | null): Blocker[] 
     : [{ kind: "limit", of: "key", inUse: rate.limit, max: rate.limit, ahead, rate }];
 }
 
-/** How many runs come before a run for its key, and are taken by the same claim. `Infinity`: one of them is left. */
+/**
+ * How many runs come before a run for its key, are taken by the same claim and do not hold the key yet. `Infinity`: one of
+ * them is left.
+ */
 function countBefore(key: KeyFacts, facts: BlockerFacts, worker: WorkerFacts | null): number {
   return countOwn(key, worker) + countRivals(key, facts, worker);
 }
@@ -142,8 +145,9 @@ function countBefore(key: KeyFacts, facts: BlockerFacts, worker: WorkerFacts | n
 function countOwn({ queue, position, holderCount, rate, firsts }: KeyFacts, worker: WorkerFacts | null): number {
   const first = firsts.find((first) => first.queue === queue && first.position < position);
   if (first === undefined) return 0;
-  const isTaken = worker !== null && rate === null && first.isReady && holderCount + first.before <= first.concurrency;
-  return isTaken ? first.before : Infinity;
+  const taking = first.before - first.kept;
+  const hasRoom = taking === 0 || (rate === null && holderCount + taking <= first.concurrency);
+  return worker !== null && first.isReady && hasRoom ? taking : Infinity;
 }
 
 function passesKey(key: KeyFacts, facts: BlockerFacts, worker: WorkerFacts | null): boolean {
@@ -168,8 +172,12 @@ function countRivals(
     worker.queues.includes(first.queue) && limitsOf(facts, worker, { ...first, isFirst: true }).length === 0
   );
   const inOrder = rivals.toSorted((one, other) => one.position - other.position);
-  const areTaken = inOrder.every(({ concurrency, before }, at) => holderCount + at < concurrency && before === 1);
-  return areTaken ? rivals.length : Infinity;
+  let taken = 0;
+  for (const { concurrency, before, kept } of inOrder) {
+    if (before - kept > 1 || (before > kept && holderCount + taken >= concurrency)) return Infinity;
+    taken += before - kept;
+  }
+  return taken;
 }
 
 /**

@@ -120,6 +120,26 @@ forEachStore("explain() says that all runs for which their key has room are due"
   assert.deepEqual(claims.map(({ run }) => run.id), runs.slice(0, 2).map(({ id }) => id));
 });
 
+forEachStore("explain() does not count twice a run that has kept its key for a retry", async (context) => {
+  const { store, host } = context;
+  const limits = { perKey: { concurrency: 2 } };
+  const job = defineJob({ name: "import-csv", input: anything, run: () => null, limits });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const kept = await engine.trigger(job, null, { concurrencyKey: "acme" });
+  const { lease } = await claimOne(store, "import-csv");
+  await store.pause(lease, { pauses: [], retryAt: FAKE_START + 100, park: true, reports: [] });
+  host.advance(100);
+  await see(context);
+  const runs = [kept, await engine.trigger(job, null, { concurrencyKey: "acme" })];
+  runs.push(await engine.trigger(job, null, { concurrencyKey: "acme" }));
+
+  const kinds = await Promise.all(runs.map(async ({ id }) => (await firstOf(engine, id)).kind));
+  const { claims } = await store.claim(aClaimRequest({ jobNames: ["import-csv"], limit: 3, leaseMs: LEASE_MS }));
+
+  assert.deepEqual(kinds, ["due", "due", "key"]);
+  assert.deepEqual(claims.map(({ run }) => run.id), runs.slice(0, 2).map(({ id }) => id));
+});
+
 forEachStore("explain() says that one run at a time is due for a key with a rate", async (context) => {
   const { store, host } = context;
   const limits = { perKey: { concurrency: 2, rate: { limit: 1, period: 60_000 } } };

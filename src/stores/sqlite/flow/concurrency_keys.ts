@@ -19,7 +19,8 @@ export function hasKept({ position }: { position: number }): boolean {
   return position < LAST_KEPT;
 }
 
-const LAST_KEPT = -HEAD_START / 2;
+/** Runs at lower positions have kept their keys. */
+export const LAST_KEPT = -HEAD_START / 2;
 
 /** A run that enters or leaves the queue. */
 export interface QueuedRun {

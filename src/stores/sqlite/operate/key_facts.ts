@@ -2,6 +2,7 @@ import type { Rate } from "../../../flow.ts";
 import type { RunStatus } from "../../../run.ts";
 import { type KeyFacts, MAX_AHEAD } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
+import { LAST_KEPT } from "../flow/concurrency_keys.ts";
 import { keyScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -131,8 +132,9 @@ function readFirsts(
     );
     const isReady = opening === undefined ? first.state === "R" : opening.opens_at <= now;
     const before = countBefore(db, key, queue, { seq, position });
+    const kept = countBefore(db, key, queue, { seq, position: Math.min(position, LAST_KEPT) });
     const { position: at, begun, concurrency } = first;
-    return [{ queue, position: at, isReady, hasBegun: begun === 1, concurrency, before }];
+    return [{ queue, position: at, isReady, hasBegun: begun === 1, concurrency, before, kept }];
   });
 }
 

@@ -1,5 +1,6 @@
 import { MAX_AHEAD } from "../../../operate/blocker_facts.ts";
 import { ENTRY } from "../basics.ts";
+import { LAST_KEPT } from "../flow/queues.ts";
 
 // The maximum number of holders of a key that are read.
 const MAX_HOLDERS = 20;
@@ -145,7 +146,9 @@ end $$;
 -- The concurrency key of a run: see KeyFacts.
 create or replace function fn.key_facts(r {schema}.runs, p_holder boolean, p_now bigint) returns jsonb
 language plpgsql stable as $$
-declare v_firsts jsonb := '[]'; v_queue text collate "C" := ''; f record; v_opens bigint; v_ready boolean; v_before int;
+declare
+  v_firsts jsonb := '[]'; v_queue text collate "C" := ''; f record; v_opens bigint; v_ready boolean; v_before int;
+  v_kept int;
 begin
   if r.concurrency_key is null then return null; end if;
   loop
@@ -160,11 +163,12 @@ begin
     select o.opens_at <= p_now into v_ready from {schema}.openings o
       where o.concurrency_key = r.concurrency_key and o.queue = v_queue;
     if not found then v_ready := f.queue_state = 'R'; end if;
-    select count(*) into v_before from (select from {schema}.runs q
-      where q.concurrency_key = r.concurrency_key and q.queue = v_queue and q.queue_state is not null
-        and q.position < r.position and q.seq <> r.seq limit ${MAX_AHEAD}) o;
+    select count(*), count(*) filter (where o.position < ${LAST_KEPT}) into v_before, v_kept
+      from (select q.position from {schema}.runs q
+        where q.concurrency_key = r.concurrency_key and q.queue = v_queue and q.queue_state is not null
+          and q.position < r.position and q.seq <> r.seq order by q.position limit ${MAX_AHEAD}) o;
     v_firsts := v_firsts || jsonb_build_object('queue', v_queue, 'position', f.position, 'isReady', v_ready,
-      'hasBegun', f.begun, 'concurrency', f.key_concurrency, 'before', v_before);
+      'hasBegun', f.begun, 'concurrency', f.key_concurrency, 'before', v_before, 'kept', v_kept);
   end loop;
   v_opens := null;
   if r.key_rate_limit is not null and r.started_at is null then
