@@ -298,7 +298,7 @@ export function defineJob<const S extends Schema, Output, const Name extends str
   checkName(definition.name, "The name of a job");
   checkDefinition(definition);
   const { retry = {} } = definition;
-  checkRetryPolicy(retry);
+  checkRetryPolicy(retry, ` of job "${definition.name}"`);
   const subject = `job "${definition.name}"`;
   return {
     name: definition.name,

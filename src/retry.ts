@@ -37,24 +37,25 @@ const RETRY_OPTIONS: Record<keyof RetryPolicy, true> = {
 /**
  * Checks a policy, when a job is defined and when a step begins.
  *
+ * @param of Names its owner in an error: ` of step "read"`.
  * @throws {TypeError} It has an unknown member.
  * @throws {RangeError} A number is out of range.
  */
-export function checkRetryPolicy(policy: RetryPolicy): void {
+export function checkRetryPolicy(policy: RetryPolicy, of = ""): void {
   checkOptionNames(policy, RETRY_OPTIONS, "retry");
   const { maxAttempts = 1, delay = 0, backoff = "fixed", maxDelay = Infinity, jitter = 0 } = policy;
   if (!Number.isInteger(maxAttempts) || maxAttempts < 1) {
-    throw new RangeError(`retry.maxAttempts must be a positive integer, not ${maxAttempts}`);
+    throw new RangeError(`retry.maxAttempts${of} must be a positive integer, not ${maxAttempts}`);
   }
   if (!(delay >= 0 && delay < Infinity)) {
-    throw new RangeError(`retry.delay must be 0 or more milliseconds, not ${delay}`);
+    throw new RangeError(`retry.delay${of} must be 0 or more milliseconds, not ${delay}`);
   }
   if (backoff !== "fixed" && backoff !== "exponential") {
-    throw new RangeError(`retry.backoff must be "fixed" or "exponential", not ${backoff}`);
+    throw new RangeError(`retry.backoff${of} must be "fixed" or "exponential", not ${backoff}`);
   }
-  if (!(maxDelay >= 0)) throw new RangeError(`retry.maxDelay must be 0 or more milliseconds, not ${maxDelay}`);
+  if (!(maxDelay >= 0)) throw new RangeError(`retry.maxDelay${of} must be 0 or more milliseconds, not ${maxDelay}`);
   if (!(Number(jitter) >= 0 && Number(jitter) <= 1)) {
-    throw new RangeError(`retry.jitter must be from 0 to 1, not ${jitter}`);
+    throw new RangeError(`retry.jitter${of} must be from 0 to 1, not ${jitter}`);
   }
 }
 

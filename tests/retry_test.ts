@@ -211,3 +211,14 @@ Deno.test("RetryAfterError tells its delay in milliseconds, and is a HoldfastErr
   assert.ok(dated.retryAfter! > 50_000 && dated.retryAfter! <= 60_000);
   assert.equal(new RetryAfterError("soon").retryAfter, null);
 });
+
+Deno.test("checkRetryPolicy() names whose policy it refuses", () => {
+  for (const policy of [{ maxAttempts: 0 }, { delay: -1 }, { maxDelay: -1 }, { jitter: 2 }]) {
+    const [name] = Object.keys(policy);
+
+    assert.throws(
+      () => checkRetryPolicy(policy, ' of step "read"'),
+      new RegExp(`retry.${name} of step "read" must be`),
+    );
+  }
+});

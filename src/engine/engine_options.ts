@@ -159,7 +159,8 @@ function hasMethods(value: unknown, ...names: string[]): boolean {
 }
 
 function checkJobs(jobs: unknown): void {
-  if (typeof jobs !== "object" || jobs === null) {
+  // The keys of an array would be the names of its handles.
+  if (typeof jobs !== "object" || jobs === null || Array.isArray(jobs)) {
     throw new TypeError(`createEngine() needs jobs: an object of what defineJob() makes, not ${kindOf(jobs)}`);
   }
   const keys = new Map<string, string>();

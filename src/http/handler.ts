@@ -8,7 +8,8 @@ import { AuthorizedOperator } from "./access/authorized_operator.ts";
 import { Caller } from "./access/caller.ts";
 import { checkCrossSite } from "./access/cross_site.ts";
 import { callHook } from "./access/hook.ts";
-import { checkOptions, type HandlerOptions, type Settings } from "./handler_options.ts";
+import { checkBasePath, checkOptions, type HandlerOptions, type Settings } from "./handler_options.ts";
+import { checkParameterNames } from "./requests/parameter_names.ts";
 import { readUrl } from "./requests/request.ts";
 import { refuse } from "./response.ts";
 import type { Respond, Route, RouteFunctions } from "./route.ts";
@@ -25,7 +26,7 @@ import { type OpenStream, Streams } from "./streams/streams.ts";
 export interface Handler<Context = unknown> extends RouteFunctions {
   /** Answers a request whose path is `basePath` and a route: `Deno.serve(handler.fetch)`. */
   readonly fetch: Respond;
-  /** Answers a request whose path is this prefix and a route. */
+  /** Answers a request whose path is this prefix and a route. Rejects with a `TypeError` if the prefix lacks its slash. */
   readonly handle: (request: Request, basePath: string) => Promise<Response>;
   /**
    * Ends the event streams for which a predicate returns `true`, at once: those of a user who has lost a right, for
@@ -89,11 +90,13 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   // Each context is what authenticate() returned.
   const closeStreams: Handler<Context>["closeStreams"] = (predicate) =>
     streams.close((stream) => predicate(stream as OpenStream<Context>));
-  const handle: Handler["handle"] = (request, basePath) =>
-    respond(request, ({ pathname }) => {
+  const handle: Handler["handle"] = async (request, basePath) => {
+    checkBasePath(basePath);
+    return await respond(request, ({ pathname }) => {
       const path = withoutPrefix(pathname, basePath);
       return settings.ui === null || !isUiPath(path) ? routesAt(path) : [uiRoute(settings.ui, path)];
     });
+  };
   const functions = Object.fromEntries(
     Object.entries(routes).map(([name, route]) => [name, (request: Request) => respond(request, () => [route])]),
   ) as { [Name in keyof RouteFunctions]: Respond }; // one for each route
@@ -121,6 +124,7 @@ async function answer(
   checkCrossSite(request, url, settings.trustedOrigins);
   if (found?.isProbe !== true) await callHook("onRequest", settings.onRequest, settings.host);
   const route = found ?? pickRoute(candidates(url), request.method);
+  checkParameterNames(url.searchParams, route);
   const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);
   const engine = new AuthorizedEngine(caller, deps);
   const operator = new AuthorizedOperator(caller, { ...deps, runs: engine });

@@ -138,7 +138,7 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   const { onRequest = () => {}, onError = printError } = options;
   const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
   if (typeof showFailures !== "boolean") throw new TypeError("showFailures must be a boolean");
-  if (typeof basePath !== "string") throw new TypeError("basePath must be a string");
+  checkBasePath(basePath);
   const { ui = null } = options;
   if (ui !== null && typeof ui?.respond !== "function") throw new TypeError("ui must be what dashboard() returns");
   checkFunction("onRequest", onRequest);
@@ -175,6 +175,16 @@ function checkNames(prefix: string, options: unknown, known: readonly string[]):
     if (prefix === "auth." && !isPlain && similar === null) continue;
     throw new TypeError(`createHandler() has no option "${prefix}${name}"${hintFor(prefix, name, similar)}`);
   }
+}
+
+/**
+ * Checks the prefix of the routes.
+ *
+ * @throws {TypeError} It is no string, or has no slash in front.
+ */
+export function checkBasePath(basePath: unknown): void {
+  if (typeof basePath === "string" && (basePath === "" || basePath.startsWith("/"))) return;
+  throw new TypeError(`basePath must be empty or begin with "/", such as "/api/jobs"`);
 }
 
 function hintFor(prefix: string, name: string, similar: string | null): string {

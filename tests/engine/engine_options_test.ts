@@ -33,6 +33,7 @@ Deno.test("an option that does not exist is refused by name, wherever options ar
     [() => engine.getRuns(given({ jobname: "job" })), /^getRuns\(\) has no option "jobname"; it has jobName, status/],
     [() => engine.jobs.job.getRuns(given({ label: {} })), /^getRuns\(\) has no option "label"; it has jobName, status/],
     [() => new MemoryStore(given({ hosts: 1 })), /^MemoryStore\(\) has no option "hosts"; it has host, journalLength$/],
+    [() => createEngine({ store, jobs: given([job]) }), /^createEngine\(\) needs jobs: an object .* not an Array$/],
     [() => engine.stop(given(500 as never)), /^stop\(\) takes an object with timeout, not a number$/],
     [
       () => defineJob({ name: "j", input: anything, run, retry: given({ attempts: 3 }) }),

@@ -50,6 +50,7 @@ const WRONG: [option: string, value: unknown, error: typeof TypeError | typeof R
   ["auth.authenticate", null, TypeError],
   ["auth.onRunAccess", "everybody", TypeError],
   ["basePath", 7, TypeError],
+  ["basePath", "api/jobs", TypeError],
   ["onRequest", "soon", TypeError],
   ["onError", {}, TypeError],
   ["sseThrottleMs", "100", TypeError],
@@ -189,4 +190,12 @@ Deno.test("createHandler() takes hooks that are methods of a class, whatever els
   }
 
   createHandler(service.engine, { auth: new Door() });
+});
+
+Deno.test("handle() refuses a prefix that does not begin with a slash", async () => {
+  await using service = aService();
+
+  const handling = service.handler.handle(new Request("http://localhost/api/runs"), "api");
+
+  await assert.rejects(handling, /^TypeError: basePath must be empty or begin with "\/", such as "\/api\/jobs"$/);
 });

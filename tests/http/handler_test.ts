@@ -48,7 +48,6 @@ const MATCHING: [basePath: string, path: string][] = [
   ["/", "/runs"],
   ["/api", "/api/runs"],
   ["/api/", "/api/runs"],
-  ["api", "/api/runs"],
   ["/api/v1/jobs", "/api/v1/jobs/runs"],
   ["/my jobs/büro", "/my%20jobs/b%C3%BCro/runs"],
   ["/runs", "/runs/runs"],

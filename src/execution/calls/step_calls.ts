@@ -311,7 +311,7 @@ const NO_OPTIONS: StepOptions = {};
 function checkOptions(options: StepOptions | undefined, stepName: string): StepOptions {
   if (options === undefined) return NO_OPTIONS;
   checkOptionNames(options, STEP_OPTIONS, "step.run()");
-  if (options.retry !== undefined) checkRetryPolicy(options.retry);
+  if (options.retry !== undefined) checkRetryPolicy(options.retry, ` of step "${stepName}"`);
   checkTimeout(options.timeout, stepName);
   return options;
 }
