@@ -6,7 +6,7 @@ import { doctor } from "./commands/reading/doctor.ts";
 import { jobs } from "./commands/reading/jobs.ts";
 import { pause, resume } from "./commands/changing/pauses.ts";
 import { purge } from "./commands/changing/purge.ts";
-import { retry } from "./commands/changing/retry.ts";
+import { retrigger } from "./commands/changing/retrigger.ts";
 import { runs } from "./commands/reading/runs.ts";
 import { show } from "./commands/reading/show.ts";
 import { signal } from "./commands/changing/signal.ts";
@@ -19,7 +19,7 @@ import { why } from "./commands/reading/why.ts";
 import { workers } from "./commands/reading/workers.ts";
 
 const READING = [runs, show, why, jobs, workers, waits, stats, tail, doctor, ui];
-const CHANGING = [trigger, signal, cancel, retry, deleteRuns, pause, resume, purge, backup];
+const CHANGING = [trigger, signal, cancel, retrigger, deleteRuns, pause, resume, purge, backup];
 
 /** Every command, in the order of the help. */
 export const COMMANDS: readonly Command[] = [...READING, ...CHANGING];

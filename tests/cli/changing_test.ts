@@ -3,12 +3,12 @@ import { createEngine } from "../../src/engine/create_engine.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, aServer, cliJobs, fill } from "./places.ts";
 
-Deno.test("holdfast cancel, retry and delete change runs by their ids", async () => {
+Deno.test("holdfast cancel, retrigger and delete change runs by their ids", async () => {
   await using file = await aFile();
   const { failed, waiting, completed } = await fill(file.store);
 
   const cancelled = await callCli(["cancel", waiting, ...file.args]);
-  const retried = await callCli(["retry", failed, ...file.args, "--json"]);
+  const retried = await callCli(["retrigger", failed, ...file.args, "--json"]);
   const deleted = await callCli(["delete", completed, ...file.args, "--yes"]);
 
   assert.deepEqual([cancelled.code, cancelled.lines], [0, ["1 run cancelled"]]);
@@ -18,11 +18,11 @@ Deno.test("holdfast cancel, retry and delete change runs by their ids", async ()
   assert.equal(await file.store.getRun(completed), null);
 });
 
-Deno.test("holdfast retry on a database reuses the stored input and the completed steps, and a worker executes it", async () => {
+Deno.test("holdfast retrigger on a database reuses the stored input and the completed steps, and a worker executes it", async () => {
   await using file = await aFile();
   const { failed } = await fill(file.store);
 
-  await callCli(["retry", failed, ...file.args]);
+  await callCli(["retrigger", failed, ...file.args]);
 
   const retriggeredAs = (await file.store.getRun(failed))!.retriggeredAs!;
   await using engine = createEngine({ store: file.store, jobs: cliJobs, logger: null });
@@ -56,7 +56,7 @@ Deno.test("holdfast says that there is nothing to change, and asks nothing", asy
   await fill(file.store);
 
   const cancelled = await callCli(["cancel", "--job", "nobody", ...file.args], { answer: true });
-  const retried = await callCli(["retry", "--job", "nobody", ...file.args, "--json"], { answer: true });
+  const retried = await callCli(["retrigger", "--job", "nobody", ...file.args, "--json"], { answer: true });
   const purged = await callCli(["purge", "--older-than", "30d", ...file.args], { answer: true });
 
   assert.deepEqual([cancelled.code, cancelled.lines, cancelled.questions], [0, ["There is no run to cancel"], []]);
@@ -80,13 +80,13 @@ Deno.test("holdfast delete and purge ask for a single run, too", async () => {
   assert.notEqual(await file.store.getRun(completed), null);
 });
 
-Deno.test("holdfast retry takes failed runs unless a filter says otherwise", async () => {
+Deno.test("holdfast retrigger takes failed runs unless a filter says otherwise", async () => {
   await using file = await aFile();
   const { failed } = await fill(file.store);
 
-  const { lines } = await callCli(["retry", "--ended-since", "1h", "--yes", ...file.args]);
+  const { lines } = await callCli(["retrigger", "--ended-since", "1h", "--yes", ...file.args]);
 
-  assert.deepEqual(lines, ["1 run retried"]);
+  assert.deepEqual(lines, ["1 run retriggered"]);
   assert.notEqual((await file.store.getRun(failed))!.retriggeredAs, null);
 });
 
@@ -100,7 +100,7 @@ Deno.test("holdfast changes no run without ids or a filter, and exits with 1 if 
 
   assert.deepEqual([none.code, both.code], [2, 2]);
   assert.deepEqual([refused.code, refused.lines], [1, ["1 run cancelled"]]);
-  assert.deepEqual(refused.notes, [`${failed}: its status does not allow it, or it was retried before`]);
+  assert.deepEqual(refused.notes, [`${failed}: its status does not allow it, or it was retriggered before`]);
 });
 
 Deno.test("holdfast signal ends a wait, and the same signal again changes nothing", async () => {

@@ -61,7 +61,7 @@ Deno.test("holdfast prints the same JSON on a file and over HTTP", async () => {
   assert.ok(onFile.every((text) => text.startsWith("0 ") || text.startsWith("1 ")), onFile.join("\n"));
 });
 
-Deno.test("holdfast retry prints the same JSON on a file and over HTTP, and makes the same retries", async () => {
+Deno.test("holdfast retrigger prints the same JSON on a file and over HTTP, and makes the same retries", async () => {
   await using file = await aFile();
   await using served = await aFile();
   await using server = await aServer(served.store, { jobs: cliJobs });
@@ -70,7 +70,7 @@ Deno.test("holdfast retry prints the same JSON on a file and over HTTP, and make
     await callCli(["cancel", first, ...args]);
     const outputs = [];
     for (const options of [[failed], [completed, "--from-start"], [first], [failed], ["--status", "failed", "--yes"]]) {
-      const { code, lines } = await callCli(["retry", ...options, ...args, "--json"]);
+      const { code, lines } = await callCli(["retrigger", ...options, ...args, "--json"]);
       outputs.push(`${code} ${lines.join("\n")}`);
     }
     const retries = (await store.getRuns({})).runs.filter(({ retriggerOf }) => retriggerOf !== null);

@@ -42,7 +42,7 @@ uiTest("the run page retries from the failure, by the keyboard alone", async ({ 
   await page.getByText("Error: HTTP 402 for order 7", { exact: true }).waitFor();
 
   services.areUp = true;
-  const retry = page.getByRole("button", { name: "Retry from the failure" });
+  const retry = page.getByRole("button", { name: "Retrigger from the failure" });
   for (let n = 0; n < 30 && !await retry.evaluate((element) => element === document.activeElement); n++) {
     await page.keyboard.press("Tab");
   }

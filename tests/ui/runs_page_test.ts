@@ -155,9 +155,9 @@ uiTest("the selected runs are retried from their failure, then deleted", async (
   await page.getByText("3 runs", { exact: true }).waitFor();
 
   await page.getByRole("checkbox", { name: "Select all of this page" }).check();
-  await selection.getByRole("button", { name: "Retry from the failure" }).click();
+  await selection.getByRole("button", { name: "Retrigger from the failure" }).click();
   await page.getByText("1 selected run cannot: their state does not allow it.").waitFor();
-  await page.getByRole("button", { name: "Retry from the failure: 2" }).click();
+  await page.getByRole("button", { name: "Retrigger from the failure: 2" }).click();
   await page.getByText("5 runs", { exact: true }).waitFor();
   const retries = (await engine.getRuns({ status: "pending" })).runs;
   await page.getByRole("group", { name: "Status" }).getByRole("button", { name: /Failed/ }).click();

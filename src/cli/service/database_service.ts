@@ -4,7 +4,7 @@ import { createHandler } from "../../http/handler.ts";
 import type { Store } from "../../store.ts";
 import type { Database } from "./database.ts";
 import { engineOfStoredRuns } from "./engine_of_stored_runs.ts";
-import { retryStoredRuns } from "./retry_stored_runs.ts";
+import { retryStoredRuns } from "./retrigger_stored_runs.ts";
 import type { Service } from "./service.ts";
 
 /**

@@ -1,7 +1,7 @@
 import type { Engine } from "../../engine/engine.ts";
 import { type EngineInternals, INTERNALS, internalsOf } from "../../engine/engine_internals.ts";
 import { ConflictError, NotFoundError } from "../../error.ts";
-import type { Retrigger } from "./retry_stored_runs.ts";
+import type { Retrigger } from "./retrigger_stored_runs.ts";
 
 /**
  * The same engine, which retriggers runs without the code of their jobs.

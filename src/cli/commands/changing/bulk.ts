@@ -102,7 +102,7 @@ function noteSkipped({ output }: CommandCall, skipped: readonly SkippedRun[]): v
 }
 
 const REASONS: { readonly [code: string]: string } = {
-  conflict: "its status does not allow it, or it was retried before",
+  conflict: "its status does not allow it, or it was retriggered before",
   not_found: "there is no such run, or the service does not have its job",
 };
 

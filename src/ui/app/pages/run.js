@@ -122,7 +122,7 @@ function Actions({ run, reload, onError }) {
         run.status !== "completed" &&
         html`<${ActButton} class="primary" act=${
           retrigger("failure")
-        } onError=${onError}>Retry from the failure<//>`}${run.isTerminal &&
+        } onError=${onError}>Retrigger from the failure<//>`}${run.isTerminal &&
         html`<${ActButton} act=${retrigger("start")} onError=${onError}>Run again<//>`}<${Copy} text=${curlOf(
           run,
         )} label="Copy as curl" words="Copy as curl" />${run.isTerminal

@@ -7,7 +7,7 @@ import { Dialog, Problem } from "./basics.js";
 
 const MAX_IDS = 1_000;
 const OPERATIONS = /** @type {const} */ ([
-  ["failure", "retrigger", "Retry from the failure", { from: "failure" }],
+  ["failure", "retrigger", "Retrigger from the failure", { from: "failure" }],
   ["start", "retrigger", "Run again", { from: "start" }],
   ["cancel", "cancel", "Cancel", {}],
   ["delete", "delete", "Delete", {}],

@@ -1,11 +1,11 @@
 import type { Command } from "../../command.ts";
 import { BULK_OPTIONS, BULK_USAGE, performPlan, readSelections } from "./bulk.ts";
 
-/** Retries runs that have ended. */
-export const retry: Command = {
-  name: "retry",
+/** Retriggers runs that have ended. */
+export const retrigger: Command = {
+  name: "retrigger",
   usage: `[--from-start] ${BULK_USAGE}`,
-  about: "retry runs that have ended, from their failure",
+  about: "retrigger runs that have ended, from their failure",
   arity: [0, Infinity],
   options: {
     ...BULK_OPTIONS,
@@ -15,7 +15,7 @@ export const retry: Command = {
   run: async (call) =>
     await performPlan(call, await readSelections(call, { status: "failed" }), {
       operation: "retrigger",
-      words: ["retry", "retried"],
+      words: ["retrigger", "retriggered"],
       asksAlways: false,
       from: call.args.has("from-start") ? "start" : "failure",
     }),
