@@ -35,6 +35,12 @@ const ODDITIES: [description: string, thrown: unknown, expected: { name: string;
   ["a bigint", 7n, other("A bigint was thrown instead of an Error: 7")],
   ["a symbol", Symbol("odd"), other("A symbol was thrown instead of an Error: Symbol(odd)")],
   ["an object", { code: 7 }, other('An object was thrown instead of an Error: {"code":7}')],
+  ["a large array", Array(50_000_000), other("An object was thrown instead of an Error")],
+  [
+    "a deep array",
+    JSON.parse("[".repeat(40_000) + "]".repeat(40_000)),
+    other("An object was thrown instead of an Error"),
+  ],
   ["a frozen error", Object.freeze(new TypeError("cold")), { name: "TypeError", message: "cold" }],
   ["an error whose name is no text", Object.assign(new Error("a"), { name: 7 }), { name: "Error", message: "a" }],
   ["an error whose name throws", throwing("name"), { name: "Error", message: "fine" }],

@@ -1,6 +1,7 @@
 import { StepError } from "../error.ts";
 import type { Failure, FailureKind } from "../failure.ts";
 import { isInstance } from "../values/is_instance.ts";
+import { encode } from "../values/json.ts";
 import { cutBytes, tidyText } from "../values/text.ts";
 
 const MAX_MESSAGE_LENGTH = 8_192;
@@ -79,7 +80,8 @@ function bytesOf(text: string): number {
 function describeOther(value: unknown, isCause: boolean): string {
   const isNothing = value === undefined || value === null;
   const what = isNothing ? `${value}` : `${/^[aeiou]/.test(typeof value) ? "An" : "A"} ${typeof value}`;
-  const text = isNothing ? null : readText(() => JSON.stringify(value)) ?? readText(() => String(value));
+  const text = isNothing ? null : readText(() => encode(value, { subject: what, maxBytes: MAX_BYTES })) ??
+    readText(() => Array.isArray(value) ? null : String(value)); // of an array that would be all of its items
   return `${what} was ${isCause ? "given as the cause" : "thrown"} instead of an Error${
     text === null ? "" : `: ${text}`
   }`;

@@ -3,6 +3,7 @@ import { type AllowedHost, readAllowedHosts } from "./access/allowed_hosts.ts";
 import { AUTH_FIELDS, checkAuth, type HandlerAuth } from "./access/auth_hooks.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
+import { MAX_JSON_DEPTH } from "../values/json.ts";
 
 /** Options of {@linkcode createHandler}. `Context` is what `auth.authenticate` returns. */
 export interface HandlerOptions<Context = unknown> {
@@ -113,9 +114,6 @@ const LIMITS = Object.keys(DEFAULT_LIMITS);
 /** The options that are objects themselves, with the names of their fields. */
 const GROUPS: Record<string, readonly string[]> = { auth: AUTH_FIELDS, limits: LIMITS };
 
-/** The maximum for `maxJsonDepth`: deeper values could overflow the stack of recursive code. */
-const DEEPEST_JSON = 1_000;
-
 /**
  * Checks the options of a handler and fills in what is left out.
  *
@@ -129,7 +127,7 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   const auth = options.auth === undefined ? null : checkAuth(options.auth);
   const limits = { ...DEFAULT_LIMITS, ...withoutUndefined(options.limits ?? {}) };
   checkInteger("limits.maxBodyBytes", limits.maxBodyBytes, 1);
-  checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, DEEPEST_JSON);
+  checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, MAX_JSON_DEPTH);
   checkInteger("limits.maxStreams", limits.maxStreams, 0);
   checkInteger("limits.maxStreamsPerTenant", limits.maxStreamsPerTenant, 0);
   checkInteger("limits.maxMetricJobs", limits.maxMetricJobs, 0);

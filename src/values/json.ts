@@ -1,6 +1,7 @@
 import { SerializationError } from "../error.ts";
 import { kindOf } from "./kind_of.ts";
 import { propertyOf } from "./property_of.ts";
+import { tidyText } from "./text.ts";
 
 /** A value that survives a round trip through JSON. */
 export type Json =
@@ -43,24 +44,33 @@ export interface EncodeOptions {
   maxBytes: number;
 }
 
+/** How many levels of arrays and objects a value may have: deeper ones could overflow the stack of recursive code. */
+export const MAX_JSON_DEPTH = 1_000;
+
 /**
  * Writes a value as JSON, or throws if JSON would lose part of it.
  *
  * `undefined` itself becomes `null`, not a string. Inside a value it follows JSON: a member is left out, an item
- * becomes `null`.
+ * becomes `null`. The value is checked before it is written, and the check ends at the size limit: a refusal is cheap,
+ * however large or deep the value is. `toJSON()` is called once; getters are called for the check and for the JSON.
  *
  * @throws {SerializationError} For what JSON would lose (a cycle, a `bigint`, a function, a symbol, `NaN`,
- * `Infinity`, a `Map` or the like), naming its path, and for a value that is too large.
+ * `Infinity`, a `Map` or the like), naming its path, and for a value that is too large or nested too deep.
  */
 export function encode(value: unknown, options: EncodeOptions): JsonText | null {
   if (value === undefined) return null;
-  const text = stringify(value, options.subject);
-  if (isLongerThan(text, options.maxBytes)) {
-    throw new SerializationError(
-      `${options.subject} is too large: its JSON takes more than ${options.maxBytes} bytes`,
-    );
+  const walk = new ValueWalk(options);
+  try {
+    const text = JSON.stringify(walk.toPlain(value));
+    if (isLongerThan(text, options.maxBytes)) throw tooLarge(options);
+    return text;
+  } catch (cause) {
+    throw cause instanceof SerializationError ? cause : walk.unreadable(cause);
   }
-  return text;
+}
+
+function tooLarge({ subject, maxBytes }: EncodeOptions): SerializationError {
+  return new SerializationError(`${subject} is too large: its JSON takes more than ${maxBytes} bytes`);
 }
 
 /** Reads what {@linkcode encode} wrote. */
@@ -105,87 +115,179 @@ function canonical(value: Json): string {
   );
 }
 
-function stringify(value: unknown, subject: string): JsonText {
-  let text: string | undefined;
-  try {
-    text = JSON.stringify(value, function (this: Record<string, unknown>, key, item) {
-      if (reasonToRefuse(item) !== null) throw new TypeError("refused");
-      if (item === null && isInvalidDate(this[key])) throw new TypeError("refused");
-      return item;
-    });
-  } catch (cause) {
-    const culprit = findCulprit(value);
-    throw new SerializationError(
-      `${subject} cannot be stored as JSON: ${culprit ?? whyUnreadable(cause)}`,
-      { cause },
-    );
-  }
-  // JSON.stringify() returns `undefined` for an object whose `toJSON()` does.
-  if (text === undefined) {
-    throw new SerializationError(`${subject} cannot be stored as JSON: its toJSON() returns undefined`);
-  }
-  return text;
+/** An array or object whose members are being checked. */
+interface Opened {
+  value: Members;
+  /** Members to replace by what their `toJSON()` has returned. */
+  replaced: [name: string | number, plain: unknown][];
+  /** The names of its members; `null` for an array. */
+  names: readonly string[] | null;
+  /** How many members it has, and how many of them were read. */
+  size: number;
+  read: number;
+  /** What it is a member of, and at which level it is. */
+  outer: Opened | null;
+  level: number;
 }
 
-/** Each level of a value takes a part of the stack while it is written. */
-function whyUnreadable(cause: unknown): string {
-  return cause instanceof RangeError ? "it is nested too deep" : "reading it throws";
-}
+type Members = { [name: string | number]: unknown };
 
-/** Kinds that JSON writes completely. Of others (a `Map`, an `Error`, a `Uint8Array`) it would lose something. */
-const PLAIN_KINDS = new Set(["Object", "String", "Boolean"]);
+const MAX_PATH_LENGTH = 255;
+const DATE_BYTES = '"1970-01-01T00:00:00.000Z"'.length;
 
-function reasonToRefuse(value: unknown): string | null {
-  switch (typeof value) {
-    case "number":
-      return Number.isFinite(value) ? null : String(value);
-    case "bigint":
-      return "a bigint";
-    case "function":
-      return "a function";
-    case "symbol":
-      return "a symbol";
-    case "object": {
-      if (value === null || Array.isArray(value)) return null;
-      if (value instanceof Number) return reasonToRefuse(value.valueOf());
-      const kind = Object.prototype.toString.call(value).slice("[object ".length, -1);
-      return PLAIN_KINDS.has(kind) ? null : kindOf(value);
+/**
+ * Checks a value before `JSON.stringify()` writes it.
+ *
+ * It counts the bytes that the JSON takes at least, and gives up at the limit, so that the JSON of what passes takes at
+ * most a few times as many. A part that is found in several places is counted in each.
+ */
+class ValueWalk {
+  readonly #options: EncodeOptions;
+  #bytesLeft: number;
+  /** Those that JSON leaves out take no bytes, but they take time. */
+  #membersLeft: number;
+  #opened: Opened | null = null;
+  #plain: unknown;
+
+  constructor(options: EncodeOptions) {
+    this.#options = options;
+    this.#bytesLeft = options.maxBytes;
+    this.#membersLeft = options.maxBytes;
+  }
+
+  /** The value, or a copy in which the objects with a `toJSON()` are replaced. */
+  toPlain(value: unknown): unknown {
+    this.#plain = this.#take(value, "");
+    if (this.#plain === undefined) throw this.#refusal("its toJSON() returns undefined");
+    this.#checkSize();
+    for (let opened = this.#opened; opened !== null; opened = this.#opened) this.#read(opened);
+    return this.#plain;
+  }
+
+  /** Reads members up to one that has members itself: then that is the opened one. */
+  #read(opened: Opened): void {
+    const { value, names, size } = opened;
+    while (opened.read < size) {
+      const at = opened.read++;
+      const name = names === null ? at : names[at]!;
+      const member = value[name];
+      const plain = this.#take(member, name);
+      if (typeof name === "number") this.#bytesLeft -= plain === undefined ? 5 : 1;
+      else if (plain !== undefined) this.#bytesLeft -= name.length + 4;
+      if (plain !== member) opened.replaced.push([name, plain]);
+      this.#checkSize();
+      if (this.#opened !== opened) return;
     }
-    default:
+    this.#close(opened);
+  }
+
+  #close({ value, names, replaced, outer }: Opened): void {
+    this.#opened = outer;
+    if (replaced.length === 0) return;
+    const copy = (names === null ? Array.from(value as never) : { ...value }) as Members;
+    for (const [name, plain] of replaced) copy[name] = plain;
+    if (outer === null) this.#plain = copy;
+    else outer.replaced.push([nameOf(outer), copy]);
+  }
+
+  /** @param isWritten Whether a `toJSON()` has returned it: JSON does not call another one. */
+  #take(value: unknown, name: string | number, isWritten = false): unknown {
+    switch (typeof value) {
+      case "string":
+        this.#bytesLeft -= value.length + 2;
+        return value;
+      case "number":
+        if (!Number.isFinite(value)) throw this.#refusalOf(String(value));
+        this.#bytesLeft -= (value | 0) === value ? 1 : 3;
+        return value;
+      case "boolean":
+        this.#bytesLeft -= 4;
+        return value;
+      case "undefined":
+        return undefined;
+    }
+    if (value === null) {
+      this.#bytesLeft -= 4;
       return null;
-  }
-}
-
-/** Looks for the first part of a value that JSON would lose: `a Map at $.rows[2].byName`. */
-function findCulprit(root: unknown): string | null {
-  const pending: { value: unknown; path: string; ancestors: unknown[] }[] = [{ value: root, path: "$", ancestors: [] }];
-  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
-    const { path, ancestors } = next;
-    let { value } = next;
-    try {
-      const toJson = propertyOf(value, "toJSON");
-      if (isInvalidDate(value)) return `an invalid Date at ${path}`;
-      if (typeof toJson === "function") value = toJson.call(value, path);
-      const reason = reasonToRefuse(value);
-      if (reason !== null) return `${reason} at ${path}`;
-      if (typeof value !== "object" || value === null) continue;
-      if (ancestors.includes(value)) return `a cycle at ${path}`;
-      const inside = [...ancestors, value];
-      const children = Object.entries(value).map(([key, child]) => ({
-        value: child,
-        path: Array.isArray(value) ? `${path}[${key}]` : `${path}.${key}`,
-        ancestors: inside,
-      }));
-      pending.push(...children.reverse());
-    } catch {
-      return `a value at ${path} that throws when read`;
     }
+    const toJson = isWritten ? null : propertyOf(value, "toJSON");
+    if (typeof toJson !== "function") return this.#open(value);
+    if (value instanceof Date) {
+      if (Number.isNaN(value.getTime())) throw this.#refusalOf("an invalid Date");
+      if (toJson === Date.prototype.toJSON) {
+        this.#bytesLeft -= DATE_BYTES;
+        return value; // always the same string, which takes long to make
+      }
+    }
+    return this.#take(toJson.call(value, String(name)), name, true);
   }
-  return null;
+
+  #open(value: unknown): unknown {
+    if (!isPlain(value)) throw this.#refusalOf(kindOf(value));
+    const level = (this.#opened?.level ?? 0) + 1;
+    if (level > MAX_JSON_DEPTH) {
+      throw this.#findCycle() ?? this.#refusal(`it is nested more than ${MAX_JSON_DEPTH} levels deep`);
+    }
+    const names = Array.isArray(value) ? null : Object.keys(value);
+    const size = Array.isArray(value) ? value.length : names!.length;
+    this.#bytesLeft -= size === 0 ? 2 : 1;
+    this.#membersLeft -= size;
+    if (size > 0) {
+      this.#opened = { value: value as Members, replaced: [], names, size, read: 0, outer: this.#opened, level };
+    }
+    return value;
+  }
+
+  #checkSize(): void {
+    if (this.#bytesLeft < 0 || this.#membersLeft < 0) throw this.#findCycle() ?? tooLarge(this.#options);
+  }
+
+  /** What is around the part that is read, from the outermost. */
+  #around(): Opened[] {
+    const around: Opened[] = [];
+    for (let opened = this.#opened; opened !== null; opened = opened.outer) around.push(opened);
+    return around.reverse();
+  }
+
+  /** The refusal if something is around itself. Every cycle reaches a limit: only then it is looked for. */
+  #findCycle(): SerializationError | null {
+    const around = this.#around();
+    const seen = new Set<object>();
+    const again = around.findIndex(({ value }) => seen.size === seen.add(value).size);
+    return again === -1 ? null : this.#refusal(`a cycle at ${pathOf(around.slice(0, again))}`);
+  }
+
+  /** The refusal because a getter, a proxy or a `toJSON()` has thrown. */
+  unreadable(cause: unknown): SerializationError {
+    return this.#refusal(`a value at ${pathOf(this.#around())} that throws when read`, cause);
+  }
+
+  #refusalOf(part: string): SerializationError {
+    return this.#refusal(`${part} at ${pathOf(this.#around())}`);
+  }
+
+  #refusal(reason: string, cause?: unknown): SerializationError {
+    return new SerializationError(`${this.#options.subject} cannot be stored as JSON: ${reason}`, { cause });
+  }
 }
 
-function isInvalidDate(value: unknown): boolean {
-  return value instanceof Date && Number.isNaN(value.getTime());
+/** The member that was read last. */
+function nameOf({ names, read }: Opened): string | number {
+  return names === null ? read - 1 : names[read - 1]!;
+}
+
+function pathOf(around: readonly Opened[]): string {
+  const names = around.map(nameOf).map((name) => typeof name === "number" ? `[${name}]` : `.${name}`);
+  return tidyText(`$${names.join("")}`, MAX_PATH_LENGTH);
+}
+
+/** Whether JSON writes all of an array or object. Of others (a `Map`, an `Error`, bytes) it would lose something. */
+function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null) return false;
+  if (Array.isArray(value)) return true;
+  const prototype = Object.getPrototypeOf(value);
+  if (prototype === Object.prototype || prototype === null) return true;
+  return Object.prototype.toString.call(value) === "[object Object]";
 }
 
 /** Whether a string takes more than a number of bytes of UTF-8. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { NotFoundError } from "../../src/error.ts";
+import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { forEachStore, pass, type StoreTest } from "../support/stores/for_each_store.ts";
 import { aService } from "../support/http/http.ts";
 import { aJob, echo } from "../support/jobs.ts";
@@ -161,4 +162,55 @@ forEachStore("options that are no object are refused by name", async (context) =
     name: "TypeError",
     message: /^triggerAndWait\(\) takes an object with .*timeout, not null$/,
   });
+});
+
+forEachStore("a value that is nested too deep is refused in every place", async ({ store, host }) => {
+  const deep = JSON.parse("[".repeat(40_000) + "]".repeat(40_000));
+  const message = /cannot be stored as JSON: it is nested more than 1000 levels deep$/;
+  const lines: unknown[] = [];
+  const job = aJob(async (step) => {
+    step.log.info("deep", deep);
+    await assert.rejects(step.run("result", () => deep), message);
+    await assert.rejects(step.prepareWait("metadata", { metadata: deep }), message);
+    await step.wait("review");
+    return deep;
+  }, "deep");
+  await using engine = createEngine({ store, host, jobs: { job, echo } });
+  engine.on("log:write", ({ data }) => lines.push(data));
+  const { id } = await engine.trigger("deep", 1);
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(id);
+
+  await assert.rejects(engine.trigger("echo", deep), message);
+  await assert.rejects(engine.signal(wait!.id, { signalId: "a", payload: deep }), message);
+  await assert.rejects(engine.trigger("echo", 1, { labels: deep }), { message: /labels must be/ });
+  await engine.signal(wait!.id, { signalId: "a", payload: 1 });
+  await engine.runUntilIdle();
+
+  assert.match((await engine.getRun(id))!.error!, message);
+  assert.match((lines as { error: string }[])[0]!.error, message);
+});
+
+forEachStore("a value of 1,000 levels is stored in every place", async ({ store, host }) => {
+  const deep = JSON.parse("[".repeat(1_000) + "]".repeat(1_000));
+  const job = aJob(async (step, input) => {
+    step.log.info("deep", deep);
+    await step.run("result", () => input);
+    const answer = await step.wait("review", { metadata: deep });
+    return answer.outcome === "signal" ? answer.payload : null;
+  }, "deep");
+  await using engine = createEngine({ store, host, jobs: { job } });
+  engine.use(persistLogs());
+  const { id } = await engine.trigger("deep", deep);
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(id);
+  await engine.signal(wait!.id, { signalId: "a", payload: deep });
+  await engine.signal(wait!.id, { signalId: "a", payload: deep });
+  await engine.runUntilIdle();
+
+  const text = JSON.stringify(deep);
+  assert.equal(JSON.stringify((await engine.getRun(id))!.output), text);
+  assert.equal(JSON.stringify((await engine.getSteps(id))[0]!.output), text);
+  assert.equal(JSON.stringify((await engine.getWaits(id))[0]!.metadata), text);
+  assert.equal(JSON.stringify((await engine.getLogs(id))[0]!.data), text);
 });

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import { SerializationError } from "../../src/error.ts";
 import { decode, encode, isSameJson, type Json } from "../../src/values/json.ts";
 
@@ -66,8 +67,16 @@ function aCycle(): unknown {
   return cycle;
 }
 
+function aTable(): unknown {
+  const table = { rows: [] as unknown[] };
+  for (let id = 0; id < 20; id++) table.rows.push({ id, table });
+  return table;
+}
+
 const REFUSALS: [description: string, value: unknown, message: RegExp][] = [
   ["a cycle", aCycle(), /a cycle at \$\.inside\.list\[1\]$/],
+  ["a cycle in many rows", aTable(), /a cycle at \$\.rows\[0\]\.table$/],
+  ["a boxed string", [Object("x")], /a String at \$\[0\]$/],
   ["a bigint", { rows: [{ id: 1n }] }, /a bigint at \$\.rows\[0\]\.id$/],
   ["a function", { a: { work: () => 1 } }, /a function at \$\.a\.work$/],
   ["a class", [Point], /a function at \$\[0\]$/],
@@ -126,15 +135,81 @@ Deno.test("encode() refuses a value that is too large, in bytes and not in chara
   assert.equal(encodeWithin("é".repeat(4), 10)(), `"${"é".repeat(4)}"`);
 });
 
-Deno.test("encode() refuses, or writes, a value that is nested very deep, and does so soon", () => {
-  let value: unknown = 1;
-  for (let depth = 0; depth < 20_000; depth++) value = { a: value };
+/** As many arrays, each inside the one before it. */
+function nested(levels: number): unknown {
+  return JSON.parse("[".repeat(levels) + "]".repeat(levels));
+}
 
-  try {
-    encode(value, { ...OPTIONS, maxBytes: 10_000_000 });
-  } catch (error) {
-    assert.ok(error instanceof SerializationError);
-  }
+Deno.test("encode() writes 1,000 levels of arrays, and refuses more of them", () => {
+  const act = () => encode({ a: nested(1_000) }, { ...OPTIONS, maxBytes: 10_000 });
+
+  assert.equal(encode(nested(1_000), { ...OPTIONS, maxBytes: 2_000 }), "[".repeat(1_000) + "]".repeat(1_000));
+  assert.throws(act, { message: "The value cannot be stored as JSON: it is nested more than 1000 levels deep" });
+});
+
+Deno.test("encode() refuses 1 MiB of brackets in less than 100 ms of CPU time", () => {
+  const value = nested(524_288);
+  const before = process.cpuUsage();
+
+  assert.throws(() => encode(value, { ...OPTIONS, maxBytes: 1_048_576 }), SerializationError);
+
+  const { user, system } = process.cpuUsage(before);
+  assert.ok(user + system < 100_000, `${user + system} us`);
+});
+
+const sparse: number[] = [];
+sparse[50_000_000] = 1;
+
+const LARGE_VALUES: [description: string, value: unknown][] = [
+  ["an array with a length of 50,000,001 and one item", sparse],
+  ["a string of 400 million characters", ["x".repeat(400_000_000)]],
+  ["one array in 2^60 places", Array.from({ length: 60 }).reduce((value) => [value, value], ["x"])],
+  ["the same members, left out a million times", Array(1_000).fill(Object.fromEntries(Array(1_000).entries()))],
+];
+
+for (const [description, value] of LARGE_VALUES) {
+  Deno.test(`encode() refuses ${description} as too large`, () => {
+    assert.throws(() => encode(value, { ...OPTIONS, maxBytes: 10_000 }), { message: /^The value is too large/ });
+  });
+}
+
+Deno.test("encode() reads no more of a large value than fits", () => {
+  let read = 0;
+  const row = {
+    get id() {
+      read += 1;
+      return 1;
+    },
+  };
+
+  assert.throws(() => encode(Array(400).fill(row), OPTIONS), { message: /too large/ });
+
+  assert.ok(read < 200, String(read));
+});
+
+Deno.test("encode() calls a toJSON() once, and leaves the value as it was", () => {
+  let called = 0;
+  const price = { toJSON: () => ({ cents: ++called }) };
+  const value = { rows: [{ price, at: new Date(0) }, 2], more: 1 };
+
+  const text = encode(value, OPTIONS);
+
+  assert.equal(text, '{"rows":[{"price":{"cents":1},"at":"1970-01-01T00:00:00.000Z"},2],"more":1}');
+  assert.equal(value.rows[0], Object(value.rows[0]));
+  assert.equal((value.rows[0] as { price: unknown }).price, price);
+});
+
+Deno.test("encode() refuses a value that changes into one that cannot be written", () => {
+  let read = 0;
+  const refused = (next: unknown) => () =>
+    encode({
+      get a() {
+        return read++ % 2 === 0 ? 1 : next;
+      },
+    }, OPTIONS);
+
+  assert.throws(refused(1n), { name: "SerializationError", message: /throws when read/ });
+  assert.throws(refused("x".repeat(1_000)), { name: "SerializationError", message: /too large/ });
 });
 
 Deno.test("isSameJson() looks past the order of keys, and at nothing else", () => {
