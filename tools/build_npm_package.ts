@@ -12,6 +12,9 @@ const NODE = ">=22.13";
 const DESCRIPTION =
   "Durable jobs: plain functions whose steps are saved, so that a run continues after a crash. On SQLite or PostgreSQL.";
 
+/** Where the links of the README lead if no repository is given. */
+const REPOSITORY = "holdfast/jobs";
+
 /** The commands of the package, by name. */
 const COMMANDS: Readonly<Record<string, string>> = {
   "holdfast": `import process from "node:process";
@@ -59,6 +62,7 @@ export async function buildNpmPackage(folder: string, repository?: string): Prom
     const manifest = complete(JSON.parse(await Deno.readTextFile(manifestPath)), repository);
     await Deno.writeTextFile(manifestPath, `${JSON.stringify(manifest, null, 2)}\n`);
     await addCommands(content);
+    await writeReadme(content, repository ?? REPOSITORY);
     await referToDisposables(content, manifest);
     await Deno.mkdir(folder, { recursive: true });
     const target = join(folder, `holdfast-jobs-${manifest.version}.tgz`);
@@ -94,6 +98,13 @@ async function addCommands(content: string): Promise<void> {
   for (const [name, code] of Object.entries(COMMANDS)) {
     await Deno.writeTextFile(join(content, "bin", `${name}.js`), `#!/usr/bin/env node\n${code}`, { mode: 0o755 });
   }
+}
+
+/** Writes the README for those who come from npm: its commands are Node's, its links absolute. */
+async function writeReadme(content: string, repository: string): Promise<void> {
+  const text = await Deno.readTextFile(join(ROOT, "tools", "npm_README.md"));
+  const target = `](https://github.com/${repository}/blob/main/`;
+  await Deno.writeTextFile(join(content, "README.md"), text.replaceAll(/\]\((?!https?:)/g, target));
 }
 
 /** Lets the types say that they need those of `await using`, which `tsc` leaves out by default. */

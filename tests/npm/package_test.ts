@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { readPage, readPages } from "../docs/pages.ts";
 import { bundle } from "../node/bundle.ts";
 import { inTime } from "../processes/deadline.ts";
 import { TextLineStream } from "../processes/text_line_stream.ts";
@@ -40,6 +41,58 @@ test("the npm package says what it is, and has types of every entry point", asyn
   assert.deepEqual(Object.keys(manifest.exports), Object.keys(exports));
   for (const { types } of Object.values<{ types: string }>(manifest.exports)) await Deno.stat(join(content, types));
   for (const name of ["README.md", "LICENSE", "CHANGELOG.md"]) await Deno.stat(join(content, name));
+});
+
+test("the npm package has the guides of the repository, SKILL.md, and a README for Node with absolute links", async () => {
+  const content = join(installation.folder, "node_modules", "@holdfast", "jobs");
+  const pages = readPages().map(({ path }) => path).filter((path) => path.startsWith("docs/"))
+    .filter((path) => !path.startsWith("docs/adr/") && path !== "docs/home.md");
+
+  for (const path of [...pages, "SKILL.md", "llms.txt"]) {
+    assert.equal(await Deno.readTextFile(join(content, path)), await Deno.readTextFile(pathOf(path)), path);
+  }
+  const readme = await Deno.readTextFile(join(content, "README.md"));
+  const links = [...readme.matchAll(/\]\(([^)]+)\)/g)].map(([, link]) => link!);
+  assert.ok(links.length > 10);
+  for (const link of links) {
+    const path = /^https:\/\/github\.com\/holdfast\/jobs\/blob\/main\/(.+)$/.exec(link)?.[1];
+    await Deno.stat(pathOf(path ?? `no path in ${link}`));
+  }
+  assert.doesNotMatch(readme, /\bdeno (?:run|task|add)\b/);
+});
+
+test("the program of the README of the npm package survives a kill on Node", async () => {
+  const { folder, runtimes } = installation;
+  const page = readPage(
+    "README.md",
+    await Deno.readTextFile(join(folder, "node_modules", "@holdfast", "jobs", "README.md")),
+  );
+  const program = page.blocks.find(({ info }) => info === "ts")!.code; // it has one
+  const app = await Deno.makeTempDir({ dir: folder });
+  await Deno.writeTextFile(join(app, "main.ts"), program.replace("port: 8000", "port: 0").replace("1_000", "50"));
+  const rows: string[] = [];
+  const start = () =>
+    new Deno.Command(runtimes.find(({ name }) => name === "Node 24")!.program, {
+      args: ["main.ts"],
+      cwd: app,
+      env: { NODE_OPTIONS: "" },
+      stdout: "piped",
+      stderr: "null",
+    }).spawn();
+  const readUntil = async (server: Deno.ChildProcess, count: number) => {
+    for await (const line of server.stdout.pipeThrough(new TextLineStream())) {
+      if (line.includes(", row ")) rows.push(line);
+      if (new Set(rows).size >= count) break;
+    }
+    server.kill("SIGKILL");
+    await server.status;
+  };
+
+  await inTime(readUntil(start(), 5), "the first process was to insert five rows");
+  await inTime(readUntil(start(), 20), "the second process was to insert the rest");
+
+  assert.equal(new Set(rows).size, 20); // the row at which the first was killed has the same key both times
+  assert.ok(rows.length <= 21, `${rows.length} rows`);
 });
 
 test("the npm package names no folder of the machine that made it", async () => {
