@@ -5,3 +5,16 @@ export interface TableCheck {
   /** A statement whose rows are what is wrong: one column `r`, a sentence. */
   sql: string;
 }
+
+/** The columns that hold JSON, by their tables; the names of tables have no prefix here. Empty is no value. */
+export const JSON_COLUMNS = {
+  runs: ["labels", "progress", "output", "failure"],
+  inputs: ["payload", "input"],
+  steps: ["output", "failure"],
+  pauses: ["metadata", "payload"],
+} as const;
+
+/** What is wrong with a value of a run that is no JSON. */
+export function notJson(runId: string, table: string, column: string): string {
+  return `Run ${runId} has no JSON as "${column}" in the table of ${table}`;
+}

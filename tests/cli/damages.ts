@@ -128,6 +128,54 @@ export const DAMAGES: readonly Damage[] = [
     sql: ({ completed }) => `UPDATE T.runs SET completed_at = NULL WHERE id = '${completed}'`,
     found: /is completed, and has no time of its end/,
   },
+  {
+    name: "a failed run without its failure",
+    sql: ({ failed }) => `UPDATE T.runs SET failure = NULL WHERE id = '${failed}'`,
+    found: /is failed, and has no failure/,
+  },
+  {
+    name: "labels without their rows of the index",
+    sql: ({ failed }) => `DELETE FROM T.labels WHERE run_seq = ${seqOf(failed)}`,
+    found: /is not found by its label "org"/,
+  },
+  {
+    name: "a row of the index that is no label",
+    sql: ({ failed }) => `UPDATE T.runs SET labels = '{}' WHERE id = '${failed}'`,
+    found: /is found by a label "org" that it has not/,
+  },
+  {
+    name: "a run without its input",
+    sql: ({ plain }) => `DELETE FROM T.inputs WHERE run_seq = ${seqOf(plain)}`,
+    found: /has no input/,
+  },
+  {
+    name: "an output that is no JSON",
+    sql: ({ completed }) => `UPDATE T.runs SET output = '{"rows":4' WHERE id = '${completed}'`,
+    found: /has no JSON as "output" in the table of runs/,
+  },
+  {
+    name: "an input that is no JSON",
+    sql: ({ plain }) => `UPDATE T.inputs SET payload = 'undefined' WHERE run_seq = ${seqOf(plain)}`,
+    found: /has no JSON as "payload" in the table of inputs/,
+  },
+  {
+    name: "labels that are no JSON",
+    sql: ({ plain }) => `UPDATE T.runs SET labels = '{' WHERE id = '${plain}'`,
+    found: /has no JSON as "labels" in the table of runs/,
+  },
+  {
+    name: "a step that is recorded twice",
+    sql: ({ completed }) =>
+      `INSERT INTO T.steps (run_seq, name, position, status, attempts, recorded_no, started_at, completed_at, output)
+       SELECT run_seq, name || '#2', position, status, attempts, recorded_no, started_at, completed_at, output
+       FROM T.steps WHERE name = 'write' AND run_seq = ${seqOf(completed)}`,
+    found: /has 2 steps that are one record: "write", "write#2"/,
+  },
+  {
+    name: "a journal that lacks its newest row",
+    sql: () => "DELETE FROM T.journal WHERE position = (SELECT max(position) FROM T.journal)",
+    found: /The journal lacks that run .* (is running|was triggered)/,
+  },
 ];
 
 /** What somebody has to act on, though no table is damaged. */

@@ -8,6 +8,8 @@ export interface Database {
   readonly stuckChecks: readonly TableCheck[];
   /** Executes a statement that reads, and returns the column `r` of its first rows. */
   select(sql: string, limit: number): Promise<string[]>;
+  /** Finds values of runs that are no JSON, as sentences. */
+  findBrokenValues(limit: number): Promise<string[]>;
   /** Counts the runs of each job and status again. */
   recount(): Promise<void>;
   /** Copies it to a new file; `null`: it cannot. */

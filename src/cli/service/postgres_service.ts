@@ -1,6 +1,7 @@
 import { StoreError } from "../../error.ts";
 import { POSTGRES_CHECKS, POSTGRES_RECOUNT, POSTGRES_STUCK_CHECKS } from "../../stores/postgres/checks.ts";
-import { type Connection, openPool, storeError } from "../../stores/postgres/database/client.ts";
+import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
+import { type Connection, openPool, sqlState, storeError } from "../../stores/postgres/database/client.ts";
 import { PostgresStore } from "../../stores/postgres/postgres_store.ts";
 import { checkSchema, toSql, VERSION } from "../../stores/postgres/sql/names.ts";
 import { UsageError } from "../usage_error.ts";
@@ -65,9 +66,49 @@ function databaseOf(ask: Ask): Database {
     checks: POSTGRES_CHECKS,
     stuckChecks: POSTGRES_STUCK_CHECKS,
     select: async (sql, limit) => (await ask(`select r from (${sql}) q limit ${limit}`)).map(({ r }) => String(r)),
+    findBrokenValues: (limit) => findBrokenValues(ask, limit),
     recount: async () => {
       await ask(POSTGRES_RECOUNT);
     },
     backup: null,
   };
+}
+
+async function findBrokenValues(ask: Ask, limit: number): Promise<string[]> {
+  const found: string[] = [];
+  const [last] = await ask("select coalesce(max(seq), 0)::text as r from {schema}.runs");
+  for (const [table, columns] of Object.entries(JSON_COLUMNS)) {
+    for (const column of columns) {
+      // The server parses all of them. It does not say which one is broken: that is found by halves.
+      const search = async (from: number, to: number): Promise<void> => {
+        if (found.length === limit || await areJson(ask, table, column, from, to)) return;
+        if (from === to) {
+          const [run] = await ask(`select id as r from {schema}.runs where seq = ${from}`);
+          if (run !== undefined) found.push(notJson(String(run.r), table, column));
+          return;
+        }
+        const middle = Math.floor((from + to) / 2);
+        await search(from, middle);
+        await search(middle + 1, to);
+      };
+      await search(0, Number(last?.r ?? 0));
+    }
+  }
+  return found;
+}
+
+const INVALID_TEXT = "22P02";
+
+async function areJson(ask: Ask, table: string, column: string, from: number, to: number): Promise<boolean> {
+  const run = table === "runs" ? "seq" : "run_seq";
+  try {
+    await ask(
+      `select count(${column}::json)::text as r from {schema}.${table}
+       where ${run} between ${from} and ${to} and ${column} <> ''`,
+    );
+    return true;
+  } catch (error) {
+    if (error instanceof StoreError && sqlState(error.cause) === INVALID_TEXT) return false;
+    throw error;
+  }
 }

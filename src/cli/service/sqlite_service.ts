@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { StoreError } from "../../error.ts";
 import { SQLITE_CHECKS, SQLITE_RECOUNT, SQLITE_STUCK_CHECKS } from "../../stores/sqlite/checks.ts";
+import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
 import { MIGRATIONS } from "../../stores/sqlite/schema.ts";
 import { SqliteStore } from "../../stores/sqlite/sqlite_store.ts";
 import { toFailure } from "../../failure/to_failure.ts";
@@ -41,6 +42,7 @@ function databaseAt(path: string, store: SqliteStore): Database {
         }
         return rows;
       }),
+    findBrokenValues: (limit) => withReader(path, (reader) => findBrokenValues(reader, limit)),
     recount: async () => {
       const { DatabaseSync } = await import("node:sqlite");
       const database = new DatabaseSync(path, { timeout: 10_000 });
@@ -78,6 +80,34 @@ function refusal(path: string, error: unknown): StoreError {
   const { message } = toFailure(error);
   const code = /malformed|not a database/.test(message) ? "internal" : "unavailable";
   return new StoreError(`Cannot read "${path}": ${message}`, { cause: error, code });
+}
+
+function findBrokenValues(reader: Reader, limit: number): string[] {
+  const found: string[] = [];
+  for (const [table, columns] of Object.entries(JSON_COLUMNS)) {
+    const run = table === "runs" ? "seq" : "run_seq";
+    for (const column of columns) {
+      const rows = reader.prepare(
+        `SELECT r.id, t.${column} AS value FROM holdfast_${table} t JOIN holdfast_runs r ON r.seq = t.${run}
+         WHERE t.${column} <> '' AND NOT json_valid(t.${column})`,
+      );
+      for (const { id, value } of rows.iterate()) {
+        // SQLite also refuses values with more than 1,000 levels.
+        if (!isJson(String(value))) found.push(notJson(String(id), table, column));
+        if (found.length === limit) return found;
+      }
+    }
+  }
+  return found;
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function readVersion(reader: Reader): number {

@@ -121,6 +121,23 @@ export const POSTGRES_CHECKS: readonly TableCheck[] = [
        from {schema}.steps s join {schema}.runs r on r.seq = s.run_seq where s.recorded_no > r.recorded`,
   },
   {
+    name: "no two steps of a run are the same record",
+    sql:
+      `select 'Run ' || r.id || ' has ' || count(*) || ' steps that are one record: "' || string_agg(s.name, '", "') || '"' as r
+       from {schema}.steps s join {schema}.runs r on r.seq = s.run_seq
+       group by r.id, s.run_seq, s.recorded_no having count(*) > 1`,
+  },
+  {
+    name: "a run that has failed says why",
+    sql: `select 'Run ' || id || ' is failed, and has no failure' as r
+       from {schema}.runs where status = 'failed' and (failure is null or error is null)`,
+  },
+  {
+    name: "each run has an input",
+    sql: `select 'Run ' || id || ' has no input' as r
+       from {schema}.runs r where not exists (select 1 from {schema}.inputs i where i.run_seq = r.seq)`,
+  },
+  {
     name: "a concurrency key is held by runs that are executed, or that come back to it",
     sql: `select 'The key ' || k.concurrency_key || ' is held by run ' || k.run_id || ', which is ' ||
          coalesce(r.status, 'deleted') as r
@@ -142,6 +159,31 @@ export const POSTGRES_CHECKS: readonly TableCheck[] = [
        from {schema}.holders k left join {schema}.runs r on r.id = k.run_id
        group by k.concurrency_key having count(*) > max(coalesce(r.key_concurrency, 1))
          and count(*) filter (where r.id is null or r.status in ${ENDED}) = 0`,
+  },
+  {
+    name: "runs are found by their labels, and by no others",
+    sql: `select 'Run ' || r.id || ' is not found by its label "' || l.key || '"' as r
+       from {schema}.runs r, json_each_text(r.labels::json) l
+       where not exists (select 1 from {schema}.labels i where i.key = l.key and i.value = l.value and i.run_seq = r.seq)
+       union all select 'Run ' || r.id || ' is found by a label "' || i.key || '" that it has not'
+       from {schema}.runs r join {schema}.labels i on i.run_seq = r.seq
+       where not exists (select 1 from json_each_text(r.labels::json) l where l.key = i.key and l.value = i.value)`,
+  },
+  {
+    // What happened to a run before its oldest row may have been removed from the journal.
+    name: "the journal has what happened last to each run",
+    sql: `with facts as materialized (
+         select (f.fact->>0)::bigint as run, f.fact->>1 as kind, j.position, f.no
+         from {schema}.journal j, json_array_elements(('[' || j.facts || ']')::json) with ordinality f (fact, no)
+         where f.fact->>1 in ('triggered', 'claimed', 'waiting', 'completed', 'failed', 'cancelled')
+       ), first as (select min(at) as at from {schema}.journal)
+       select 'The journal lacks that run ' || r.id || ' was triggered' as r from first, {schema}.runs r
+       where r.created_at > first.at and not exists (select 1 from facts f where f.run = r.seq and f.kind = 'triggered')
+       union all select 'The journal lacks that run ' || r.id || ' is ' || r.status from first, {schema}.runs r left join (
+         select distinct on (run) run, kind from facts where kind <> 'triggered' order by run, position desc, no desc
+       ) l on l.run = r.seq
+       where r.status <> 'pending' and coalesce(r.completed_at, r.started_at) > first.at
+         and l.kind is distinct from case r.status when 'running' then 'claimed' else r.status end`,
   },
 ];
 

@@ -133,6 +133,22 @@ export const RUN_CHECKS: readonly TableCheck[] = [
        FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq WHERE s.recorded_no > r.recorded`,
   },
   {
+    name: "no two steps of a run are the same record",
+    sql:
+      `SELECT 'Run ' || r.id || ' has ' || count(*) || ' steps that are one record: "' || group_concat(s.name, '", "') || '"' AS r
+       FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq GROUP BY s.run_seq, s.recorded_no HAVING count(*) > 1`,
+  },
+  {
+    name: "a run that has failed says why",
+    sql: `SELECT 'Run ' || id || ' is failed, and has no failure' AS r
+       FROM holdfast_runs WHERE status = 'failed' AND (failure IS NULL OR error IS NULL)`,
+  },
+  {
+    name: "each run has an input",
+    sql: `SELECT 'Run ' || id || ' has no input' AS r
+       FROM holdfast_runs r WHERE NOT EXISTS (SELECT 1 FROM holdfast_inputs i WHERE i.run_seq = r.seq)`,
+  },
+  {
     name: "a concurrency key is held by runs that are executed, or that come back to it",
     sql: `SELECT 'The key ' || k.concurrency_key || ' is held by run ' || k.run_id || ', which is ' ||
          coalesce(r.status, 'deleted') AS r
@@ -170,8 +186,39 @@ const FILE_CHECKS: readonly TableCheck[] = [
   },
 ];
 
+const LABELS = "json_each(iif(json_valid(r.labels), r.labels, '{}'))";
+
+/** What follows from the rows of runs, and is kept beside them. */
+const DERIVED_CHECKS: readonly TableCheck[] = [
+  {
+    name: "runs are found by their labels, and by no others",
+    sql: `SELECT 'Run ' || r.id || ' is not found by its label "' || l.key || '"' AS r FROM holdfast_runs r, ${LABELS} l
+       WHERE NOT EXISTS (SELECT 1 FROM holdfast_labels i WHERE i.key = l.key AND i.value = l.value AND i.run_seq = r.seq)
+       UNION ALL SELECT 'Run ' || r.id || ' is found by a label "' || i.key || '" that it has not' FROM holdfast_runs r
+       JOIN holdfast_labels i ON i.run_seq = r.seq
+       WHERE NOT EXISTS (SELECT 1 FROM ${LABELS} l WHERE l.key = i.key AND l.value = i.value)`,
+  },
+  {
+    // What happened to a run before its oldest row may have been removed from the journal.
+    name: "the journal has what happened last to each run",
+    sql: `SELECT 'The journal lacks that run ' || r.id || ' is ' || r.status AS r FROM holdfast_runs r LEFT JOIN (
+         SELECT json_extract(f.value, '$[0]') AS run, json_extract(f.value, '$[1]') AS kind, max(j.position * 4096 + f.key)
+         FROM holdfast_journal j, json_each(iif(json_valid(j.facts), j.facts, '[]')) f
+         WHERE json_extract(f.value, '$[1]') IN ('claimed', 'waiting', 'completed', 'failed', 'cancelled') GROUP BY run
+       ) l ON l.run = r.seq
+       WHERE r.status <> 'pending' AND coalesce(r.completed_at, r.started_at) > (SELECT min(at) FROM holdfast_journal)
+         AND l.kind IS NOT iif(r.status = 'running', 'claimed', r.status)`,
+  },
+];
+
 /** What always has to be true of the tables. */
-export const SQLITE_CHECKS: readonly TableCheck[] = [...FILE_CHECKS, COUNT_CHECK, ...QUEUE_CHECKS, ...RUN_CHECKS];
+export const SQLITE_CHECKS: readonly TableCheck[] = [
+  ...FILE_CHECKS,
+  COUNT_CHECK,
+  ...QUEUE_CHECKS,
+  ...RUN_CHECKS,
+  ...DERIVED_CHECKS,
+];
 
 const NOW = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 

@@ -41,7 +41,11 @@ export const doctor: Command = {
       await database.recount();
       output.note("The runs were counted again");
     }
-    const damages = await findAll(database, database.checks, "damage");
+    const broken = await database.findBrokenValues(MAX_FINDINGS);
+    const damages: Finding[] = [
+      ...broken.map((message) => ({ kind: "damage" as const, check: "values are JSON", message })),
+      ...await findAll(database, database.checks, "damage"),
+    ];
     const stuck = damages.length > 0 ? [] : [
       ...await findAll(database, database.stuckChecks, "stuck"),
       ...await findDueRuns(service),
@@ -51,7 +55,7 @@ export const doctor: Command = {
     output.list(findings, {
       columns: [{ title: "FOUND" }, { title: "WHAT" }],
       toRow: ({ kind, message }) => [{ text: kind, color: kind === "damage" ? "red" : "yellow" }, message],
-      none: `Nothing is wrong: ${countOf(database.checks.length + database.stuckChecks.length + 2, "check")}`,
+      none: `Nothing is wrong: ${countOf(database.checks.length + database.stuckChecks.length + 3, "check")}`,
     });
     return findings.length === 0 ? 0 : 1;
   },
