@@ -1,5 +1,6 @@
 import { HoldfastError, StoreError } from "../error.ts";
 import { toFailure } from "../failure/to_failure.ts";
+import { PACKAGE_VERSION } from "../version.ts";
 import type { Command, ExitCode } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { describeCommand, describeCommands } from "./help.ts";
@@ -20,6 +21,10 @@ export async function runCli(args: readonly string[], terminal: Terminal): Promi
   try {
     const [name = "help", ...rest] = args;
     if (name === "help" || name === "--help" || name === "-h") return showHelp(rest, terminal);
+    if (name === "--version") {
+      terminal.print(PACKAGE_VERSION);
+      return 0;
+    }
     return await runCommand(findCommand(name), rest, terminal);
   } catch (error) {
     const code = exitCodeOf(error);

@@ -153,7 +153,7 @@ Deno.test("holdfast trigger triggers by a service, and not on a database, which 
 
   const run = await file.store.getRun(triggered.json[0].runId);
   assert.deepEqual([run!.payload, run!.labels], [{ bad: false }, { org: "b" }]);
-  assert.deepEqual([unknown.code, onDatabase.code], [1, 1]);
+  assert.deepEqual([unknown.code, onDatabase.code], [1, 2]);
 });
 
 Deno.test("holdfast backup copies a file, and neither a service nor over a file", async () => {
@@ -167,7 +167,7 @@ Deno.test("holdfast backup copies a file, and neither a service nor over a file"
   const service = await callCli(["backup", copy, ...server.args]);
   const shown = await callCli(["show", failed, "--store", copy, "--json"]);
 
-  assert.deepEqual([copied.code, again.code, service.code, shown.json[0].run.id], [0, 3, 1, failed]);
+  assert.deepEqual([copied.code, again.code, service.code, shown.json[0].run.id], [0, 3, 2, failed]);
 });
 
 Deno.test("holdfast tail follows a run to its end, and exits with 1 unless it completes", async () => {
@@ -190,6 +190,15 @@ Deno.test("holdfast tail follows a run to its end, and exits with 1 unless it co
   assert.equal(followed.json.at(-1).type, "run:complete");
   assert.deepEqual([done.code, broken.code], [0, 1]);
   assert.match(broken.lines.at(-1)!, /run:fail {2}ConnectionRefused: 10\.0\.3\.7:5432$/);
+});
+
+Deno.test("holdfast tail refuses --logs without a run, whose events have no log lines", async () => {
+  await using file = await aFile();
+
+  const { code, notes } = await callCli(["tail", "--logs", ...file.args]);
+
+  assert.equal(code, 2);
+  assert.match(notes[0]!, /^--logs is for one run/);
 });
 
 Deno.test("holdfast tail follows all runs of a job over HTTP until it is ended", async () => {

@@ -108,5 +108,5 @@ Deno.test("holdfast doctor refuses a service, whose tables it cannot read", asyn
   await using file = await aFile();
   await using server = await aServer(file.store);
 
-  assert.equal((await callCli(["doctor", ...server.args])).code, 1);
+  assert.equal((await callCli(["doctor", ...server.args])).code, 2);
 });

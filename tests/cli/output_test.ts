@@ -4,6 +4,7 @@ import { cutText, textWidth } from "../../src/cli/output/text_width.ts";
 import { wantsColors } from "../../src/cli/process_terminal.ts";
 import { readDuration, readSince } from "../../src/cli/read_time.ts";
 import { UsageError } from "../../src/cli/usage_error.ts";
+import { callCli } from "./call_cli.ts";
 
 Deno.test("textWidth() counts columns, not characters, and cutText() fits a text into them", () => {
   assert.deepEqual(["abc", "日本", "e\u0301", "✕ x"].map(textWidth), [3, 4, 1, 3]);
@@ -45,4 +46,12 @@ Deno.test("wantsColors() knows NO_COLOR and terminals without colors", () => {
   const all = [{}, { NO_COLOR: "" }, { NO_COLOR: "1" }, { TERM: "dumb" }, { TERM: "xterm" }];
 
   assert.deepEqual(all.map(wantsColors), [true, true, false, false, true]);
+});
+
+Deno.test("holdfast --version prints the version of the package", async () => {
+  const { version } = JSON.parse(await Deno.readTextFile(new URL("../../deno.json", import.meta.url)));
+
+  const { code, lines } = await callCli(["--version"]);
+
+  assert.deepEqual([code, lines], [0, [version]]);
 });

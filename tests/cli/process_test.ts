@@ -4,9 +4,9 @@ import { aFile, fill } from "./places.ts";
 
 const COMMAND = fileURLToPath(new URL("../../src/cli/mod.ts", import.meta.url));
 
-async function holdfast(args: readonly string[], env: Record<string, string>) {
+async function holdfast(args: readonly string[], env: Record<string, string>, rights: readonly string[] = ["-A"]) {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", "--no-check", COMMAND, ...args],
+    args: ["run", ...rights, "--no-check", COMMAND, ...args],
     env: { HOLDFAST_STORE: "", ...env },
     stdin: "null",
   }).output();
@@ -30,4 +30,18 @@ Deno.test("holdfast is a program: results go to stdout without escape codes, not
   assert.equal(listed.error, "1 of 5 runs; --limit shows more\n");
   assert.equal(JSON.parse(followed.out).type, "run:fail");
   assert.deepEqual([asked.out, gone.out], ["", ""]);
+});
+
+Deno.test("holdfast reads a file without the right to write it, and then says that it cannot write", async () => {
+  await using file = await aFile();
+  const { waiting } = await fill(file.store);
+  const rights = ["--no-prompt", "--allow-read", "--allow-env", "--allow-sys"];
+  const call = (...args: string[]) => holdfast(args, { HOLDFAST_STORE: file.path }, rights);
+
+  const [why, checked, cancelled] = [await call("why", waiting), await call("doctor"), await call("cancel", waiting)];
+
+  assert.match(why.out, /^Waiting for a signal to "review"/);
+  assert.match(checked.error, /^Nothing is wrong/);
+  assert.equal(cancelled.code, 3);
+  assert.match(cancelled.error, /attempt to write a readonly database/);
 });

@@ -20,14 +20,33 @@ export async function openSqliteService(address: string, migrate: boolean): Prom
   const path = address.startsWith("file:") ? fileURLToPath(address) : address;
   if (!existsSync(path)) throw new StoreError(`Cannot open "${path}": there is no such file`);
   if (!migrate) checkVersion(await withReader(path, readVersion), MIGRATIONS.length, `The file "${path}"`);
-  const store = await SqliteStore.open(path);
+  const { store, close } = await openStore(path);
   try {
     if (migrate) await store.migrate();
   } catch (error) {
-    await store.close();
+    await close();
     throw error;
   }
-  return databaseService("sqlite", store, databaseAt(path, store));
+  const service = databaseService("sqlite", store, databaseAt(path, store));
+  return { ...service, close: () => service.close().then(close) };
+}
+
+/** Opens a store that can write if that is permitted, and reads otherwise: what writes is refused by SQLite then. */
+async function openStore(path: string): Promise<{ store: SqliteStore; close: () => Promise<void> }> {
+  try {
+    const store = await SqliteStore.open(path);
+    return { store, close: () => store.close() };
+  } catch (error) {
+    const { DatabaseSync } = await import("node:sqlite");
+    let reader: Reader;
+    try {
+      reader = new DatabaseSync(path, { readOnly: true });
+    } catch {
+      throw error;
+    }
+    const store = await SqliteStore.from(reader);
+    return { store, close: () => store.close().then(() => reader.close()) };
+  }
 }
 
 function databaseAt(path: string, store: SqliteStore): Database {

@@ -1,4 +1,4 @@
-import { HoldfastError } from "../../../error.ts";
+import { UsageError } from "../../usage_error.ts";
 import type { Command } from "../../command.ts";
 
 /** Copies a SQLite file. */
@@ -12,7 +12,7 @@ export const backup: Command = {
     const copy = service.database?.backup ?? null;
     if (copy === null) {
       const advice = service.kind === "postgres" ? "use pg_dump" : "use the file itself as --store, on its machine";
-      throw new HoldfastError("forbidden", `Only a SQLite file can be copied: ${advice}`);
+      throw new UsageError(`Only a SQLite file can be copied: ${advice}`);
     }
     const file = args.positionals[0]!;
     await copy(file);

@@ -1,6 +1,6 @@
-import { HoldfastError } from "../../../error.ts";
 import type { Disposition, RunStatus } from "../../../run.ts";
 import type { Command } from "../../command.ts";
+import { UsageError } from "../../usage_error.ts";
 import { readJsonArgument } from "../../read_json.ts";
 import { readLabels } from "../../run_filter.ts";
 import { askApi } from "../../service/api.ts";
@@ -31,8 +31,7 @@ export const trigger: Command = {
       output.object(answer, ({ runId, disposition, status }) => output.line(`${runId}  ${disposition}, ${status}`));
       return 0;
     }
-    throw new HoldfastError(
-      "forbidden",
+    throw new UsageError(
       "A database cannot check the input of a run, whose schema is in the code: trigger it by a service, http(s)://...",
     );
   },

@@ -1,9 +1,10 @@
 import type { Explanation } from "../../../engine/operate/explain/explanation.ts";
 import type { JobInfo } from "../../../engine/operate/job_info.ts";
 import type { Health } from "../../../engine/operate/health.ts";
-import { HoldfastError, StoreError } from "../../../error.ts";
+import { StoreError } from "../../../error.ts";
 import type { TableCheck } from "../../../stores/table_check.ts";
 import type { Command } from "../../command.ts";
+import { UsageError } from "../../usage_error.ts";
 import { countOf } from "../../output/describe.ts";
 import { askApi } from "../../service/api.ts";
 import type { Database } from "../../service/database.ts";
@@ -35,7 +36,7 @@ export const doctor: Command = {
   async run({ args, service, output }) {
     const { database } = service;
     if (database === null) {
-      throw new HoldfastError("forbidden", "The doctor reads the tables: give the file or the database as --store");
+      throw new UsageError("The doctor reads the tables: give the file or the database as --store, not a service");
     }
     if (args.has("repair")) {
       await database.recount();

@@ -4,6 +4,7 @@ import type { Command, CommandCall, ExitCode } from "../../command.ts";
 import { findRunId } from "../../find_run.ts";
 import { toJsonLine } from "../../output/escape_text.ts";
 import type { Color } from "../../output/table.ts";
+import { UsageError } from "../../usage_error.ts";
 import { type Followed, followEvents } from "../../service/follow_events.ts";
 
 /** Follows one run to its end, or all runs. */
@@ -21,6 +22,9 @@ export const tail: Command = {
     const options = { abortSignal, note: (text: string) => output.note(text) };
     const [text] = args.positionals;
     if (text === undefined) {
+      if (args.has("logs")) {
+        throw new UsageError("--logs is for one run: the events of several runs have no log lines; name the run");
+      }
       const query = { jobName: args.list("job") };
       for await (const followed of followEvents(service, "/runs/subscribe", query, options)) print(call, followed);
       return 0;
