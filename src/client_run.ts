@@ -72,7 +72,7 @@ export interface ClientRun {
  * }
  * ```
  */
-export function toClientRun(run: Run): ClientRun {
+export function toClientRun(run: Omit<Run, "input">): ClientRun {
   return {
     id: run.id,
     jobName: run.jobName,

@@ -134,7 +134,7 @@ const MAX_SKIPPED_LENGTH = 16_384;
 /** The fact that a trigger joined a run, if it did. A long input is left out and marked so. */
 export function coalescedFacts(
   run: number,
-  { id, status }: Run,
+  { id, status }: Pick<Run, "id" | "status">,
   { payload: given, labels, joinOnly }: { payload: JsonText | null; labels: Labels; joinOnly?: string },
 ): Fact[] {
   if (joinOnly !== undefined && joinOnly !== id) return [];

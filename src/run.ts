@@ -48,7 +48,9 @@ export interface Run {
   jobName: string;
   /** Its status. */
   status: RunStatus;
-  /** The input that was given to the trigger; {@linkcode ClientRun} has it as `input`. */
+  /** The input that was given to the trigger: any JSON; `null` also if none was given. */
+  input: Json;
+  /** The same as `input`. */
   payload: Json;
   /** What the job's function returned; `null` until the run has completed. */
   output: Json;
@@ -112,14 +114,15 @@ export interface Run {
 export const RUN_VALUES = ["payload", "output"] as const;
 
 /** A run with its values as stored JSON, or placeholders for large ones. */
-export type RunText = Stored<Run, "payload" | "output">;
+export type RunText = Stored<Omit<Run, "input">, "payload" | "output">;
 
 /** A run as a store returns it from a write: nothing has parsed its values. */
 export type StoredRun = RunText & { payload: JsonText | null; output: JsonText | null };
 
 /** Parses the values of a stored run. */
 export function parseRun(run: RunText): Run {
-  return { ...run, payload: parseValue(run.payload), output: parseValue(run.output) };
+  const input = parseValue(run.payload);
+  return { ...run, input, payload: input, output: parseValue(run.output) };
 }
 
 /** Where a retry begins: from the start, or from the failure with the old run's recorded history. */

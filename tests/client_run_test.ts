@@ -8,6 +8,7 @@ function aStoredRun(overrides: Partial<Run> = {}): Run {
     id: "0190-id",
     jobName: "job",
     status: "pending",
+    input: { n: 1 },
     payload: { n: 1 },
     output: null,
     error: null,

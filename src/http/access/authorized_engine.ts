@@ -58,7 +58,7 @@ export class AuthorizedEngine {
    *
    * @throws {ConflictError} A key leads to a run that the caller may not read (`key_in_use`).
    */
-  async trigger(jobName: string, input: Json, options: TriggerOptions): Promise<Enqueued> {
+  async trigger(jobName: string, input: Json | undefined, options: TriggerOptions): Promise<Enqueued> {
     return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
       beforeAdding: async (run) => {
         await this.#caller.ask(

@@ -1,7 +1,7 @@
 import { isOneOf, matches, type Run, type RunFilter } from "../../run.ts";
 
 /** Whether a run matches a filter, but for its page. */
-export function isInScope(run: Omit<Run, "payload" | "output">, filter: RunFilter): boolean {
+export function isInScope(run: Omit<Run, "input" | "payload" | "output">, filter: RunFilter): boolean {
   const { status, parentRunId, failureKind, completedAfter, completedBefore, createdAfter, createdBefore } = filter;
   return matches(run, filter) && isOneOf(run.status, status) &&
     (parentRunId === undefined || run.parentRunId === parentRunId) &&

@@ -4,7 +4,7 @@ import { deepFreeze } from "../deep_freeze.ts";
 
 /** A run for a hook, frozen. */
 export function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
-  return withLazyValues(run, { payload, output }) as Readonly<Run>; // the values complete its fields
+  return withLazyValues(run, { input: payload, payload, output }) as Readonly<Run>; // the values complete its fields
 }
 
 /** A frozen record with values that are parsed when they are read: most hooks read only labels. */

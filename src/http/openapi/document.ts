@@ -143,14 +143,17 @@ function triggerSchemas(jobs: Iterable<Job>): Record<string, JsonSchema> {
   const alternatives = Array.from(jobs, (job, at) => {
     const name = `Input${at + 1}_${job.name.replaceAll(/[^A-Za-z0-9._-]/g, "_")}`;
     schemas[name] = inputSchema(job, name);
-    return triggerOf(oneOf([job.name, ...job.changes.aliases]), { allOf: [{ type: "object" }, ref(name)] });
+    const isDescribed = Object.keys(schemas[name]).length > 0;
+    return triggerOf(oneOf([job.name, ...job.changes.aliases]), ref(name), isDescribed);
   });
-  const any = triggerOf(TEXT, { type: "object" });
+  const any = triggerOf(TEXT, {}, false);
   return { ...schemas, TriggerRequest: alternatives.length === 0 ? any : { oneOf: alternatives } };
 }
 
-function triggerOf(jobName: JsonSchema, input: JsonSchema): JsonSchema {
-  return { type: "object", properties: { jobName, input, ...TRIGGER_OPTION_SCHEMAS }, required: ["jobName", "input"] };
+/** What describes an input does not say whether it may be missing: most that are described may not. */
+function triggerOf(jobName: JsonSchema, input: JsonSchema, isInputRequired: boolean): JsonSchema {
+  const properties = { jobName, input, ...TRIGGER_OPTION_SCHEMAS };
+  return { type: "object", properties, required: isInputRequired ? ["jobName", "input"] : ["jobName"] };
 }
 
 /** The schema of an input, as its library describes it; `{}` if it does not. */

@@ -29,8 +29,8 @@ import { similarNameFinder } from "../similar_name.ts";
 export interface TriggerRequest extends TriggerOptions {
   /** The name of the job. */
   jobName: string;
-  /** The input: an object. */
-  input: Json;
+  /** The input: any JSON, or `undefined` if there is none. */
+  input?: Json | undefined;
 }
 
 /** The parsed body of a bulk operation. */

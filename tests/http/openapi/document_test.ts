@@ -41,13 +41,15 @@ Deno.test("GET /openapi.json shows what the jobs take, as their schemas describe
     fits("ark", { kind: "a", size: 1 }),
     fits("broken", { anything: true }),
     fits("plain", {}),
-  ], [true, true, true, true, true]);
+    fits("broken", "text"),
+    fits("plain", undefined),
+  ], [true, true, true, true, true, true, true]);
   assert.deepEqual([
     fits("zod job", {}),
     fits("zod job", { path: "a", rows: 1.5 }),
     fits("zod job", { path: "a", tree: { name: "b", children: [{ name: 1, children: [] }] } }),
     fits("ark", { kind: "c" }),
-    fits("broken", "text"),
+    fits("zod job", undefined),
     fits("unknown", {}),
   ], [false, false, false, false, false, false]);
 });

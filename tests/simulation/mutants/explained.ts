@@ -1,4 +1,4 @@
-import type { Run } from "../../../src/run.ts";
+import type { StoredRun } from "../../../src/run.ts";
 import type { Blocker } from "../../../src/store/blockers.ts";
 import { over } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
@@ -51,7 +51,7 @@ export const EXPLAINED_MUTANTS: readonly Mutant[] = [
 ];
 
 /** A store whose answer to `explain()` is wrong. */
-function explaining(change: (blockers: Blocker[], run: Run) => Blocker[]): NonNullable<Mutant["store"]> {
+function explaining(change: (blockers: Blocker[], run: StoredRun) => Blocker[]): NonNullable<Mutant["store"]> {
   return over((store) => ({
     getBlockers: async (runId) => {
       const found = await store.getBlockers(runId);

@@ -9,7 +9,7 @@ import { askApi } from "../../service/api.ts";
 export const trigger: Command = {
   name: "trigger",
   usage: "JOB [JSON|-]",
-  about: "trigger a run of a job, by a service: the input is an object, or - for the standard input",
+  about: "trigger a run of a job, by a service: the input is JSON, or - for the standard input",
   arity: [1, 2],
   options: {
     "idempotency-key": { value: "KEY", about: "a run with this key is returned instead of a new one" },
@@ -18,10 +18,10 @@ export const trigger: Command = {
   },
   async run({ args, service, output, terminal }) {
     if (service.kind === "http") {
-      const [jobName, json = "{}"] = args.positionals;
+      const [jobName, json] = args.positionals;
       const body = {
         jobName,
-        input: await readJsonArgument(json, terminal),
+        input: json === undefined ? undefined : await readJsonArgument(json, terminal),
         labels: readLabels(args.list("label")),
         idempotencyKey: args.text("idempotency-key"),
         concurrencyKey: args.text("concurrency-key"),

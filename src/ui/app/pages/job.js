@@ -132,7 +132,7 @@ function TriggerForm({ jobName }) {
     if (!isTouched && example !== undefined) setText(JSON.stringify(example, null, 2));
   }, [data]);
   const trigger = async () => {
-    const { runId } = await post("trigger", {}, { jobName, input: JSON.parse(text) });
+    const { runId } = await post("trigger", {}, { jobName, input: text.trim() === "" ? undefined : JSON.parse(text) });
     goTo(pageAt(`runs/${runId}`));
   };
   const onInput = (/** @type {any} */ event) => {
