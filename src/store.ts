@@ -568,8 +568,8 @@ export interface Store extends AsyncDisposable {
   readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null>;
 
   /**
-   * Reads the next part of a value, some 64 KiB of its JSON. Concatenated, the parts are the whole value; one alone may
-   * end within a character.
+   * Reads the next part of a value: some 64 KiB of its JSON, or a sixteenth of it if that is more. Concatenated, the parts
+   * are the whole value; one alone may end within a character.
    *
    * @param from 0 at first, then the `next` of the previous call.
    * @returns `null` if there is no such value, or it is `undefined`.

@@ -4,8 +4,14 @@ import type { Part } from "../store/run_query.ts";
 /** A value with more bytes of JSON is not read with its record. */
 export const LARGE_VALUE_BYTES = 32_768;
 
-/** The approximate size of a part of a value, in bytes. */
+/** The least approximate size of a part of a value, in bytes. */
 export const VALUE_PART_LENGTH = 65_536;
+
+/**
+ * About how many parts a value has at most. A database reads all of a value for each of them: with parts of one size,
+ * the time would grow with the square of the value's size.
+ */
+export const VALUE_PARTS = 16;
 
 /** The placeholder for a value that is not read with its record. */
 export const LARGE: LargeText = Object.freeze({ isLarge: true });

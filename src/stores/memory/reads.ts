@@ -6,7 +6,7 @@ import { STEP_VALUES, type StepText } from "../../step.ts";
 import type { Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { StoredValue } from "../../values/json.ts";
 import { WAIT_VALUES, type WaitText } from "../../wait.ts";
-import { PartBuilder, VALUE_PART_LENGTH, withoutLarge } from "../part_builder.ts";
+import { PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS, withoutLarge } from "../part_builder.ts";
 import { toLogText, toRunText, toStep, toWaitText } from "./copies.ts";
 import { byIndex, type KeptRun } from "./records.ts";
 import { queryMatcher } from "./run_filter.ts";
@@ -59,7 +59,7 @@ export function readLogs(run: KeptRun, after: string | null, maxLength: number):
 export function readValue(run: KeptRun, place: ValuePlace, from: number): ValuePart | null {
   const text = findValue(run, place);
   if (typeof text !== "string") return null;
-  const end = from + VALUE_PART_LENGTH;
+  const end = from + Math.max(VALUE_PART_LENGTH, Math.floor(text.length / VALUE_PARTS));
   const next = isFirstHalf(text, end - 1) ? end - 1 : end;
   return { bytes: new TextEncoder().encode(text.slice(from, next)), next: next < text.length ? next : null };
 }

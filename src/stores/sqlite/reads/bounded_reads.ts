@@ -3,7 +3,7 @@ import { RUN_VALUES, type RunText } from "../../../run.ts";
 import { STEP_VALUES, type StepText } from "../../../step.ts";
 import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
 import { WAIT_VALUES, type WaitText } from "../../../wait.ts";
-import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH } from "../../part_builder.ts";
+import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../../rows.ts";
 import { FLOW_COLUMNS, RUN_TABLES, type RunRow, SCHEDULE_COLUMNS, toRunText } from "../rows.ts";
@@ -221,7 +221,8 @@ export function readValue(db: SqliteDatabase, place: ValuePlace, from: number): 
   const { column, rows, parameters } = findValue(place);
   // As bytes: in a string SQLite would count all characters in front of the part.
   const row = db.get<{ bytes: Uint8Array<ArrayBuffer>; size: number } | { bytes: null; size: null }>(
-    `SELECT substr(CAST(${column} AS BLOB), ?, ${VALUE_PART_LENGTH}) AS bytes, octet_length(${column}) AS size ${rows}`,
+    `SELECT substr(CAST(${column} AS BLOB), ?, max(${VALUE_PART_LENGTH}, octet_length(${column}) / ${VALUE_PARTS})) AS bytes,
+       octet_length(${column}) AS size ${rows}`,
     from + 1,
     ...parameters,
   );

@@ -156,6 +156,16 @@ test("a large value is read alone, part by part", async ({ store }) => {
   assert.deepEqual(after, before);
 });
 
+test("readValue() reads a value of 4 MiB in at most 18 parts", async ({ store }) => {
+  const payload = JSON.stringify("ab€".repeat(1_048_576));
+  const { run } = await add(store, { payload });
+
+  const parts = await readValue(store, { of: "run", runId: run.id, value: "payload" });
+
+  assert.ok(parts.length <= 18, String(parts.length));
+  assert.ok(await new Blob(parts).text() === payload);
+});
+
 test("readValue() keeps the characters at the ends of its parts whole", async ({ store }) => {
   const values = [0, 1, 2, 3].map((before) => JSON.stringify("a".repeat(before) + "😀".repeat(60_000)));
   const added = await store.enqueue(values.map((payload) => aRun({ payload })));

@@ -1,5 +1,5 @@
 import { MAX_LOG_LINES } from "../../../../log.ts";
-import { LARGE_VALUE_BYTES, VALUE_PART_LENGTH } from "../../../part_builder.ts";
+import { LARGE_VALUE_BYTES, VALUE_PART_LENGTH, VALUE_PARTS } from "../../../part_builder.ts";
 import { ENTRY } from "../basics.ts";
 import { part, sizeOf } from "./part.ts";
 
@@ -156,7 +156,7 @@ end $$;
 
 -- The next part of a value. It never ends within the escape of a character: see portable_text.ts. See Store.readValue().
 create or replace function fn.read_value(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
-declare v_value text; v_part text; v_cut int; v_from int := (p ->> 'from')::int; v_of text := p ->> 'of';
+declare v_value text; v_part text; v_cut int; v_length int; v_from int := (p ->> 'from')::int; v_of text := p ->> 'of';
 begin
   if v_of = 'run' then
     select case p ->> 'value' when 'payload' then i.payload else r.output end into v_value
@@ -169,9 +169,10 @@ begin
       from {schema}.pauses w where w.id = p ->> 'waitId' and w.kind = 'wait';
   end if;
   if v_value is null then return null; end if;
-  v_part := substr(v_value, v_from + 1, ${PART_LENGTH});
+  v_length := greatest(${PART_LENGTH}, length(v_value) / ${VALUE_PARTS});
+  v_part := substr(v_value, v_from + 1, v_length);
   v_cut := strpos(right(v_part, 4), chr(57344));
-  if v_cut > 0 and length(v_part) = ${PART_LENGTH} then
+  if v_cut > 0 and length(v_part) = v_length then
     v_part := left(v_part, length(v_part) - least(4, length(v_part)) + v_cut - 1);
   end if;
   return jsonb_build_object('text', v_part,
