@@ -181,7 +181,7 @@ function checkRequest(
 function checkEnding(facts: Facts, ending: Ending, { run }: RunState): void {
   const isSame = run.status === ending.status &&
     (ending.status === "completed"
-      ? JSON.stringify(run.output) === ending.output && run.error === null
+      ? run.output === ending.output && run.error === null
       : run.output === null && run.error === failureText(ending.failure) &&
         JSON.stringify(run.failure) === JSON.stringify(ending.failure) &&
         run.failedStepName === ending.failedStepName);
