@@ -65,7 +65,7 @@ export type { Rates, Windows } from "./src/engine/operate/statistics/rates.ts";
 export type { Sampled, Series, SeriesQuery } from "./src/engine/operate/statistics/series.ts";
 export type { WorkerInfo, WorkerState } from "./src/engine/operate/worker_info.ts";
 export type { Latency } from "./src/statistics/latencies.ts";
-export type { FlowOptions } from "./src/engine/triggers/trigger_flow.ts";
+export type { FlowOptions, TriggerKeys } from "./src/engine/triggers/trigger_flow.ts";
 export type { Logger } from "./src/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";

@@ -1,5 +1,5 @@
 import { type Issue, ValidationError } from "../../error.ts";
-import type { Flow } from "../../flow.ts";
+import type { Flow, JobFlow } from "../../flow.ts";
 import type { Host } from "../../host.ts";
 import { decode, encode } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
@@ -49,9 +49,10 @@ export interface TriggerGuard {
   /**
    * Before a run is added.
    *
+   * @param job The flow of its job.
    * @returns The run to add: the same one, or one with other keys.
    */
-  beforeAdding(run: NewRun): Promise<NewRun>;
+  beforeAdding(run: NewRun, job: JobFlow): Promise<NewRun>;
   /**
    * Before the trigger joins or returns an existing run. It throws to refuse that. `null`: any run is allowed.
    */

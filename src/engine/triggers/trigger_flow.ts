@@ -12,6 +12,7 @@ import {
 import { readInstant } from "../../values/instant.ts";
 import { checkName } from "../../values/name.ts";
 import type { Labels, StoredRun } from "../../run.ts";
+import type { NewRun } from "../../store/new_run.ts";
 import type { Deadline } from "../../wait.ts";
 
 /** Options of a trigger that say when and in which order the run is executed. */
@@ -76,6 +77,27 @@ export function triggerFlow(options: FlowOptions, { job, labels, hasKey, fairnes
     startWithin,
     finishWithin,
     ...keyLimits(job, hasKey),
+  };
+}
+
+/** What a host sets of a trigger, instead of what its sender asks for. What is left out stays as it is. */
+export interface TriggerKeys {
+  /** Runs with this key, of any job, are executed one after another. */
+  concurrencyKey?: string;
+  /** Runs with different keys take turns. */
+  fairnessKey?: string;
+  /** From -1,000 to 1,000: higher ones are claimed first. */
+  priority?: number;
+}
+
+/** The run that a trigger asks for, with what the host has set. */
+export function withKeys(run: NewRun, keys: TriggerKeys, job: JobFlow): NewRun {
+  const { concurrencyKey = run.concurrencyKey, fairnessKey = run.flow.fairnessKey, priority = run.flow.priority } =
+    keys;
+  return {
+    ...run,
+    concurrencyKey,
+    flow: { ...run.flow, ...keyLimits(job, concurrencyKey !== null), fairnessKey, priority: priority + 0 },
   };
 }
 

@@ -82,7 +82,7 @@ export class Triggers {
     guard: TriggerGuard | null,
   ): Promise<Enqueued> {
     const checked = await this.request(job, input, options, guard !== null);
-    const request = await guard?.beforeAdding(checked) ?? checked;
+    const request = await guard?.beforeAdding(checked, this.#find(job).job.flow) ?? checked;
     await this.#deps.migrate();
     const check = guard?.beforeJoining ?? null;
     if (check === null) return this.publish(await this.enqueue(request), request);

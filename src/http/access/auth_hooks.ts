@@ -114,6 +114,10 @@ export interface HandlerAuth<Context> {
   /**
    * Called before a run is triggered, after all other checks of the request. Without it, every authenticated caller
    * may trigger every job with any labels.
+   *
+   * If it returns an object, that is a `TriggerKeys`: what it has is set instead of what the client has asked
+   * for, since a client could leave its key out, and take every slot. With `tenant`, the concurrency key is the tenant's
+   * own.
    */
   readonly onTrigger?: (context: NoInfer<Context>, trigger: RequestedTrigger) => unknown;
   /**

@@ -4,6 +4,7 @@ import type { Engine } from "../../engine/engine.ts";
 import type { RetriggerOptions } from "../../engine/triggers/retrigger_options.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/triggers/new_run.ts";
+import { withKeys } from "../../engine/triggers/trigger_flow.ts";
 import { MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
 import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
 import { isInstance } from "../../values/is_instance.ts";
@@ -20,7 +21,7 @@ import { deepFreeze } from "../deep_freeze.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { type JsonPieces, type ListSource, logsJson, runsJson, stepsJson, waitsJson } from "../lists/json_lists.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
-import { toRequested } from "./requested_trigger.ts";
+import { readTriggerKeys, toRequested } from "./requested_trigger.ts";
 import { toSeenRun } from "./seen_run.ts";
 import { asGiven, checkNotOfSchedule, ofTenant, tenantPrefix } from "./tenant_keys.ts";
 import { noSuchRun } from "../response.ts";
@@ -60,12 +61,13 @@ export class AuthorizedEngine {
    */
   async trigger(jobName: string, input: Json | undefined, options: TriggerOptions): Promise<Enqueued> {
     return await internalsOf(this.#deps.engine).trigger(jobName, input, options, {
-      beforeAdding: async (run) => {
-        await this.#caller.ask(
+      beforeAdding: async (asked, job) => {
+        const keys = await this.#caller.ask(
           "onTrigger",
-          (hook) => hook(this.#caller.context, toRequested(run, options)),
-          nothing,
+          (hook) => hook(this.#caller.context, toRequested(asked, options)),
+          readTriggerKeys,
         );
+        const run = keys === null ? asked : withKeys(asked, keys, job);
         const tenant = await this.#tenant();
         if (tenant !== null) return ofTenant(tenant, run);
         checkNotOfSchedule(run.idempotencyKey);

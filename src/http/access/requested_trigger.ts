@@ -1,4 +1,8 @@
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
+import type { TriggerKeys } from "../../engine/triggers/trigger_flow.ts";
+import { isPriority, PRIORITY_RULE } from "../../flow.ts";
+import { isName, NAME_RULE } from "../../values/name.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import type { RequestedTrigger } from "./auth_hooks.ts";
@@ -18,4 +22,24 @@ export function toRequested(run: NewRun, options: TriggerOptions): RequestedTrig
   };
   // The values complete its fields.
   return withLazyValues(requested, { input: run.payload, parsed: run.input }) as RequestedTrigger;
+}
+
+const KEYS: Record<keyof TriggerKeys, true> = { concurrencyKey: true, fairnessKey: true, priority: true };
+
+/**
+ * Reads what the hook `onTrigger` sets: nothing, unless it returns an object.
+ *
+ * @throws {TypeError} A field is unknown, or not valid.
+ */
+export function readTriggerKeys(returned: unknown): TriggerKeys {
+  if (typeof returned !== "object" || returned === null) return {};
+  checkOptionNames(returned, KEYS, "What auth.onTrigger returns");
+  const { concurrencyKey, fairnessKey, priority }: TriggerKeys = returned;
+  for (const [name, key] of Object.entries({ concurrencyKey, fairnessKey })) {
+    if (key !== undefined && !isName(key)) throw new TypeError(`The ${name} that auth.onTrigger returns ${NAME_RULE}`);
+  }
+  if (priority !== undefined && !isPriority(priority)) {
+    throw new TypeError(`The priority that auth.onTrigger returns ${PRIORITY_RULE}`);
+  }
+  return withoutUndefined({ concurrencyKey, fairnessKey, priority });
 }
