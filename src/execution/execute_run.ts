@@ -87,7 +87,9 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
     const output = await execution.begin(async () => {
       const value = decode(input);
       const context = stepContext(execution, replay);
-      return await surroundings.callJob(execution.claim, value, context, (step) => job.run(step, value));
+      const returned = await surroundings.callJob(execution.claim, value, context, (step) => job.run(step, value));
+      execution.warnOfUnawaited(); // not of one that has thrown, perhaps before its `await`
+      return returned;
     });
     await execution.track(checkOutput(execution, job, output)); // prevents parking meanwhile
     outcome = { kind: "completed", text: execution.encode(output, `The output of job "${job.name}"`) };

@@ -107,6 +107,8 @@ export class Execution {
   readonly state: ExecutionState;
   /** Orders the results that reach the job. */
   readonly order: ResultOrder;
+  /** What the job has called, by the promises at which it has not looked. */
+  readonly #unseen = new Map<Promise<unknown>, string>();
   /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
   /** What plugins learn of it; `null`: there was no plugin that learns of executions when it began. */
@@ -210,8 +212,16 @@ export class Execution {
    * interrupted, or the job's function has returned: what is left of the job does not go on, and cannot cause an
    * unhandled rejection. Nor does it settle once a branch of a stopping job has reached its checkpoint: the other
    * branches stop too.
+   *
+   * @param call What was called, such as `step.run("charge")`, for warnings.
    */
-  forJob<T>(promise: Promise<T>): Promise<T> {
+  forJob<T>(promise: Promise<T>, call: string): Promise<T> {
+    if (this.state.hasParked) {
+      this.#warn(
+        `has called ${call} after its run had parked: it awaits something that is no step, and what follows never happens ` +
+          "here. Put that into the function of a step",
+      );
+    }
     this.#awaited += 1;
     const forJob = new Promise<T>((resolve, reject) => {
       promise.then((value) => {
@@ -221,11 +231,34 @@ export class Execution {
       }, (error) => {
         this.#awaited -= 1;
         if (!this.state.mayContinue) return this.state.noteWaiting();
+        const isUnseen = this.#unseen.has(forJob);
         forJob.catch(() => {}); // a failed step that nobody awaits must not end the process
+        if (isUnseen) this.#unseen.set(forJob, call); // it was this `catch()` that looked at it
         reject(error);
       });
     });
+    this.#unseen.set(forJob, call);
+    // `await`, `then()` and `Promise.all()` all read `constructor` of a promise (ECMA-262, PromiseResolve and
+    // SpeciesConstructor). A promise with a `then()` of its own would be awaited some turns later.
+    Object.defineProperty(forJob, "constructor", {
+      configurable: true,
+      get: () => {
+        this.#unseen.delete(forJob);
+        return Promise;
+      },
+    });
     return forJob;
+  }
+
+  /** Warns of the calls of a job that has returned whose promises it has not looked at. */
+  warnOfUnawaited(): void {
+    for (const call of this.#unseen.values()) {
+      this.#warn(`does not await ${call}: the job can return before it has ended, and nobody sees that it failed`);
+    }
+  }
+
+  #warn(what: string): void {
+    this.deps.warn(`Job "${this.claim.run.jobName}" ${what}`);
   }
 
   /** Whether the job does something of its own: its function has not returned, and awaits none of its calls here. */

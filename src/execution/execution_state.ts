@@ -103,6 +103,11 @@ export class ExecutionState {
     return this.#body === "waiting";
   }
 
+  /** Whether the run has parked, or is held, while the job's function has not returned. */
+  get hasParked(): boolean {
+    return this.#phase.name === "released" && !this.hasReturned && !this.#isLate;
+  }
+
   /** Whether nothing of the job goes on here: it has returned, has parked, is late, or was interrupted. */
   get isOver(): boolean {
     return this.hasReturned || this.#isLate || this.isInterrupted || this.#phase.name === "released";

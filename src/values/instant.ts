@@ -1,7 +1,8 @@
 import { ValidationError } from "../error.ts";
 
 /** The rule of {@linkcode isInstant}, for messages. */
-export const INSTANT_RULE = 'must be a date of the years 0000 to 9999 in ISO 8601, such as "2026-11-01T08:00:00Z"';
+export const INSTANT_RULE =
+  'must be a date of the years 0000 to 9999 in ISO 8601 with a time zone, such as "2026-11-01T08:00:00Z"';
 
 const ISO = /^(\d{4}-\d{2}-(\d{2}))(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;
 // Later instants, and the sum of one with any duration of this package, are still dates of ECMAScript.

@@ -4,7 +4,7 @@ import type { ChangePoller } from "../../events/change_poller.ts";
 import type { Hub } from "../../events/hub.ts";
 import type { Host } from "../../host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import { parseRun, type Run, type RunText } from "../../run.ts";
+import { isTerminal, parseRun, type Run, type RunText } from "../../run.ts";
 import type { Store } from "../../store.ts";
 
 /** How long to wait for a run. */
@@ -23,6 +23,8 @@ export interface WaitForRunDeps {
   changes: ChangePoller;
   /** Tells whether a job has a worker. */
   store: Pick<Store, "hasWorker">;
+  /** Reports what is no error, but probably a mistake. */
+  warn: (message: string) => void;
   /** Reads a run; throws a {@linkcode NotFoundError} if there is none. */
   readRun: (runId: string) => Promise<RunText>;
 }
@@ -47,6 +49,7 @@ export async function waitForRun(runId: string, options: WaitOptions, deps: Wait
       look();
     }));
   }
+  stops.push(host.schedule(UNKNOWN_JOB_MS, () => void warnOfUnknownJob(runId, deps).catch(() => {})));
   try {
     while (true) {
       // Subscribe before reading the run: an event between the two would otherwise be missed.
@@ -64,6 +67,18 @@ export async function waitForRun(runId: string, options: WaitOptions, deps: Wait
   } finally {
     for (const stop of stops) stop();
   }
+}
+
+// A worker that starts at the same time has registered by then.
+const UNKNOWN_JOB_MS = 2_000;
+
+/** Warns if no worker can execute the run: it is waited for in vain. */
+async function warnOfUnknownJob(runId: string, { readRun, store, warn }: WaitForRunDeps): Promise<void> {
+  const { jobName, status, held } = await readRun(runId);
+  if (isTerminal(status) || held !== null || await store.hasWorker(jobName)) return;
+  warn(
+    `A run of job "${jobName}" is waited for, and no live worker has this job: call start() on an engine that has it`,
+  );
 }
 
 /** Explains why a run has not completed in time; often no worker can execute it. */

@@ -86,7 +86,9 @@ export class StepCalls {
   async run(givenName: string, work: Work, options?: StepOptions): Promise<Json | undefined> {
     const outer = this.#execution.deps.currentStep.getStore();
     if (outer !== undefined) {
-      throw new TypeError(`Step "${givenName}" cannot begin inside the function of step "${outer}"`);
+      throw new TypeError(
+        `Step "${givenName}" cannot begin inside the function of step "${outer}": call it before or after that step`,
+      );
     }
     const { retry, timeout } = checkOptions(options, givenName);
     const name = this.#names.begin(givenName);

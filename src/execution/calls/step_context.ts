@@ -3,6 +3,7 @@ import type { Job, StepContext } from "../../job.ts";
 import { type JsonText, parseValue } from "../../values/json.ts";
 import { fitLine, type LogLevel } from "../../log.ts";
 import { tidyText } from "../../values/text.ts";
+import type { Wait } from "../../wait.ts";
 import type { Execution } from "../execution.ts";
 import { ChildCalls } from "./child_calls.ts";
 import { Parking } from "./parking.ts";
@@ -26,7 +27,8 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
    */
   const isSilent = () =>
     execution.state.isOver || (execution.order.isReplaying && deps.currentStep.getStore() === undefined);
-  const forJob = <T>(call: Promise<T>): Promise<T> => execution.forJob(call);
+  const forJob = <T>(method: keyof StepContext, name: unknown, call: Promise<T>): Promise<T> =>
+    execution.forJob(call, `step.${method}("${String(name)}")`);
   const log = (level: LogLevel) => (message: string, data?: unknown) => {
     if (isSilent()) return;
     const text = tidyText(String(message), MAX_LOG_LENGTH);
@@ -45,17 +47,20 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     slotAt: claim.slotAt,
     abortSignal,
     // The recorded value has the return type of the function: it is the same step.
-    run: (name, work, options) => forJob(steps.run(name, work, options ?? undefined)) as never,
-    sleep: (name, ms) => forJob(pauses.sleep(name, { afterMs: ms })),
-    sleepUntil: (name, date) => forJob(pauses.sleep(name, { at: new Date(date).getTime() })),
-    prepareWait: (name, options) => forJob(pauses.prepareWait(name, options ?? {})),
-    waitFor: (wait, options) => forJob(pauses.waitFor(wait, options ?? {})) as never,
-    wait: (name, options) => forJob(pauses.wait(name, options ?? {})) as never,
+    run: (name, work, options) => forJob("run", name, steps.run(name, work, options ?? undefined)) as never,
+    sleep: (name, ms) => forJob("sleep", name, pauses.sleep(name, { afterMs: ms })),
+    sleepUntil: (name, date) => forJob("sleepUntil", name, pauses.sleep(name, { at: new Date(date).getTime() })),
+    prepareWait: (name, options) => forJob("prepareWait", name, pauses.prepareWait(name, options ?? {})),
+    waitFor: (wait, options) =>
+      forJob("waitFor", (wait as Partial<Wait> | undefined)?.name, pauses.waitFor(wait, options ?? {})) as never,
+    wait: (name, options) => forJob("wait", name, pauses.wait(name, options ?? {})) as never,
     // The output is stored as JSON: it has the type that the job infers from its function.
-    invoke: (name, job, input, options) => forJob(children.invoke(name, job as Job, input, options ?? {})) as never,
-    invokeAll: (name, job, items) => forJob(children.invokeAll(name, job as Job, items)) as never,
-    trigger: (name, job, input, options) => forJob(children.trigger(name, job as Job, input, options ?? {})),
-    patch: (name) => forJob(pauses.patch(name)),
+    invoke: (name, job, input, options) =>
+      forJob("invoke", name, children.invoke(name, job as Job, input, options ?? {})) as never,
+    invokeAll: (name, job, items) => forJob("invokeAll", name, children.invokeAll(name, job as Job, items)) as never,
+    trigger: (name, job, input, options) =>
+      forJob("trigger", name, children.trigger(name, job as Job, input, options ?? {})),
+    patch: (name) => forJob("patch", name, pauses.patch(name)),
     progress: (current, total, message) => {
       checkProgress(current);
       if (total !== undefined) checkProgress(total);

@@ -1,3 +1,4 @@
+import { kindOf } from "../../values/kind_of.ts";
 import { isName } from "../../values/name.ts";
 
 /**
@@ -21,6 +22,9 @@ export class StepNameNumbers {
    * the order of the two in a replay would be undefined.
    */
   begin(name: string): string {
+    if (typeof name !== "string") {
+      throw new TypeError(`A ${this.#noun} needs a name, a string, as its first argument, not ${kindOf(name)}`);
+    }
     if (!isName(name)) {
       throw new TypeError(
         `The name of a ${this.#noun} must be 1 to 255 characters, well-formed and without control characters`,

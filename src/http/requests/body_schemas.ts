@@ -7,7 +7,7 @@ import type { Json } from "../../values/json.ts";
 import { checkLabels, isName, NAME_RULE } from "../../values/name.ts";
 import { COALESCE_MODES, type Labels, RUN_STATUSES } from "../../run.ts";
 
-const name = z.custom<string>(isName, NAME_RULE);
+const name = z.custom<string>(isName, { error: ({ input }) => input === undefined ? "is missing" : NAME_RULE });
 
 // Not z.record(): that would leave out a key `__proto__`.
 const labels = z.unknown().transform((value, context): Labels => {

@@ -428,7 +428,13 @@ forEachStore("step.run() cannot begin inside the function of another step", asyn
   const run = await perform(context, (step) => step.run("outer", () => step.run("inner", () => 1)));
 
   assert.equal(run.status, "failed");
-  assert.match(run.error!, /"inner".*"outer"/);
+  assert.match(run.error!, /"inner".*"outer": call it before or after that step/);
+});
+
+forEachStore("step.run() without a name says that it needs one", async (context) => {
+  const run = await perform(context, (step) => step.run((() => 1) as never, undefined as never));
+
+  assert.equal(run.error, "A step needs a name, a string, as its first argument, not a function");
 });
 
 forEachStore("step.run() executes nothing, and never settles, once its run has ended", async ({ store, host }) => {

@@ -52,6 +52,14 @@ for (const [what, [field, fields]] of Object.entries(WRONG_BODIES)) {
   });
 }
 
+Deno.test("POST /trigger says which field is missing", async () => {
+  await using service = aService();
+
+  const { body } = await service.ask("POST", "/trigger", { body: { job: "echo", input: {} } });
+
+  assert.deepEqual(body.issues, [{ path: ["jobName"], message: "is missing" }]);
+});
+
 const MISSPELLED: [name: string, meant: string][] = [
   ["idempotency_key", "idempotencyKey"],
   ["idempotencykey", "idempotencyKey"],

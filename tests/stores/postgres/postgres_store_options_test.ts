@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import {
   checkStoreOptions,
   listenOf,
@@ -46,4 +47,22 @@ Deno.test("listenOf() listens at the store's own address, at another one, by the
   ];
 
   assert.deepEqual(listens.map((listen) => listen !== null), [true, true, true, false, false]);
+});
+
+for (const address of ["jobs.db", "./data/jobs.db", "mysql://localhost/jobs"]) {
+  Deno.test(`PostgresStore.open() refuses ${address}, which is no address of PostgreSQL`, async () => {
+    await assert.rejects(PostgresStore.open(address), {
+      name: "TypeError",
+      message: /is no address of PostgreSQL, .* a file is for SqliteStore\.open\(\)$/,
+    });
+  });
+}
+
+Deno.test("a database that cannot be reached is named with its host and user, and without the password", async () => {
+  await using store = await PostgresStore.open("postgres://app:s3cret@127.0.0.1:1/jobs");
+
+  const error = await store.migrate().then(() => assert.fail(), (error: Error) => error);
+
+  assert.match(error.message, /\(database "jobs" on 127\.0\.0\.1:1 as "app"\)$/);
+  assert.doesNotMatch(Deno.inspect(error), /s3cret/);
 });

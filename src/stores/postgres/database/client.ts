@@ -33,9 +33,15 @@ export type PostgresClient =
 
 /** The statement was not sent, since there was no connection: nothing has happened. */
 export class NotSentError extends Error {
-  /** Creates the error; `cause` is that of the driver. */
-  constructor(cause: unknown) {
-    super(cause instanceof Error ? cause.message : String(cause), { cause });
+  /**
+   * Creates the error.
+   *
+   * @param cause That of the driver.
+   * @param place Where there was no connection to: host, database and user.
+   */
+  constructor(cause: unknown, place?: string) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    super(place === undefined ? message : `${message} (${place})`, { cause });
     this.name = "NotSentError";
   }
 }
@@ -64,7 +70,7 @@ export async function openPool(
   url: string,
   answerTimeoutMs: Record<Lane, number> = ANSWER_TIMEOUT_MS,
 ): Promise<Connection> {
-  await checkDatabaseUrl(url);
+  const place = await checkDatabaseUrl(url);
   const pg = await loadDriver();
   const open = (lane: Lane) => {
     const pool = new pg.Pool({
@@ -86,7 +92,7 @@ export async function openPool(
   const pending = new Set<Promise<unknown>>();
   const query: PostgresQuery = async (sql, parameters, lane = "writes") => {
     const client = await pools[lane].connect().catch((error: unknown) => {
-      throw new NotSentError(error);
+      throw new NotSentError(error, place);
     });
     let broken = true;
     try {
@@ -123,7 +129,7 @@ export async function openPool(
  * @throws {TypeError} The address is not valid.
  */
 export async function openSession(url: string): Promise<Connection> {
-  await checkDatabaseUrl(url);
+  const place = await checkDatabaseUrl(url);
   const pg = await loadDriver();
   const client = new pg.Client({
     connectionString: url,
@@ -136,7 +142,7 @@ export async function openSession(url: string): Promise<Connection> {
   try {
     await client.connect();
   } catch (error) {
-    throw storeError(new NotSentError(error), { writes: false });
+    throw storeError(new NotSentError(error, place), { writes: false });
   }
   return {
     query: async (sql, parameters) =>
@@ -149,12 +155,21 @@ export async function openSession(url: string): Promise<Connection> {
  * Checks the address of a database, as `pg` reads it. Neither the error nor a cause shows the address: it may have a
  * password.
  *
+ * @returns Where it leads, without the password: `database "jobs" on db.example:5432 as "app"`.
  * @throws {TypeError} It is not valid.
  */
-export async function checkDatabaseUrl(url: string): Promise<void> {
+export async function checkDatabaseUrl(url: string): Promise<string> {
+  // A path is that of a socket. `pg` would read anything else as the name of a database on a host "base".
+  if (!/^(postgres(ql)?:|socket:|\/)/i.test(url)) {
+    const shown = /[:@]/.test(url) ? "This" : `"${url}"`;
+    throw new TypeError(
+      `${shown} is no address of PostgreSQL, such as postgres://user:password@host:5432/database; a file is for SqliteStore.open()`,
+    );
+  }
   const pg = await loadDriver();
   try {
-    new pg.Client({ connectionString: url }); // it reads the address, and connects later
+    const { host, port, database, user } = new pg.Client({ connectionString: url }); // it connects later
+    return `database "${database}" on ${host}:${port} as "${user}"`;
   } catch {
     throw new TypeError(
       "The address of the database is not valid: it is postgres://user:password@host:5432/database, where encodeURIComponent() writes user and password",
