@@ -36,6 +36,8 @@ export interface Wait {
   resolvedAt: string | null;
   /** When the run first resumed after that. */
   firstResumedAt: string | null;
+  /** The JSON Schema that the payload of a signal has to fit; left out if the job gives none. */
+  payloadSchema?: Json;
 }
 
 /** Up to how many open waits are counted. */

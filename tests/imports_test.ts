@@ -115,10 +115,12 @@ function importersOf(target: string): string[] {
   return [...imports.keys()].filter((file) => statement.test(Deno.readTextFileSync(join(ROOT, file))));
 }
 
-Deno.test("imports of the core are those of the runtime: nobody's code, but for zod (bodies of requests), croner (calendars), pg and the API of OpenTelemetry", () => {
+Deno.test("imports of the core are those of the runtime: nobody's code, but for zod (bodies of requests), croner (calendars), a validator of JSON Schema (signals), pg and the API of OpenTelemetry", () => {
   const foreign = pairs.filter(([, target]) => !target.endsWith(".ts") && !target.startsWith("node:"));
 
   assert.deepEqual(foreign.toSorted(), [
+    ["src/engine/runs/check_payload.ts", "@cfworker/json-schema"], // its types
+    ["src/engine/runs/check_payload.ts", "@cfworker/json-schema"],
     ["src/engine/schedules/calendar.ts", "croner"],
     ["src/engine/schedules/slot_count.ts", "croner"],
     ["src/http/requests/body_schemas.ts", "zod"],
@@ -132,11 +134,12 @@ Deno.test("imports of the core are those of the runtime: nobody's code, but for 
   ]);
 });
 
-Deno.test("imports load neither a database driver nor zod until they are asked for", () => {
+Deno.test("imports load neither a database driver nor a validator until they are asked for", () => {
   assert.deepEqual(importersOf("node:sqlite"), []);
   assert.deepEqual(importersOf("pg"), []);
   assert.deepEqual(local.filter(([file, target]) => !file.startsWith("src/otel/") && layerOf(target) === "otel"), []);
   assert.deepEqual(importersOf("./body_schemas.ts"), []);
+  assert.deepEqual(importersOf("@cfworker/json-schema"), []);
   assert.deepEqual(importersOf("zod"), ["src/http/requests/body_schemas.ts"]);
 });
 

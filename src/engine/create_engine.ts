@@ -20,6 +20,7 @@ import type { IdleOptions } from "./lifecycle.ts";
 import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
 import type { ResumeAllOptions, ResumeOptions } from "./runs/held_runs.ts";
 import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
+import { checkPayload } from "./runs/check_payload.ts";
 import { waitForRun, type WaitOptions } from "./runs/wait_for_run.ts";
 import { refuseUnknownRun } from "./runs/read_run.ts";
 import { exportHistory, type ExportHistoryOptions } from "./runs/export_history.ts";
@@ -157,6 +158,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
     const checked = checkSignal(signal, this.#parts.deps.maxValueBytes);
     await this.migrate();
+    const wait = await this.#store.getWait(waitId);
+    if (wait !== null) await checkPayload(wait, checked, this.#parts.deps.host);
     return await this.#parts.runs.signal(waitId, checked);
   }
 

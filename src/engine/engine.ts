@@ -92,7 +92,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /**
    * Ends a wait by a signal. The same signal again (same `signalId` and payload) returns the same wait, at any time.
    *
-   * @throws {ValidationError} `signalId` is not a string of 1 to 255 characters, or the payload is missing.
+   * @throws {ValidationError} `signalId` is not a string of 1 to 255 characters, the payload is missing, or it does not fit
+   * the `payloadSchema` of the wait.
    * @throws {NotFoundError} There is no such wait.
    * @throws {ConflictError} Another signal was accepted first, or the run has ended.
    * @throws {WaitExpiredError} The deadline passed before any signal arrived.

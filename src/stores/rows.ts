@@ -114,6 +114,7 @@ export interface WaitRow {
   suspended_at: number | null;
   resolved_at: number | null;
   first_resumed_at: number | null;
+  payload_schema: JsonText | null;
 }
 
 /** A row of `pauses` as a wait of the run. */
@@ -137,6 +138,7 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
     suspendedAt: isoTime(row.suspended_at),
     resolvedAt: isoTime(row.resolved_at),
     firstResumedAt: isoTime(row.first_resumed_at),
+    ...(row.payload_schema === null ? {} : { payloadSchema: JSON.parse(row.payload_schema) }),
   };
 }
 

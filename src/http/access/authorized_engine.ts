@@ -4,6 +4,7 @@ import type { Engine } from "../../engine/engine.ts";
 import type { RetriggerOptions } from "../../engine/triggers/retrigger_options.ts";
 import { internalsOf } from "../../engine/engine_internals.ts";
 import type { TriggerOptions, TriggerResult } from "../../engine/triggers/new_run.ts";
+import { checkPayload } from "../../engine/runs/check_payload.ts";
 import { withKeys } from "../../engine/triggers/trigger_flow.ts";
 import { MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
 import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
@@ -136,6 +137,7 @@ export class AuthorizedEngine {
     const run = await this.#findRun("signal", runId);
     const wait = await this.#findWait(run, waitId);
     if (!isEndedBy(wait, signal)) {
+      await checkPayload(wait, signal, this.#deps.host); // as an input is checked before its hook
       await this.#caller.ask(
         "onSignal",
         (hook) => hook(this.#caller.context, run, deepFreeze(wait), deepFreeze(signal)),

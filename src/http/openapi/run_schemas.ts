@@ -120,6 +120,7 @@ export const WAIT_FIELDS: { readonly [Name in keyof Wait]-?: JsonSchema } = {
   suspendedAt: orNull(INSTANT),
   resolvedAt: orNull(INSTANT),
   firstResumedAt: orNull(INSTANT),
+  payloadSchema: { description: "The JSON Schema that a payload has to fit" },
 };
 
 /** The schemas of runs, of what belongs to them, and of what is done with them. */
@@ -145,7 +146,7 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     startedAt: INSTANT,
     completedAt: orNull(INSTANT),
   }),
-  Wait: objectOf<Wait>(WAIT_FIELDS),
+  Wait: objectOf<Wait>(WAIT_FIELDS, ["payloadSchema"]),
   LogEntry: objectOf<LogEntry>({
     id: TEXT,
     runId: TEXT,

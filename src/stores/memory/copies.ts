@@ -256,6 +256,7 @@ export function toWaitText(runId: string, pause: KeptPause): WaitText {
     suspendedAt: isoTime(pause.suspendedAt),
     resolvedAt: isoTime(resolved?.resolvedAt ?? null),
     firstResumedAt: isoTime(pause.firstResumedAt),
+    ...(pause.payloadSchema === null ? {} : { payloadSchema: JSON.parse(pause.payloadSchema) }),
   };
 }
 

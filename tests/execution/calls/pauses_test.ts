@@ -450,7 +450,8 @@ forEachStore("a schema that refuses the payload throws, the first time as on a r
   const seen: unknown[] = [];
   const job = aJob(async (step) => {
     try {
-      await step.wait("review", { schema: z.object({ approved: z.boolean() }) });
+      // What a refinement refuses, no JSON Schema says.
+      await step.wait("review", { schema: z.unknown().refine((payload) => typeof payload === "object") });
     } catch (error) {
       assert.ok(error instanceof ValidationError);
       assert.match(error.message, /"review"/);

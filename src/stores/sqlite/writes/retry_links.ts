@@ -80,10 +80,10 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     const copy = db.one<{ seq: number }>(
       `INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
          prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-         unfinished, trace)
+         unfinished, payload_schema, trace)
        SELECT ?, ?, kind, name, metadata, status, 0, outcome, payload, signal_id,
          prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-         unfinished, trace
+         unfinished, payload_schema, trace
        FROM holdfast_pauses WHERE seq = ? RETURNING seq`,
       host.newId(),
       seq,

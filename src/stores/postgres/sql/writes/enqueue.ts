@@ -190,10 +190,10 @@ begin
     v_has_pauses := true;
     insert into {schema}.pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
         prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-        unfinished, trace)
+        unfinished, payload_schema, trace)
       values (fn.new_id(p_now), p_seq, w.kind, w.name, w.metadata, w.status, false, w.outcome, w.payload, w.signal_id,
         w.prepared_no, w.recorded_no, w.created_at, w.deadline_at, w.suspended_at, w.resolved_at, w.first_resumed_at,
-        w.total, w.added, w.unfinished, w.trace) returning seq into v_pause;
+        w.total, w.added, w.unfinished, w.payload_schema, w.trace) returning seq into v_pause;
     insert into {schema}.children (pause_seq, no, run_seq, result, payload)
       select v_pause, m.no, m.run_seq, m.result, m.payload from {schema}.children m where m.pause_seq = w.seq;
   end loop;
