@@ -131,6 +131,8 @@ export {
   type InvokeOptions,
   type Job,
   type JobDefinition,
+  type JobInput,
+  type JobOutput,
   type PayloadOptions,
   type StepContext,
   type StepLog,
@@ -142,7 +144,7 @@ export {
 } from "./src/job.ts";
 export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/job/job_changes.ts";
 export type { RetryPolicy } from "./src/retry.ts";
-export type { Json, Jsonify, JsonifyItem, JsonText, Unwritable } from "./src/values/json.ts";
+export type { Json, Jsonify, JsonifyItem, JsonText, MethodOf, NotJson } from "./src/values/json.ts";
 export type { Held, HoldCode, OnDivergence, RecordName } from "./src/hold.ts";
 export type { LogEntry, LogLevel, NewLogEntry } from "./src/log.ts";
 export { type ClientRun, toClientRun } from "./src/client_run.ts";

@@ -252,6 +252,12 @@ export interface Job<Input = unknown, Output = unknown, Name extends string = st
   readonly outputType?: Output;
 }
 
+/** The input of a job, as a trigger takes it: `JobInput<typeof greet>`. */
+export type JobInput<J extends Job> = J extends Job<infer Input> ? Input : never;
+
+/** The output of a job's completed runs: `JobOutput<typeof greet>`. */
+export type JobOutput<J extends Job> = J extends Job<unknown, infer Output> ? Output : never;
+
 /** The definition of a job, for {@linkcode defineJob}. */
 export interface JobDefinition<S extends Schema, Output, Name extends string = string>
   extends FlowDefinition, ChangeDefinition {

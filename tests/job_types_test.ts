@@ -4,10 +4,18 @@ import { z } from "zod";
 import { createEngine } from "../src/engine/create_engine.ts";
 import type { Engine } from "../src/engine/engine.ts";
 import { createHandler } from "../src/http/handler.ts";
-import { type ChildOutcome, defineJob, type StepContext, type StepTriggerResult } from "../src/job.ts";
-import type { Json, Jsonify } from "../src/values/json.ts";
+import {
+  type ChildOutcome,
+  defineJob,
+  type JobInput,
+  type JobOutput,
+  type StepContext,
+  type StepTriggerResult,
+} from "../src/job.ts";
+import type { Json, Jsonify, NotJson } from "../src/values/json.ts";
 import type { Run } from "../src/run.ts";
 import type { SchemaInput, SchemaOutput } from "../src/schema.ts";
+import type { TestEngine } from "../src/testing/test_engine.ts";
 import { MemoryStore } from "../src/stores/memory/memory_store.ts";
 
 // What is said here is checked by the compiler: `deno check` fails where a type is not as it should be.
@@ -31,7 +39,10 @@ Deno.test("Jsonify tells what JSON leaves of a type", () => {
     nothing: Jsonify<undefined>;
     voids: Jsonify<void>;
     union: Jsonify<Date | number | null | undefined>;
-    tuple: Jsonify<readonly [Date, undefined, 1]>;
+    tuple: Jsonify<readonly [Date, null, 1]>;
+    counter: Jsonify<{ n: number; count(): number }>;
+    response: Jsonify<Response>;
+    hook: Jsonify<{ hook?: () => void }>;
     map: Jsonify<Map<string, number>>;
     bigint: Jsonify<bigint>;
     work: Jsonify<() => void>;
@@ -42,14 +53,24 @@ Deno.test("Jsonify tells what JSON leaves of a type", () => {
     custom: Jsonify<{ toJSON(): { at: Date } }>;
   }) => {
     typeOf(value.date).is<string>();
-    typeOf(value.object).is<{ at: string; list: (string | null)[]; optional?: string; readonly fixed: 1 }>();
+    typeOf(value.object).is<
+      {
+        at: string;
+        list: (string | NotJson<"undefined in an array: store null">)[];
+        optional?: string;
+        readonly fixed: 1;
+      }
+    >();
     typeOf(value.nothing).is<undefined>();
     typeOf(value.voids).is<void>();
     typeOf(value.union).is<string | number | null | undefined>();
     typeOf(value.tuple).is<[string, null, 1]>();
-    typeOf(value.map).is<never>();
-    typeOf(value.bigint).is<never>();
-    typeOf(value.work).is<never>();
+    typeOf(value.map).is<NotJson<"a Map: store [...map], or Object.fromEntries(map)">>();
+    typeOf(value.bigint).is<NotJson<"a bigint: store it as a string">>();
+    typeOf(value.work).is<NotJson<"a function">>();
+    typeOf(value.counter).is<NotJson<"an object with the method count(): store its data">>();
+    typeOf(value.response.cannotBeStoredAsJson).is<Jsonify<Response>["cannotBeStoredAsJson"]>();
+    typeOf(value.hook).is<{ hook?: NotJson<"a function"> }>();
     typeOf(value.json).is<Json>();
     typeOf(value.open).is<unknown>();
     // deno-lint-ignore no-explicit-any -- as above
@@ -212,7 +233,7 @@ Deno.test("step.run() answers its value as JSON leaves it", () => {
     typeOf(await step.run("maybe", () => undefined as Date | undefined)).is<string | undefined>();
     typeOf(await step.run("list", () => [new Date()])).is<string[]>();
     typeOf(await step.run("tools", (tools) => tools.attempt)).is<number>();
-    typeOf(await step.run("map", () => new Map<string, number>())).is<never>();
+    typeOf(await step.run("map", () => new Map<string, number>())).is<Jsonify<Map<string, number>>>();
 
     const date = await step.run("date", () => new Date());
     // @ts-expect-error a date is text by now
@@ -358,5 +379,20 @@ Deno.test("invoke() and invokeAll() infer input and output, also of a job that i
     step.invoke("one", child, { size: "1" }, { idempotencyKey: "k" });
     // @ts-expect-error a child run does not coalesce
     step.invokeAll("all", child, [{ input: { size: "1" }, coalesce: "skip" }]);
+  });
+});
+
+Deno.test("JobInput and JobOutput are the types of a job", () => {
+  compiles((input: JobInput<typeof withZod>, output: JobOutput<typeof withZod>) => {
+    typeOf(input).is<{ size: string; day?: string | undefined }>();
+    typeOf(output).is<{ at: string; rows: number }>();
+  });
+});
+
+Deno.test("fake() knows the input of the job", () => {
+  compiles((t: TestEngine) => {
+    t.fake(withZod, "read").does(({ input }) => {
+      typeOf(input).is<JobInput<typeof withZod>>();
+    });
   });
 });

@@ -171,8 +171,8 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
     return new ExpectedRun(idOf(run), this.#system, () => this.#hasFailed = true);
   }
 
-  fake(job: Job<never> | Job, stepName: string): FakeStep {
-    return this.#system.fakes.of(job.name, stepName);
+  fake<Input>(job: Job<Input>, stepName: string): FakeStep<Input> {
+    return this.#system.fakes.of(job.name, stepName) as FakeStep<never> as FakeStep<Input>; // inputs of this job
   }
 
   async crash({ worker }: { worker?: number } = {}): Promise<void> {

@@ -3,14 +3,14 @@ import { baseOf } from "../execution/replay/recorded_history.ts";
 import type { StepCall } from "../execution/surroundings.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 
-/** A call of a faked step. */
-export interface FakeCall {
+/** A call of a faked step of a job with this input. */
+export interface FakeCall<Input = unknown> {
   /** The run. */
   runId: string;
   /** The name of the step, with its occurrence. */
   stepName: string;
-  /** The input of the job. */
-  input: unknown;
+  /** The input of the job, as it was triggered. */
+  input: Input;
   /** The key that the step's function receives. */
   idempotencyKey: string;
   /** The number of the attempt, from 1. */
@@ -25,13 +25,13 @@ export interface FakeCall {
  * A step whose function is replaced. Behaviours follow one another: one with `times` is used so often, then the next
  * one; after the last, the real function is called. `times` is a whole number of 1 or more. Default: without an end.
  */
-export interface FakeStep {
+export interface FakeStep<Input = unknown> {
   /** The calls so far, in order. */
-  readonly calls: readonly FakeCall[];
+  readonly calls: readonly FakeCall<Input>[];
   /** Returns a value, as a function would: it takes the same way through JSON. */
   returns(value: unknown, options?: { times?: number }): this;
   /** Calls another function. */
-  does(work: (call: FakeCall) => unknown, options?: { times?: number }): this;
+  does(work: (call: FakeCall<Input>) => unknown, options?: { times?: number }): this;
   /** Throws. */
   throws(error: unknown, options?: { times?: number }): this;
   /** Never settles. */

@@ -92,7 +92,7 @@ export interface TestEngine<J extends Jobs = Jobs> extends AsyncDisposable {
   /** What a test expects of a run. */
   expectRun(run: RunRef): RunExpectations;
   /** Replaces the function of a step, in all its occurrences or in one (`insert#2`). */
-  fake(job: Job<never> | Job, stepName: string): FakeStep;
+  fake<Input>(job: Job<Input>, stepName: string): FakeStep<Input>;
   /**
    * Kills a worker and starts another one. The runs that it executed are claimed when their leases have expired, after 30
    * seconds.

@@ -20,21 +20,28 @@ export type Jsonify<T> = 0 extends 1 & T ? T // `any` stays `any`
   : unknown extends T ? unknown
   : T extends Json | undefined | void ? T
   : T extends { toJSON(...args: never[]): infer R } ? Jsonify<R>
-  : T extends Unwritable ? never
+  : T extends bigint ? NotJson<"a bigint: store it as a string">
+  : T extends symbol ? NotJson<"a symbol">
+  : T extends (...args: never[]) => unknown ? NotJson<"a function">
+  : T extends ReadonlyMap<unknown, unknown> ? NotJson<"a Map: store [...map], or Object.fromEntries(map)">
+  : T extends ReadonlySet<unknown> ? NotJson<"a Set: store [...set]">
   : T extends readonly unknown[] ? { -readonly [K in keyof T]: JsonifyItem<T[K]> }
-  : T extends object ? { [K in keyof T as K extends symbol ? never : K]: Jsonify<T[K]> }
-  : never;
+  : [MethodOf<T>] extends [never] ? { [K in keyof T as K extends symbol ? never : K]: Jsonify<T[K]> }
+  : NotJson<`an object with the method ${MethodOf<T>}(): store its data`>;
 
-/** The type of an array's item after the round trip: JSON writes `null` for `undefined`. */
-export type JsonifyItem<T> = T extends undefined ? null : Jsonify<T>;
+/** The type of an array's item after the round trip: `undefined` is refused there. */
+export type JsonifyItem<T> = T extends undefined ? NotJson<"undefined in an array: store null"> : Jsonify<T>;
 
-/** Types that JSON cannot express: {@linkcode Jsonify} makes these `never`. */
-export type Unwritable =
-  | bigint
-  | symbol
-  | ((...args: never[]) => unknown)
-  | ReadonlyMap<unknown, unknown>
-  | ReadonlySet<unknown>;
+/** The type of what cannot be stored as JSON. `Reason` says what it is: a step that returns it fails. */
+export interface NotJson<Reason extends string> {
+  /** Why it cannot be stored. There is never such a value. */
+  readonly cannotBeStoredAsJson: Reason;
+}
+
+/** The names of the methods that an object of this type always has: it is an instance of a class, a `Response` for example. */
+export type MethodOf<T> = {
+  [K in keyof T]-?: undefined extends T[K] ? never : T[K] extends (...args: never[]) => unknown ? K & string : never;
+}[keyof T];
 
 /** The name of a value, for error messages, and its size limit. */
 export interface EncodeOptions {
@@ -50,12 +57,11 @@ export const MAX_JSON_DEPTH = 1_000;
 /**
  * Writes a value as JSON, or throws if JSON would lose part of it.
  *
- * `undefined` itself becomes `null`, not a string. Inside a value it follows JSON: a member is left out, an item
- * becomes `null`. The value is checked before it is written, and the check ends at the size limit: a refusal is cheap,
+ * `undefined` itself becomes `null`, not a string. A member that is `undefined` is left out. The value is checked before it is written, and the check ends at the size limit: a refusal is cheap,
  * however large or deep the value is. `toJSON()` is called once; getters are called for the check and for the JSON.
  *
  * @throws {SerializationError} For what JSON would lose (a cycle, a `bigint`, a function, a symbol, `NaN`,
- * `Infinity`, a `Map` or the like), naming its path, and for a value that is too large or nested too deep.
+ * `Infinity`, an item that is `undefined`, an instance of a class without `toJSON()`), naming its path, and for a value that is too large or nested too deep.
  */
 export function encode(value: unknown, options: EncodeOptions): JsonText | null {
   if (value === undefined) return null;
@@ -172,8 +178,9 @@ class ValueWalk {
       const name = names === null ? at : names[at]!;
       const member = value[name];
       const plain = this.#take(member, name);
-      if (typeof name === "number") this.#bytesLeft -= plain === undefined ? 5 : 1;
-      else if (plain !== undefined) this.#bytesLeft -= name.length + 4;
+      if (typeof name === "string") this.#bytesLeft -= plain === undefined ? 0 : name.length + 4;
+      else if (plain === undefined) throw this.#refusalOf("undefined");
+      else this.#bytesLeft -= 1;
       if (plain !== member) opened.replaced.push([name, plain]);
       this.#checkSize();
       if (this.#opened !== opened) return;
@@ -223,7 +230,7 @@ class ValueWalk {
   }
 
   #open(value: unknown): unknown {
-    if (!isPlain(value)) throw this.#refusalOf(kindOf(value));
+    if (!isPlain(value)) throw this.#refusalOf(describe(value));
     const level = (this.#opened?.level ?? 0) + 1;
     if (level > MAX_JSON_DEPTH) {
       throw this.#findCycle() ?? this.#refusal(`it is nested more than ${MAX_JSON_DEPTH} levels deep`);
@@ -281,13 +288,20 @@ function pathOf(around: readonly Opened[]): string {
   return tidyText(`$${names.join("")}`, MAX_PATH_LENGTH);
 }
 
-/** Whether JSON writes all of an array or object. Of others (a `Map`, an `Error`, bytes) it would lose something. */
+/** Whether JSON writes all of an array or object. Of an instance of a class it would lose at least the class. */
 function isPlain(value: unknown): value is object {
   if (typeof value !== "object" || value === null) return false;
   if (Array.isArray(value)) return true;
   const prototype = Object.getPrototypeOf(value);
-  if (prototype === Object.prototype || prototype === null) return true;
-  return Object.prototype.toString.call(value) === "[object Object]";
+  // An object of another realm has another `Object.prototype`.
+  return prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** Names what is not plain: `a Map`, `an instance of Point`. */
+function describe(value: unknown): string {
+  const kind = kindOf(value);
+  const name = kind === "an object" ? propertyOf(propertyOf(value, "constructor"), "name") : null;
+  return typeof name === "string" && name !== "" ? `an instance of ${name}` : kind;
 }
 
 /** Whether a string takes more than a number of bytes of UTF-8. */

@@ -21,13 +21,13 @@ forEachStore("trigger() checks the input as the JSON that is stored", async ({ s
   };
   const job = defineJob({ name: "job", input, run: (_step, input) => input });
   await using engine = createEngine({ store, host, jobs: { job } });
-  const given = { when: WHEN, url: new URL("https://example.com/"), left: undefined, list: [undefined] };
+  const given = { when: WHEN, url: new URL("https://example.com/"), left: undefined, list: [{ left: undefined }] };
 
   await engine.trigger("job", given);
   await engine.jobs.job.batchTrigger([{ input: given }]);
   await engine.trigger("job", undefined);
 
-  const stored = { when: "2040-01-02T03:04:05.006Z", url: "https://example.com/", list: [null] };
+  const stored = { when: "2040-01-02T03:04:05.006Z", url: "https://example.com/", list: [{}] };
   assert.deepEqual(seen, [stored, stored, undefined]);
 });
 
