@@ -114,7 +114,9 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  *   not passed by others that share it.
  * - K2: while that is so, the first of each job can be claimed, except one behind the first of another job that a live
  *   worker knows: behind a job that the claiming worker does not know always, behind one that it knows while the key has
- *   no room, or no open rate, for that run. A job that no live worker knows, or that is paused, holds up nobody.
+ *   no room, or no open rate, for that run. A job that no live worker knows, or that is paused, holds up nobody. Neither
+ *   does a run that has passed the key while the limit or the rate of its job holds it back in each live worker that knows
+ *   it. The limits of others are those of their last claims; what counts is the moment at which the claim begins.
  *
  * **Limits of a job.** The limit of the claiming worker (`KnownJob`, by version) counts the leases of the job, and its
  * runs that were cancelled under a lease until that lease is released or would have expired (`ghosts`). A rate counts

@@ -52,6 +52,13 @@ export class FlowFacts {
     );
   }
 
+  /** The jobs of the live workers that know a line; `certainly`: as {@linkcode isKnown} has it. */
+  jobsOf(line: string, now: number, certainly: boolean): ClaimRequest["jobs"][number][] {
+    return this.#livesOf(line, now, certainly).flatMap(({ jobs }) =>
+      (JSON.parse(jobs) as ClaimRequest["jobs"]).filter(({ name, version }) => `${name} ${version}` === line)
+    );
+  }
+
   /** A worker will not claim again. */
   forgetWorker(workerId: string): void {
     this.#workers.delete(workerId);
@@ -63,7 +70,11 @@ export class FlowFacts {
    * @param certainly Whether it has to be live even if its last claims were not recorded.
    */
   isKnown(line: string, now: number, certainly: boolean): boolean {
-    return [...this.#workers.values()].some(({ lines, leaseMs, seenAt }) =>
+    return this.#livesOf(line, now, certainly).length > 0;
+  }
+
+  #livesOf(line: string, now: number, certainly: boolean): { jobs: string }[] {
+    return [...this.#workers.values()].filter(({ lines, leaseMs, seenAt }) =>
       lines.has(line) && seenAt <= now && now - seenAt < (certainly ? leaseMs * 2 / 3 : leaseMs)
     );
   }

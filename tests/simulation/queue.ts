@@ -14,6 +14,8 @@ export class Queue {
   readonly #executing = new Set<RunFacts>();
   readonly #taken = new Set<RunFacts>();
   #due: RunFacts[] = [];
+  /** Of each line, which runs the limits of live workers let pass when the claim begins: certainly, and perhaps. */
+  readonly #passing = new Map<string, { certainly: Passing; perhaps: Passing }>();
   /** Whether some runs were not read since they have changed: nothing is certain then. */
   readonly isBlurred: boolean;
 
@@ -34,6 +36,21 @@ export class Queue {
       else if (status === "waiting" && (run.isWoken || isDue(facts, run, now))) this.#due.push(run);
     }
     this.#due.sort((left, right) => this.positionOf(left) - this.positionOf(right));
+    for (const run of this.#due) {
+      if (run.request.concurrencyKey === null || this.#passing.has(lineOf(run))) continue;
+      this.#passing.set(lineOf(run), { certainly: this.#passingOf(run, true), perhaps: this.#passingOf(run, false) });
+    }
+  }
+
+  /** Which runs of a line the limits of live workers let pass. */
+  #passingOf(run: RunFacts, certainly: boolean): Passing {
+    const { flow } = this.#facts;
+    const { jobName } = run.request;
+    const open = flow.jobsOf(lineOf(run), this.#now, certainly)
+      .filter(({ concurrency }) => concurrency === null || this.countExecuted(jobName) < concurrency);
+    const isUsedUp = ({ rate }: ClaimRequest["jobs"][number]) =>
+      rate !== null && flow.countJobStarts(jobName, rate, this.#now, !certainly) >= rate.limit;
+    return { begun: open.length > 0, all: open.some((job) => !isUsedUp(job)) };
   }
 
   /** The due runs, in their order. */
@@ -203,9 +220,19 @@ export class Queue {
       if (first === undefined || this.positionOf(first) > this.positionOf(run)) return false;
       const { flow } = this.#facts;
       if (flow.paused.has(first.request.jobName) || !flow.isKnown(line, this.#now, !isStrict)) return false;
-      return this.#jobOf(first) === undefined || !this.passesKey(first, isStrict);
+      const passing = this.#passing.get(line)?.[isStrict ? "perhaps" : "certainly"];
+      const isHeldBack = passing !== undefined && !(first.startedAt === null ? passing.all : passing.begun);
+      if (!this.passesKey(first, isStrict)) return true;
+      if (this.#jobOf(first) !== undefined) return false;
+      return !isHeldBack;
     });
   }
+}
+
+/** Whether limits let runs of a line pass that have begun, and all runs. */
+interface Passing {
+  begun: boolean;
+  all: boolean;
 }
 
 /** The line of a run: the runs of each version are a job of their own. */

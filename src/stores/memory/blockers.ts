@@ -21,10 +21,11 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
   const due = new DueRuns(state.runs, state.rates);
   const workers = toWorkerFacts(state);
   const queue = queueOf(run);
-  const able = liveWorkers(workers, now).filter(({ queues }) => queues.includes(queue));
+  const live = liveWorkers(workers, now);
+  const able = live.filter(({ queues }) => queues.includes(queue));
   const key = toKeyFacts(state, due, run, now);
   const queues = new Set([queue, ...key?.firsts.map((first) => first.queue) ?? []].map(versionQueue));
-  const limits = able.flatMap((worker) => toLimits(state, due, run, { worker, queues }, now));
+  const limits = live.flatMap((worker) => toLimits(state, due, run, { worker, queues }, now));
   const position = due.positionOf(run);
   const isRateClosed = limits.some((limit) => limit.queue === versionQueue(queue) && limit.rate?.allowed === 0);
   const group = groupOf(due, run, isRateClosed, now);

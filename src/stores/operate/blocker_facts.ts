@@ -34,8 +34,8 @@ export interface BlockerFacts {
   /** Its concurrency key; `null`: it has none. */
   key: KeyFacts | null;
   /**
-   * What the limits allow that live workers have for its job, in all versions, and for those of the other runs in the
-   * queue of its key.
+   * What the limits of all live workers allow for its job, in all versions, and for those of the other runs in the queue
+   * of its key.
    */
   limits: readonly LimitFacts[];
   /** How many runs that have passed their keys come before it in the queues of the workers that have its job. */

@@ -3,6 +3,7 @@ import type { Blocker, BlockingWorker, RunBlockers } from "../../store/blockers.
 import { jobNameOf } from "../queue_name.ts";
 import {
   type BlockerFacts,
+  type FirstInQueue,
   type KeyFacts,
   type LimitFacts,
   liveWorkers,
@@ -181,14 +182,14 @@ function countRivals(
 }
 
 /**
- * Whether a run of another queue comes first for the key: one that only other workers can claim, or one that the key has no
- * room for yet.
+ * Whether a run of another queue comes first for the key: one that the key has no room for yet, or one that only other
+ * workers can claim, unless its job holds it back.
  */
 function isBehind({ queue, position, isHolder, firsts }: KeyFacts, facts: BlockerFacts, worker: WorkerFacts | null) {
   if (isHolder) return false;
   return firsts.some((first) =>
     first.queue !== queue && first.position < position && counts(facts, first.queue) &&
-    (!first.isReady || worker === null || !worker.queues.includes(first.queue))
+    (!first.isReady || ((worker === null || !worker.queues.includes(first.queue)) && !isHeldBack(facts, first)))
   );
 }
 
@@ -196,6 +197,12 @@ function isBehind({ queue, position, isHolder, firsts }: KeyFacts, facts: Blocke
 function counts({ workers, now, paused }: BlockerFacts, queue: string): boolean {
   return knowing(liveWorkers(workers, now), queue).length > 0 &&
     !paused.some(({ jobName }) => jobName === jobNameOf(queue));
+}
+
+/** Whether the limits of its job hold back the first run of a queue in each live worker that knows it. */
+function isHeldBack(facts: BlockerFacts, { queue, hasBegun }: FirstInQueue): boolean {
+  const able = knowing(liveWorkers(facts.workers, facts.now), queue);
+  return able.every((worker) => limitsOf(facts, worker, { queue, hasBegun, isFirst: true }).length > 0);
 }
 
 function limitBlockers(facts: BlockerFacts, worker: WorkerFacts): Blocker[] {

@@ -10,7 +10,7 @@ import { type KeptRun, queueOf } from "../../../src/stores/memory/records.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
 import { MemoryTurns } from "../../../src/stores/memory/flow/fairness_turns.ts";
-import type { Plan } from "../plan.ts";
+import { JOB_NAMES, type Plan, PROCESS_NAMES } from "../plan.ts";
 import { over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";
@@ -47,6 +47,13 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
           jobs: request.jobs.map((job) => ({ ...job, concurrency: job.concurrency === null ? null : 3 })),
         }),
     })),
+  },
+  {
+    name: "a run that the limit of its job holds back keeps its key from others",
+    from: 22,
+    rule: "F5: a run holds up no other of its key while the limit or the rate of its job holds it back",
+    plan: (plan) => withOtherJobs(withJobs({ limits: { concurrency: 1 } })(plan)),
+    code: () => replace(Gates.prototype, "isHeldBack", () => () => false),
   },
   {
     name: "a cancelled run gives its place up at once",
@@ -422,4 +429,13 @@ function withFairness(plan: Plan): Plan {
   });
   const limited = withJobs({ limits: { concurrency: 1 } })(plan);
   return { ...limited, requests, worker: { ...plan.worker, concurrency: 1 } };
+}
+
+/** Lets each process know other jobs, from the beginning. */
+function withOtherJobs(plan: Plan): Plan {
+  const stops = PROCESS_NAMES.map((_, process) => {
+    const fault = { fault: "stop", process, timeout: 0, downMs: 1, without: JOB_NAMES[process]!, version: 1 } as const;
+    return { at: 1, fault };
+  });
+  return { ...plan, faults: [...plan.faults.filter(({ fault }) => fault.fault !== "stop"), ...stops] };
 }

@@ -16,15 +16,17 @@ export interface GatesContext {
   rates: MemoryRates;
   /** The paused jobs. */
   paused: ReadonlyMap<string, JobPause>;
-  /** The queues from which live workers claim. */
-  liveQueues: ReadonlySet<string>;
+  /** The jobs of live workers, those of the claiming one included. */
+  liveJobs: readonly KnownJob[];
 }
 
 /** The gates that a due run passes before a worker can claim it, but for the turns of fairness keys. */
 export class Gates {
   /** The jobs of the worker by the queues from which it claims. */
   readonly #jobs: ReadonlyMap<string, KnownJob>;
-  /** How many runs of each limited job are executed, or may still be after a cancel. */
+  /** Of each queue of a live worker whose job is not paused, the runs that limits let pass as the claim begins. */
+  readonly #passing = new Map<string, "all" | "begun" | "none">();
+  /** How many runs of each job are executed, or may still be after a cancel; empty if no job has a limit. */
   readonly #inUse = new Map<string, number>();
   readonly #context: GatesContext;
   readonly #due: DueRuns;
@@ -35,11 +37,21 @@ export class Gates {
     this.#due = due;
     this.#context = context;
     this.#now = now;
-    const isLimited = request.jobs.some(({ concurrency }) => concurrency !== null);
-    if (!isLimited) return;
-    const { open, keys } = context.runs;
-    for (const { jobName, lease } of open) if (lease !== null) this.countTaken(jobName);
-    for (const { jobName } of keys.ghosts) this.countTaken(jobName);
+    if (context.liveJobs.some(({ concurrency }) => concurrency !== null)) {
+      const { open, keys } = context.runs;
+      for (const { jobName, lease } of open) if (lease !== null) this.countTaken(jobName);
+      for (const { jobName } of keys.ghosts) this.countTaken(jobName);
+    }
+    for (const job of context.liveJobs) this.#notePassing(job);
+  }
+
+  #notePassing(job: KnownJob): void {
+    if (this.#context.paused.has(job.name)) return;
+    const passing = !this.#hasRoom(job) ? "none" : this.#rateOpensAt(job) <= this.#now ? "all" : "begun";
+    for (const queue of queuesOf(job)) {
+      const other = this.#passing.get(queue) ?? "none"; // of another worker
+      this.#passing.set(queue, other === "none" || passing === "all" ? passing : other);
+    }
   }
 
   /** Notes that another run of a job is executed. */
@@ -55,33 +67,42 @@ export class Gates {
     const job = this.#jobs.get(queueOf(run));
     if (job === undefined || this.#context.paused.has(job.name)) return Infinity;
     if (isOrphan(run)) return Infinity; // the next claims cancel it
-    if (job.concurrency !== null && this.#countExecuted(job) >= job.concurrency) return Infinity;
+    if (!this.#hasRoom(job)) return Infinity;
     const keyOpensAt = this.#due.keyOpensAt(run);
     if (keyOpensAt === Infinity || this.#isBehindOtherQueue(run)) return Infinity;
     return Math.max(keyOpensAt, this.rateOpensAt(run));
   }
 
-  #countExecuted({ names }: KnownJob): number {
-    return names.reduce((count, name) => count + (this.#inUse.get(name) ?? 0), 0);
+  #hasRoom({ names, concurrency }: KnownJob): boolean {
+    return concurrency === null || names.reduce((left, name) => left - (this.#inUse.get(name) ?? 0), concurrency) > 0;
   }
 
   /** When the rate of its job lets a run pass: an instant that has passed if it can pass now. */
   rateOpensAt(run: KeptRun): number {
     const job = this.#jobs.get(queueOf(run));
-    if (job === undefined || job.rate === null || run.startedAt !== null) return -Infinity;
-    return this.#context.rates.opensAt(jobScope(job.names[0]), job.rate);
+    return job === undefined || run.startedAt !== null ? -Infinity : this.#rateOpensAt(job);
+  }
+
+  #rateOpensAt({ names, rate }: KnownJob): number {
+    return rate === null ? -Infinity : this.#context.rates.opensAt(jobScope(names[0]), rate);
   }
 
   /**
    * Whether a run of another queue comes first in the line of the key: one that only other workers can claim, or one
-   * that the key has no room for yet. A queue that no live worker knows, or of a paused job, holds up nobody.
+   * that the key has no room for yet. A queue that no live worker knows, or of a paused job, holds up nobody. Neither does
+   * a run of other workers that is held back.
    */
   #isBehindOtherQueue(run: KeptRun): boolean {
-    const { liveQueues, paused } = this.#context;
     return this.#due.firstsBefore(run).some((first) =>
-      liveQueues.has(queueOf(first)) && !paused.has(first.jobName) &&
-      (!this.#jobs.has(queueOf(first)) || this.#due.keyOpensAt(first) > this.#now)
+      this.#passing.has(queueOf(first)) &&
+      (this.#due.keyOpensAt(first) > this.#now || (!this.#jobs.has(queueOf(first)) && !this.isHeldBack(first)))
     );
+  }
+
+  /** Whether the limit or the rate of its job holds a run back in each live worker that knows it. */
+  isHeldBack(run: KeptRun): boolean {
+    const passing = this.#passing.get(queueOf(run));
+    return passing === "none" || (passing === "begun" && run.startedAt === null);
   }
 }
 

@@ -127,7 +127,7 @@ interface ClaimedRuns {
 function claimDueRuns(state: ClaimState, request: ClaimRequest, now: number): ClaimedRuns {
   const { runs, rates, turns } = state;
   const due = new DueRuns(runs, rates);
-  const gates = new Gates(request, due, { ...state, liveQueues: findLiveQueues(state.workers, now) }, now);
+  const gates = new Gates(request, due, { ...state, liveJobs: findLiveJobs(state.workers, now) }, now);
   const order = runs.hasFairnessKeys ? orderByTurn(due, gates, turns, now) : orderByPosition(due, gates, now);
   const late: ClaimResult["failed"] = [];
   const claims: Claim[] = [];

@@ -285,11 +285,12 @@ function blockPlain(db: SqliteDatabase, key: string, job: string): void {
 interface PlainRow {
   seq: number;
   queue_state: "R" | "B";
+  begun: number;
 }
 
 function firstPlain(db: SqliteDatabase, key: string, job: string): PlainRow | undefined {
   return db.get<PlainRow>(
-    `SELECT seq, queue_state FROM holdfast_runs
+    `SELECT seq, queue_state, started_at IS NOT NULL AS begun FROM holdfast_runs
      WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL ORDER BY seq LIMIT 1`,
     key,
     job,
@@ -348,6 +349,8 @@ export interface FirstInQueue {
   job: string;
   /** Whether it has passed the key. */
   isReady: boolean;
+  /** Whether it was claimed before. */
+  hasBegun: boolean;
 }
 
 /** Of each other job, the first run in the queue of a key, as far as it comes before a position. */
@@ -360,6 +363,6 @@ export function firstsBefore(db: SqliteDatabase, key: string, job: string, posit
     const [plainAt, flowingAt] = [plain?.seq ?? Infinity, flowing?.position ?? Infinity];
     if (Math.min(plainAt, flowingAt) >= position) return [];
     const first = plainAt < flowingAt ? plain : flowing;
-    return [{ job: other, isReady: first?.queue_state === "R" }];
+    return [{ job: other, isReady: first?.queue_state === "R", hasBegun: first?.begun === 1 }];
   });
 }

@@ -1,4 +1,5 @@
 import type { KnownJob } from "../../../flow.ts";
+import { versionQueue, type WorkerLimit } from "../../operate/blocker_facts.ts";
 import { jobNameOf, queueName } from "../../queue_name.ts";
 import { versionRange } from "../evolution/queues.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -141,20 +142,53 @@ export interface Precedence {
   live: ReadonlySet<string>;
   /** Those from which the claiming worker claims. */
   own: ReadonlySet<string>;
+  /** Whether the limits of a job let another live worker claim a run of a queue; `hasBegun`: one that was claimed before. */
+  canPass(queue: string, hasBegun: boolean): boolean;
+}
+
+/** The limits of a job in the code of a worker, and the queues from which it claims. */
+export interface LiveWorker {
+  queues: ReadonlySet<string>;
+  limits: readonly WorkerLimit[];
+}
+
+/** What the limits of other workers let pass as a claim begins: the runs that it takes are written at its end. */
+export function passLimits(db: SqliteDatabase, workers: readonly LiveWorker[], now: number): Precedence["canPass"] {
+  const known = new Map<string, boolean>();
+  return (queue, hasBegun) => {
+    const key = `${hasBegun} ${queue}`;
+    const canPass = known.get(key) ?? workers.some(({ queues, limits }) => {
+      if (!queues.has(queue)) return false;
+      const limit = limits.find((limit) => limit.queue === versionQueue(queue));
+      return limit === undefined || isOpen(db, limit, hasBegun, now);
+    });
+    known.set(key, canPass);
+    return canPass;
+  };
+}
+
+function isOpen(
+  db: SqliteDatabase,
+  { names, concurrency, rate }: WorkerLimit,
+  hasBegun: boolean,
+  now: number,
+): boolean {
+  if (concurrency !== null && countExecuted(db, { names }) >= concurrency) return false;
+  return rate === null || hasBegun || countAllowed(db, jobScope(names[0]), rate, 1, now) > 0;
 }
 
 /**
- * Whether a run of another job comes first in the queue of the key: one that only other workers can claim, or one that
- * the key has no room for yet.
+ * Whether a run of another job comes first in the queue of the key: one that the key has no room for yet, or one that only
+ * other workers can claim, unless the limits of its job hold it back there.
  */
 export function isBehindOtherJob(
   db: SqliteDatabase,
   run: { concurrency_key: string | null; job: string; position: number },
-  { live, own }: Precedence,
+  { live, own, canPass }: Precedence,
 ): boolean {
   if (run.concurrency_key === null || hasKept(run) || [...live].every((job) => job === run.job)) return false;
   return firstsBefore(db, run.concurrency_key, run.job, run.position)
-    .some(({ job, isReady }) => live.has(job) && (!own.has(job) || !isReady));
+    .some(({ job, isReady, hasBegun }) => live.has(job) && (!isReady || (!own.has(job) && canPass(job, hasBegun))));
 }
 
 // How many runs are examined for each job to tell when a rate opens: one of them can be behind a run of another job.

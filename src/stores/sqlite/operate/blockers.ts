@@ -34,11 +34,12 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
   const run = { ...row, ...flow, position, isHolder };
   const workers = readWorkers(db);
   const paused = readJobPauses(db);
-  const able = liveWorkers(workers, now).filter(({ queues }) => queues.includes(queue));
+  const live = liveWorkers(workers, now);
+  const able = live.filter(({ queues }) => queues.includes(queue));
   const key = readKey(db, run, now);
   const queues = new Set([queue, ...key?.firsts.map((first) => first.queue) ?? []].map(versionQueue));
   const pausedNames = new Set(paused.map(({ jobName }) => jobName));
-  const limits = readLimits(db, run, { workers: able, queues, paused: pausedNames }, now);
+  const limits = readLimits(db, run, { workers: live, queues, paused: pausedNames }, now);
   const isRateClosed = limits.some((limit) => limit.queue === versionQueue(queue) && limit.rate?.allowed === 0);
   const group = row.fairness_key === null ? 0 : countGroup(db, { ...run, isRateClosed });
   return {

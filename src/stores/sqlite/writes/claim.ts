@@ -19,6 +19,7 @@ import {
   isBehindOtherJob,
   type JobGate,
   openGates,
+  passLimits,
   type Precedence,
   queuesOf,
   writeStarts,
@@ -31,7 +32,14 @@ import type { IdentityRow } from "../../rows.ts";
 import { type HeldRow, toHeldRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { forgetDeadWorkers, liveQueues, noteWorker, readClaimed, readLastClaim } from "./known_workers.ts";
+import {
+  forgetDeadWorkers,
+  liveQueues,
+  noteWorker,
+  readClaimed,
+  readLastClaim,
+  readLiveWorkers,
+} from "./known_workers.ts";
 import { commitDeadlines, noteResumption, wake } from "./pause_resolution.ts";
 import { revokeExpiredLeases } from "./revoked_leases.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
@@ -141,8 +149,9 @@ function precedenceOf(
 ): Precedence {
   const isOpen = (queue: string) => paused.size === 0 || !paused.has(jobNameOf(queue));
   const own = new Set(request.jobs.flatMap((job) => queuesOf(job, hasOffers)).filter(isOpen));
-  const others = [...liveQueues(db, now, request.workerId)].filter(isOpen);
-  return { live: new Set([...own, ...others]), own };
+  const others = readLiveWorkers(db, now, request.workerId);
+  const live = new Set([...own, ...others.flatMap(({ queues }) => [...queues]).filter(isOpen)]);
+  return { live, own, canPass: passLimits(db, others, now) };
 }
 
 /** Claims due runs. See `Store.claim()`. */

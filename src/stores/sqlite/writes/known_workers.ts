@@ -1,6 +1,7 @@
 import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import { limitsOf } from "../../operate/blocker_facts.ts";
+import type { LiveWorker } from "../flow/job_gates.ts";
 import { jobNameOf, queueName } from "../../queue_name.ts";
 import { LISTED_LEASES } from "../../worker_details.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -61,16 +62,21 @@ export function hasWorker(db: SqliteDatabase, jobName: string, now: number): boo
   return [...liveQueues(db, now)].some((queue) => jobNameOf(queue) === jobName);
 }
 
-/** The queues from which live workers claim. A worker is alive if it claimed within the length of its lease. */
+/** The queues from which live workers claim. */
 export function liveQueues(db: SqliteDatabase, now: number, exceptWorkerId = ""): Set<string> {
+  return new Set(readLiveWorkers(db, now, exceptWorkerId).flatMap(({ queues }) => [...queues]));
+}
+
+/** The live workers but one. A worker is alive if it claimed within the length of its lease. */
+export function readLiveWorkers(db: SqliteDatabase, now: number, exceptWorkerId: string): LiveWorker[] {
   // A worker last seen in the future shows that the clock was set back: it does not count as alive.
-  const workers = db.all<{ jobs: JsonText }>(
-    "SELECT jobs FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
+  const workers = db.all<{ jobs: JsonText; limits: JsonText }>(
+    "SELECT jobs, limits FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
     exceptWorkerId,
     now,
     now,
   );
-  return new Set(workers.flatMap(({ jobs }): string[] => JSON.parse(jobs)));
+  return workers.map(({ jobs, limits }) => ({ queues: new Set(JSON.parse(jobs)), limits: JSON.parse(limits) }));
 }
 
 /** Deletes the entries of workers that died long ago. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Store } from "../../../store.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import { FAKE_START } from "../../fake_host.ts";
-import { A_JOB, aClaimRequest, aFailure, aPause, aRun } from "../fixtures.ts";
+import { A_JOB, aClaimRequest, aFailure, aKnownJob, aPause, aRun } from "../fixtures.ts";
 import { add, claimOne, complete, park, parkUntilRetry, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
 
@@ -210,6 +210,58 @@ timed("claim() lets no run pass an older one whose job another live worker knows
   assert.deepEqual(mine.claims, []);
   assert.equal(mine.hasMore, false);
   assert.deepEqual(theirs.claims.map(({ run }) => run.id), [older.id]);
+});
+
+const ONE = { concurrency: 1 };
+const ONCE = { rate: { limit: 1, period: 60_000 } };
+
+for (const [what, limit] of [["limit", ONE], ["rate", ONCE]] as const) {
+  test(`claim() lets a run pass an older one that the ${what} of its job holds back in another worker`, async ({ store }) => {
+    const others = { workerId: "worker-b", jobs: [aKnownJob({ name: "theirs", ...limit })] };
+    const running = await startRun(store, { jobName: "theirs" }, others);
+    const [theirs, mine] = await store.enqueue([
+      aRun({ jobName: "theirs", concurrencyKey: KEY }),
+      aRun({ concurrencyKey: KEY }),
+    ]);
+
+    const { claims: held } = await store.claim(aClaimRequest(others));
+    const { claims } = await store.claim(aClaimRequest());
+
+    assert.deepEqual(held, []);
+    assert.deepEqual(claims.map(({ run }) => run.id), [mine!.run.id]);
+    await complete(store, running.lease);
+    await complete(store, claims[0]!.lease);
+    const { claims: [next] } = await store.claim(aClaimRequest({ ...others, jobs: [aKnownJob({ name: "theirs" })] }));
+    assert.equal(next!.run.id, theirs!.run.id);
+  });
+
+  test(`claim() lets no run pass an older one that the ${what} of its job does not hold back in every worker`, async ({ store }) => {
+    const others = { workerId: "worker-b", jobs: [aKnownJob({ name: "theirs", ...limit })] };
+    await startRun(store, { jobName: "theirs" }, others);
+    const third = { workerId: "worker-c", jobs: [aKnownJob({ name: "theirs" })] };
+    await store.claim(aClaimRequest(third));
+    const [theirs] = await store.enqueue([
+      aRun({ jobName: "theirs", concurrencyKey: KEY }),
+      aRun({ concurrencyKey: KEY }),
+    ]);
+
+    const { claims } = await store.claim(aClaimRequest());
+
+    assert.deepEqual(claims, []);
+    assert.deepEqual((await store.claim(aClaimRequest(third))).claims.map(({ run }) => run.id), [theirs!.run.id]);
+  });
+}
+
+test("claim() lets no run pass an older one that has started, although the rate of its job is used up", async ({ store }) => {
+  const others = { workerId: "worker-b", jobs: [aKnownJob({ name: "theirs", ...ONCE })] };
+  const { lease } = await startRun(store, { jobName: "theirs", concurrencyKey: KEY }, others);
+  await store.enqueue([aRun({ concurrencyKey: KEY })]);
+  await store.release(lease, []);
+
+  const { claims } = await store.claim(aClaimRequest());
+
+  assert.deepEqual(claims, []);
+  assert.equal((await store.claim(aClaimRequest(others))).claims[0]!.run.id, lease.runId);
 });
 
 timed("claim() lets a run pass an older one whose job only a dead worker knows", async ({ store, host }) => {

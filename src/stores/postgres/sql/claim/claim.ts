@@ -42,7 +42,7 @@ begin
         and not ((p ->> 'offersHeld')::boolean and v_limit > 0
           and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
       return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
-        g.limits, g.periods, f.paused, v_own, v_worker, v_now), false, v_now);
+        g.limits, g.periods, f.paused, p, v_now), false, v_now);
     end if;
   end if;
 
@@ -71,7 +71,7 @@ begin
   f := fn.claim_facts();
   g := fn.open_gates(p -> 'jobs', f.paused, 1, v_now);
   return fn.claim_json(t.seqs, t.failed, t.cancelled, fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
-      g.limits, g.periods, f.paused, v_own, v_worker, v_now),
+      g.limits, g.periods, f.paused, p, v_now),
     t.more or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now), v_now);
 end $$;
 

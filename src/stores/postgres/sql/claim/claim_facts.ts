@@ -44,9 +44,7 @@ begin
     v_room := null; v_starts := null;
     v_names := array(select jsonb_array_elements_text(j -> 'names'));
     if j ->> 'concurrency' is not null then
-      v_room := (j ->> 'concurrency')::bigint - (select count(*) from {schema}.runs r where r.status = 'running'
-          and fn.job_name_of(r.job) = any(v_names))
-        - (select count(*) from {schema}.ghosts g where g.job = any(v_names));
+      v_room := (j ->> 'concurrency')::bigint - fn.count_executed(v_names);
     end if;
     if j ->> 'rateLimit' is not null then
       v_starts := fn.count_allowed('job ' || v_names[1], (j ->> 'rateLimit')::bigint, (j ->> 'ratePeriod')::bigint,
@@ -84,19 +82,42 @@ end $$;
 
 -- When the next timer expires, or the next rate opens that holds up a run.
 create or replace function fn.next_instant(p_timer_at bigint, p_opening_at bigint, p_queues text[], p_names text[],
-  p_rooms bigint[], p_limits bigint[], p_periods bigint[], p_paused text[], p_own text[], p_worker text, p_now bigint)
+  p_rooms bigint[], p_limits bigint[], p_periods bigint[], p_paused text[], p jsonb, p_now bigint)
 returns bigint language plpgsql stable as $$
-declare v_own text[]; v_live text[];
 begin
   if p_opening_at is null and not exists (select 1 from unnest(p_limits) x where x is not null) then return p_timer_at; end if;
-  v_own := array(select q from unnest(p_own) q where fn.job_name_of(q) <> all(p_paused));
-  v_live := array(select q from unnest(fn.live_queues(p_worker, p_now)) q where fn.job_name_of(q) <> all(p_paused)) || v_own;
-  return least(p_timer_at, fn.find_opening(p_queues, p_names, p_rooms, p_limits, p_periods, v_live, v_own, p_now));
+  return least(p_timer_at, fn.find_opening(p_queues, p_names, p_rooms, p_limits, p_periods,
+    fn.passing_queues(p, p_paused, p_now), fn.queues_of_worker(p), p_now));
+end $$;
+
+-- The queues of live workers, the one of the claim p included, without those of paused jobs. What their limits let pass:
+-- true: any run, false: one that has started before, NULL: none.
+create or replace function fn.passing_queues(p jsonb, p_paused text[], p_now bigint) returns jsonb
+language plpgsql stable as $$
+begin
+  return (select coalesce(jsonb_object_agg(o.queue, o.open), '{}') from (
+    select q.queue, bool_or(case when l.x ->> 'concurrency' is null
+        or fn.count_executed(fn.texts(l.x -> 'names')) < (l.x ->> 'concurrency')::bigint
+      then l.x ->> 'rate' is null or fn.count_allowed('job ' || (l.x #>> '{names,0}'), (l.x #>> '{rate,limit}')::bigint,
+        (l.x #>> '{rate,period}')::bigint, 1, p_now) > 0 end) as open
+    from (select w.queues, w.limits from {schema}.workers w
+        where w.id <> p ->> 'workerId' and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now
+      union all select fn.queues_of_worker(p), p -> 'limits') w
+      cross join lateral unnest(w.queues) q (queue)
+      left join lateral jsonb_array_elements(w.limits) l (x) on l.x ->> 'queue' = fn.version_queue(q.queue)
+    where fn.job_name_of(q.queue) <> all(p_paused) group by q.queue) o);
+end $$;
+
+-- How many runs of a job are executed, or may be after a cancel, under all its names.
+create or replace function fn.count_executed(p_names text[]) returns bigint language plpgsql stable as $$
+begin
+  return (select count(*) from {schema}.runs r where r.status = 'running' and fn.job_name_of(r.job) = any(p_names))
+    + (select count(*) from {schema}.ghosts g where g.job = any(p_names));
 end $$;
 
 -- When the first of the rates opens that hold up a run which could be claimed otherwise; NULL: none does.
 create or replace function fn.find_opening(p_queues text[], p_names text[], p_rooms bigint[], p_limits bigint[],
-  p_periods bigint[], p_live text[], p_own text[], p_now bigint) returns bigint language plpgsql stable as $$
+  p_periods bigint[], p_live jsonb, p_own text[], p_now bigint) returns bigint language plpgsql stable as $$
 declare v_first bigint; v_job bigint; v_opens bigint; v_any boolean; v_list int; x jsonb; v_runs jsonb;
 begin
   for i in 1 .. cardinality(p_queues) loop

@@ -17,7 +17,7 @@ create or replace function fn.take_in_turn(p jsonb, p_now bigint, out seqs bigin
   out resumed bigint[], out failed jsonb, out cancelled jsonb, out more boolean) language plpgsql as $$
 declare
   v_worker text := p ->> 'workerId'; v_limit int := (p ->> 'limit')::int; v_own text[] := fn.queues_of_worker(p);
-  v_live text[]; v_late boolean; f record; g record; v_open text[]; v_begun text[];
+  v_live jsonb; v_late boolean; f record; g record; v_open text[]; v_begun text[];
   v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
   v_position bigint := ${FIRST}; v_seq bigint := 0; v_passed int := 0;
   v_fair boolean; v_own_gate int; v_counted boolean; v_limited boolean; v_started bigint[];
@@ -33,11 +33,10 @@ begin
   v_late := fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, p_now);
   if v_late then failed := fn.process_timers((p ->> 'maxAbandonments')::int, f.newest_start, p_now); end if;
   v_own := array(select q from unnest(v_own) q where fn.job_name_of(q) <> all(f.paused));
-  v_live := array(select q from unnest(fn.live_queues(v_worker, p_now)) q where fn.job_name_of(q) <> all(f.paused))
-    || v_own;
   if (p ->> 'offersHeld')::boolean and v_limit > 0 then
     perform fn.offer_held_runs(p -> 'jobs', v_own || fn.live_queues(v_worker, p_now), p_now);
   end if;
+  v_live := fn.passing_queues(p, f.paused, p_now);
   perform fn.settle_heads();
 
   g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, p_now);
@@ -155,7 +154,7 @@ end $$;
 -- fairness key comes after p_position and p_seq, which move over those that are passed over; p_groups says after which
 -- place the first run of a group comes, for the same reason. p_passed counts the children of ended runs among all that are
 -- passed over.
-create or replace function fn.next_in_turn(p_open text[], p_begun text[], p_live text[], p_own text[],
+create or replace function fn.next_in_turn(p_open text[], p_begun text[], p_live jsonb, p_own text[],
   inout p_position bigint, inout p_seq bigint, inout p_passed int, inout p_groups jsonb, out run_seq bigint,
   out turn bigint, out is_head boolean) language plpgsql stable as $$
 declare k {schema}.runs; r {schema}.runs; h record; g record; v_page {schema}.runs[]; v_limit int := ${MIN_PAGE};
@@ -205,7 +204,7 @@ end $$;
 
 -- The first run of a group that can be claimed, and its position; p_begun: among those that have begun. It comes after
 -- p_position and p_seq, which move over those that are passed over: the turn of the group does not wait for them.
-create or replace function fn.first_of_group(p_queue text, p_fairness_key text, p_begun boolean, p_live text[],
+create or replace function fn.first_of_group(p_queue text, p_fairness_key text, p_begun boolean, p_live jsonb,
   p_own text[], inout p_position bigint, inout p_seq bigint, inout p_passed int, out run_seq bigint,
   out run_position bigint) language plpgsql stable as $$
 declare v_page {schema}.runs[]; v_size int := 1; r {schema}.runs;

@@ -143,9 +143,10 @@ begin
   end loop;
 end $$;
 
--- Whether a run of another queue comes first for a key: one that only other workers can claim, or one that the key has
--- no room for yet. p_live are the queues from which live workers claim, p_own those of the claiming one.
-create or replace function fn.is_behind(p_key text, p_queue text, p_position bigint, p_live text[], p_own text[])
+-- Whether a run of another queue comes first for a key: one that the key has no room for yet, or one that only other
+-- workers can claim, unless the limits of its job hold it back there. p_live are the queues that fn.passing_queues()
+-- returns, p_own those of the claiming worker.
+create or replace function fn.is_behind(p_key text, p_queue text, p_position bigint, p_live jsonb, p_own text[])
 returns boolean language plpgsql stable as $$
 declare v_queue text collate "C" := ''; f record;
 begin
@@ -154,11 +155,13 @@ begin
     select r.queue into v_queue from {schema}.runs r
       where r.concurrency_key = p_key and r.queue_state is not null and r.queue > v_queue order by r.queue limit 1;
     if not found then return false; end if;
-    if v_queue = p_queue or v_queue <> all(p_live) then continue; end if;
-    select r.position, r.queue_state into f from {schema}.runs r
+    if v_queue = p_queue or not p_live ? v_queue then continue; end if;
+    select r.position, r.queue_state, r.started_at is not null as begun into f from {schema}.runs r
       where r.concurrency_key = p_key and r.queue = v_queue and r.queue_state is not null
       order by r.position, r.seq limit 1;
-    if f.position < p_position and (v_queue <> all(p_own) or f.queue_state <> 'R') then return true; end if;
+    continue when f.position >= p_position or (f.queue_state = 'R' and v_queue = any(p_own));
+    if f.queue_state <> 'R' or coalesce((p_live ->> v_queue)::boolean, false) or (f.begun and p_live ->> v_queue is not null)
+    then return true; end if;
   end loop;
 end $$;
 

@@ -91,7 +91,7 @@ declare
 begin
   for l in select w.id, w.queues, e.x, (e.x -> 'rate' ->> 'limit')::bigint as most, (e.x -> 'rate' ->> 'period')::bigint as period
       from {schema}.workers w, jsonb_array_elements(w.limits) e (x)
-      where r.queue = any(w.queues) and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now
+      where w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now
         and (e.x ->> 'queue' = any(v_queues) or e.x -> 'names' ? fn.job_name_of(r.queue)) order by w.id loop
     v_names := array(select jsonb_array_elements_text(l.x -> 'names'));
     v_rate := 'null';
