@@ -4,11 +4,18 @@
 // names are those of the files in bench/workloads/; without one everything is measured.
 
 import { parseArgs } from "node:util";
+import { loadOther } from "./load_other.ts";
 import { describeMachine } from "./machine.ts";
 import { measure, type Result } from "./measure.ts";
 import { Progress } from "./progress.ts";
 import { describeGoal, table } from "./table.ts";
 import { workloads } from "./workloads.ts";
+
+/** The module `bench/picture.ts`. */
+interface Drawing {
+  /** Draws the results. */
+  picture(...parameters: [typeof wanted, typeof results, typeof machine]): string;
+}
 
 const { values: options, positionals: names } = parseArgs({
   args: Deno.args,
@@ -76,7 +83,7 @@ if (options.json !== undefined) {
   await Deno.writeTextFile(options.json, JSON.stringify(report, null, 2) + "\n");
 }
 if (options.svg !== undefined) {
-  const { picture } = await import("./picture.ts");
+  const { picture } = await loadOther<Drawing>("picture.ts");
   await Deno.writeTextFile(options.svg, picture(wanted, results, machine));
 }
 for (const failure of failures) console.error(failure);

@@ -1,5 +1,5 @@
-// What only the bench needs is named here, with its version, and not in deno.json: it is loaded with `--svg` alone.
-import * as echarts from "npm:echarts@6.1.0";
+// bench/deno.json names the package for pictures: it is loaded with `--svg` alone.
+import * as echarts from "echarts";
 import type { Machine } from "./machine.ts";
 import type { Result } from "./measure.ts";
 import { measuredContenders, shortNumber } from "./table.ts";

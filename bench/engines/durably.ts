@@ -1,6 +1,6 @@
-// What only the bench needs is named here, with its version, and not in deno.json: it is loaded with `--peers` alone.
-import { createDurably, defineJob } from "npm:@coji/durably@0.15.0";
-import { SqliteDialect } from "npm:kysely@0.27.6";
+// bench/deno.json names the packages of other engines: they are loaded with `--peers` alone.
+import { createDurably, defineJob } from "@coji/durably";
+import { SqliteDialect } from "kysely";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { Counter } from "../counter.ts";
 import type { BenchEngine, BenchJob, OpenOptions } from "../engine.ts";

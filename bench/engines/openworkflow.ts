@@ -1,6 +1,6 @@
-// What only the bench needs is named here, with its version, and not in deno.json: it is loaded with `--peers` alone.
-import { OpenWorkflow } from "npm:openworkflow@0.10.1";
-import { BackendSqlite } from "npm:openworkflow@0.10.1/sqlite";
+// bench/deno.json names the packages of other engines: they are loaded with `--peers` alone.
+import { OpenWorkflow } from "openworkflow";
+import { BackendSqlite } from "openworkflow/sqlite";
 import { DatabaseSync } from "node:sqlite";
 import type { BenchEngine, BenchInput, OpenOptions } from "../engine.ts";
 

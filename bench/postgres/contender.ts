@@ -1,3 +1,5 @@
+import { loadOther } from "../load_other.ts";
+
 /** An engine on PostgreSQL, as the workloads use it. */
 export interface PostgresEngine {
   /** Adds so many runs of five steps. */
@@ -27,14 +29,17 @@ export interface PostgresOptions {
 /** How many steps a run has. */
 export const STEPS = 5;
 
+/** What the modules of other engines export. */
+type Other = Record<"dbos" | "durably" | "openworkflow" | "pgBoss", PostgresContender>;
+
 /** Loads a contender. */
 export const POSTGRES_CONTENDERS = {
   raw: async () => (await import("./raw.ts")).raw,
   holdfast: async () => (await import("./holdfast.ts")).holdfast,
-  dbos: async () => (await import("./dbos.ts")).dbos,
-  durably: async () => (await import("./durably.ts")).durably,
-  openworkflow: async () => (await import("./openworkflow.ts")).openworkflow,
-  "pg-boss": async () => (await import("./pg_boss.ts")).pgBoss,
+  dbos: async () => (await loadOther<Other>("postgres/dbos.ts")).dbos,
+  durably: async () => (await loadOther<Other>("postgres/durably.ts")).durably,
+  openworkflow: async () => (await loadOther<Other>("postgres/openworkflow.ts")).openworkflow,
+  "pg-boss": async () => (await loadOther<Other>("postgres/pg_boss.ts")).pgBoss,
 } as const satisfies Record<string, () => Promise<PostgresContender>>;
 
 /** The name of a contender. */

@@ -1,5 +1,5 @@
-// What only the bench needs is named here, with its version, and not in deno.json: it is loaded with `--peers` alone.
-import { DBOS, DBOSClient } from "npm:@dbos-inc/dbos-sdk@5.3.0";
+// bench/deno.json names the packages of other engines: they are loaded with `--peers` alone.
+import { DBOS, DBOSClient } from "@dbos-inc/dbos-sdk";
 import { type PostgresContender, STEPS } from "./contender.ts";
 
 const QUEUE = "steps";

@@ -1,6 +1,6 @@
-// What only the bench needs is named here, with its version, and not in deno.json: it is loaded with `--peers` alone.
-import { createDurably, defineJob } from "npm:@coji/durably@0.15.0";
-import { PostgresDialect } from "npm:kysely@0.27.6";
+// bench/deno.json names the packages of other engines: they are loaded with `--peers` alone.
+import { createDurably, defineJob } from "@coji/durably";
+import { PostgresDialect } from "kysely";
 import pg from "pg";
 import { benchInput } from "../engines/holdfast.ts";
 import { type PostgresContender, STEPS } from "./contender.ts";

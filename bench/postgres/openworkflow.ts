@@ -1,7 +1,7 @@
-// What only the bench needs is named here, with its version, and not in deno.json: it is loaded with `--peers` alone.
-import "npm:postgres@3.4.9";
-import { OpenWorkflow } from "npm:openworkflow@0.10.1";
-import { BackendPostgres } from "npm:openworkflow@0.10.1/postgres";
+// The driver of openworkflow.
+import "postgres";
+import { OpenWorkflow } from "openworkflow";
+import { BackendPostgres } from "openworkflow/postgres";
 import { type PostgresContender, STEPS } from "./contender.ts";
 
 /** openworkflow, with default settings apart from the concurrency. How often it polls cannot be set. */
