@@ -7,7 +7,6 @@ import { describeCommand, describeCommands } from "./help.ts";
 import { escapeText } from "./output/escape_text.ts";
 import { Output } from "./output/output.ts";
 import { parseArguments } from "./parse_arguments.ts";
-import { openService } from "./service/open_service.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage_error.ts";
 
@@ -40,6 +39,7 @@ async function runCommand(command: Command, rest: readonly string[], terminal: T
     terminal.print(describeCommand(command));
     return 0;
   }
+  const { openService } = await import("./service/open_service.ts"); // it loads the stores and the engine
   const service = await openService(args, terminal, command.takesStore === true ? args.positionals[0] : undefined);
   try {
     return await command.run({ args, service, output: new Output(terminal, args.has("json")), terminal });

@@ -11,11 +11,14 @@ export interface CreateTerminal {
   print(text: string): void;
   /** Writes why there is none. */
   note(text: string): void;
+  /** How the command is called, for its help. Default: `deno run -A jsr:@holdfast/jobs/create`. */
+  command?: string;
 }
 
-const HELP = `Makes a small app with Holdfast: a job, its test, a server with the dashboard, and a Dockerfile.
+const describe = (command: string) =>
+  `Makes a small app with Holdfast: a job, its test, a server with the dashboard, and a Dockerfile.
 
-deno run -A jsr:@holdfast/jobs/create FOLDER [--node]
+${command} FOLDER [--node]
 
 FOLDER is new or empty. Its name becomes the name of the app: lower-case letters, digits and dashes.
 
@@ -33,7 +36,7 @@ export async function runCreate(args: readonly string[], terminal: CreateTermina
   try {
     const { folder, runtime, wantsHelp } = parse(args);
     if (wantsHelp) {
-      terminal.print(HELP);
+      terminal.print(describe(terminal.command ?? "deno run -A jsr:@holdfast/jobs/create"));
       return 0;
     }
     const path = resolve(folder);

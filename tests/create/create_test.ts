@@ -114,5 +114,5 @@ Deno.test("runCreate() prints its help", async () => {
   const { code, told } = await create("--help");
 
   assert.equal(code, 0);
-  assert.match(told, /FOLDER \[--node\]/);
+  assert.match(told, /^deno run -A jsr:@holdfast\/jobs\/create FOLDER \[--node\]$/m);
 });

@@ -203,6 +203,7 @@ async function runHere(args: readonly string[]): Promise<Replayed> {
   const said = { out: "", error: "" };
   const code = await runCommand(args, {
     log: (text) => void (said.out += `${text}\n`),
+    command: "holdfast-replay",
     error: (text) => void (said.error += `${text}\n`),
   });
   return { code, ...said };

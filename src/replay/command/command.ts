@@ -5,7 +5,7 @@ import { isTerminal } from "../../run.ts";
 import { replayWith } from "../replay.ts";
 import { isRefused, type ReplayReport } from "../replay_report.ts";
 import { suggestChanges } from "../suggest_changes.ts";
-import { type CommandOptions, HELP, readOptions, UsageError } from "./command_options.ts";
+import { type CommandOptions, describe, readOptions, UsageError } from "./command_options.ts";
 import { readDatabase } from "./read_database.ts";
 import { readFiles } from "./read_files.ts";
 import { readJobs } from "./read_jobs.ts";
@@ -17,6 +17,8 @@ export interface CommandOutput {
   log(text: string): void;
   /** Writes why there is none, and notes. */
   error(text: string): void;
+  /** How the command is called, for its help. */
+  command: string;
 }
 
 // As an engine does, the command allows the code outside of steps a second. That costs little: many runs are replayed at
@@ -29,7 +31,7 @@ export async function runCommand(args: readonly string[], output: CommandOutput)
   try {
     const options = readOptions(args);
     if (options === null) {
-      output.log(HELP);
+      output.log(describe(output.command));
       return 0;
     }
     const jobs = await readJobs(options);

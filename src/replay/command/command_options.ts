@@ -22,9 +22,10 @@ export class UsageError extends Error {
 }
 
 /** The text for `--help`. */
-export const HELP = `Replays the histories of runs against the code of their jobs, and says which runs would be held.
+export const describe = (command: string): string =>
+  `Replays the histories of runs against the code of their jobs, and says which runs would be held.
 
-deno run --allow-read jsr:@holdfast/jobs/replay --jobs jobs.ts --db backup.db
+${command} --jobs jobs.ts --db backup.db
 
   --jobs FILE      the module that exports the jobs, one by one or in an object
   --db FILE        a SQLite database: all open runs and the newest ended ones are replayed; it is only read

@@ -1,7 +1,5 @@
 import type { Command } from "../../command.ts";
 import { UsageError } from "../../usage_error.ts";
-import { localDashboard } from "./local_dashboard.ts";
-import { serveLocally } from "./serve_locally.ts";
 
 const MAX_PORT = 65_535;
 
@@ -22,6 +20,9 @@ export const ui: Command = {
     }
     const port = args.integer("port", 0) ?? 0;
     if (port > MAX_PORT) throw new UsageError(`--port must be a number from 0 to ${MAX_PORT}`);
+    // Loaded when it is called: the help of all commands needs neither the dashboard nor a server.
+    const { localDashboard } = await import("./local_dashboard.ts");
+    const { serveLocally } = await import("./serve_locally.ts");
     const server = await serveLocally(port);
     try {
       const { fetch, address, closeStreams } = localDashboard(engine, {
