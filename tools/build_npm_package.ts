@@ -15,6 +15,9 @@ const DESCRIPTION =
 /** Where the links of the README lead if no repository is given. */
 const REPOSITORY = "holdfast/jobs";
 
+/** Packages of which each is needed by one entry point, and installed by those who use it. */
+const OPTIONAL = ["@opentelemetry/api", "pg", "postgres"];
+
 /** The commands of the package, by name. */
 const COMMANDS: Readonly<Record<string, string>> = {
   "holdfast": `import process from "node:process";
@@ -25,12 +28,13 @@ process.exitCode = await runCli(process.argv.slice(2), processTerminal());
 `,
   "holdfast-replay": `import { main } from "../src/replay/command/main.js";
 
-await main();
+await main("holdfast-replay");
 `,
   "holdfast-create": `import process from "node:process";
 import { runCreate } from "../src/create/run_create.js";
 
-process.exitCode = await runCreate(process.argv.slice(2), { print: console.log, note: console.error });
+const { log: print, error: note } = console;
+process.exitCode = await runCreate(process.argv.slice(2), { print, note, command: "holdfast-create" });
 `,
 };
 
@@ -38,6 +42,7 @@ interface Manifest {
   name: string;
   version: string;
   exports: Record<string, { types?: string; import: string }>;
+  dependencies: Record<string, string>;
   [field: string]: unknown;
 }
 
@@ -59,7 +64,8 @@ export async function buildNpmPackage(folder: string, repository?: string): Prom
     await run("tar", ["-xzf", packed, "-C", work]);
     const content = join(work, "package");
     const manifestPath = join(content, "package.json");
-    const manifest = complete(JSON.parse(await Deno.readTextFile(manifestPath)), repository);
+    const { imports } = JSON.parse(await Deno.readTextFile(join(ROOT, "deno.json")));
+    const manifest = complete(JSON.parse(await Deno.readTextFile(manifestPath)), imports, repository);
     await Deno.writeTextFile(manifestPath, `${JSON.stringify(manifest, null, 2)}\n`);
     await addCommands(content);
     await writeReadme(content, repository ?? REPOSITORY);
@@ -73,13 +79,25 @@ export async function buildNpmPackage(folder: string, repository?: string): Prom
   }
 }
 
-function complete(manifest: Manifest, repository: string | undefined): Manifest {
+function complete(
+  manifest: Manifest,
+  imports: Readonly<Record<string, string>>,
+  repository: string | undefined,
+): Manifest {
   const withoutTypes = Object.entries(manifest.exports).filter(([, { types }]) => types === undefined);
   if (withoutTypes.length > 0) {
     throw new Error(`There are no types of ${withoutTypes.map(([name]) => name).join(", ")}`);
   }
+  // `deno pack` makes a range of a version that deno.json pins.
+  const versionOf = (name: string) => imports[name]!.replace(`npm:${name}@`, "");
+  const required = Object.keys(manifest.dependencies).filter((name) => !OPTIONAL.includes(name));
   return {
     ...manifest,
+    dependencies: Object.fromEntries(required.map((name) => [name, versionOf(name)])),
+    peerDependencies: Object.fromEntries(OPTIONAL.map((name) => [name, versionOf(name)])),
+    peerDependenciesMeta: Object.fromEntries(OPTIONAL.map((name) => [name, { optional: true }])),
+    // A bundler leaves out what is not used: no module does anything but define what it exports.
+    sideEffects: false,
     description: DESCRIPTION,
     keywords: ["jobs", "queue", "durable", "workflow", "sqlite", "postgres", "deno", "node", "bun"],
     ...(repository === undefined ? {} : {

@@ -20,4 +20,4 @@
 export { type Client, createClient } from "./client.ts";
 export { ClientError } from "./client_error.ts";
 export type * from "./client_types.ts";
-export type { ServiceOptions } from "./service.ts";
+export type { ClientHeaders, ServiceOptions } from "./service.ts";

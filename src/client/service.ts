@@ -1,12 +1,15 @@
 import { ClientError } from "./client_error.ts";
 import type { CallOptions } from "./client_types.ts";
 
+/** Headers in any form that the constructor of `Headers` takes. */
+export type ClientHeaders = Headers | Record<string, string> | [string, string][];
+
 /** Where a service is, and how it is called. */
 export interface ServiceOptions {
   /** The address of the service, such as `/api/jobs`. Outside of a browser it must be absolute. */
   url: string | URL;
   /** Headers for every request, such as `authorization`. A function is called for each request, reconnections too. */
-  headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>);
+  headers?: ClientHeaders | (() => ClientHeaders | Promise<ClientHeaders>);
   /** Used in place of the global `fetch`. */
   fetch?: typeof fetch;
 }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { cp } from "node:fs/promises";
 import { join } from "node:path";
 import { readPage, readPages } from "../docs/pages.ts";
 import { bundle } from "../node/bundle.ts";
@@ -19,7 +20,7 @@ function test(name: string, body: () => Promise<void>): void {
 }
 
 Deno.test.beforeAll(async () => {
-  if (obstacle === null) installation = await install();
+  if (obstacle === null) installation = await install(["esbuild@0.28", "publint@0.3", "@arethetypeswrong/cli@0.18"]);
 });
 Deno.test.afterAll(async () => {
   if (obstacle === null) await installation[Symbol.asyncDispose]();
@@ -37,6 +38,12 @@ test("the npm package says what it is, and has types of every entry point", asyn
     "module",
   ]);
   assert.deepEqual(manifest.engines, { node: ">=22.13" });
+  assert.deepEqual(manifest.dependencies, { "@cfworker/json-schema": "^4.1.1", croner: "11.0.1", zod: "^4.6.7" });
+  assert.deepEqual(manifest.peerDependencies, { "@opentelemetry/api": "^1.9.0", pg: "^8.23.0", postgres: "^3.4.9" });
+  assert.deepEqual(
+    Object.values(manifest.peerDependenciesMeta),
+    Array(3).fill({ optional: true }),
+  );
   assert.ok(manifest.description.length > 20);
   assert.deepEqual(Object.keys(manifest.exports), Object.keys(exports));
   for (const { types } of Object.values<{ types: string }>(manifest.exports)) await Deno.stat(join(content, types));
@@ -105,6 +112,76 @@ test("the npm package names no folder of the machine that made it", async () => 
   }
 });
 
+test("publint and attw find nothing wrong with the npm package", async () => {
+  const { folder, tarball } = installation;
+  const tool = async (path: string, args: string[]) => {
+    const node = installation.runtimes.find(({ name }) => name === "Node 24")!; // it was installed
+    return await run(node.program, [join("node_modules", path), tarball, ...args], folder);
+  };
+
+  assert.match(await tool("publint/src/cli.js", ["--strict"]), /All good!/);
+  await tool("@arethetypeswrong/cli/dist/index.js", ["--profile", "esm-only"]); // it fails if something is wrong
+});
+
+/** What is imported, and how many bytes a bundler makes of it at most. */
+const BUNDLES: readonly [entry: string, names: string, most: number][] = [
+  ["@holdfast/jobs", "defineJob", 10_000],
+  ["@holdfast/jobs", "createEngine, MemoryStore", 300_000],
+  ["@holdfast/jobs", "createEngine, createHandler, SqliteStore", 590_000],
+  ["@holdfast/jobs/client", "createClient", 6_000],
+  ["@holdfast/jobs/postgres", "PostgresStore", 300_000],
+];
+
+for (const [entry, names, most] of BUNDLES) {
+  test(`a bundle of ${names} has at most ${most} bytes`, async () => {
+    const { folder } = installation;
+    const source = join(folder, `bundled_${names.replaceAll(", ", "_")}.mjs`);
+    await Deno.writeTextFile(source, `export { ${names} } from "${entry}";`);
+    const external = ["pg", "postgres", "@opentelemetry/api"].map((name) => `--external:${name}`);
+    const options = ["--bundle", "--minify", "--format=esm", "--platform=node", "--log-level=error", ...external];
+    const esbuild = join(folder, "node_modules", "esbuild", "bin", "esbuild");
+
+    const code = await run(installation.runtimes[0]!.program, [esbuild, source, ...options], folder);
+
+    const bytes = new TextEncoder().encode(code).length;
+    assert.ok(bytes <= most, `${bytes} bytes`);
+  });
+}
+
+test("the npm package needs none of its optional packages, and says which one a store needs", async () => {
+  const { folder, runtimes } = installation;
+  const bare = await Deno.makeTempDir({ prefix: "holdfast_npm_" });
+  for (const name of ["@holdfast/jobs", "@cfworker/json-schema", "croner", "zod"]) {
+    await cp(join(folder, "node_modules", name), join(bare, "node_modules", name), { recursive: true });
+  }
+  await Deno.writeTextFile(
+    join(bare, "program.mjs"),
+    `import { createEngine, MemoryStore } from "@holdfast/jobs";
+     import { PostgresStore } from "@holdfast/jobs/postgres";
+     createEngine({ store: new MemoryStore(), jobs: {} });
+     await PostgresStore.open("postgres://localhost/jobs").catch(({ message }) => console.log(message));`,
+  );
+
+  const told = await run(runtimes[0]!.program, ["program.mjs"], bare);
+
+  await Deno.remove(bare, { recursive: true });
+  assert.equal(told.trim(), 'PostgresStore.open() needs the package "pg": npm install pg');
+});
+
+test("SqliteStore.open() says which versions have node:sqlite, where there is none", async () => {
+  const { folder, runtimes: [node] } = installation;
+  const program = `import { SqliteStore } from "@holdfast/jobs";
+    await SqliteStore.open("jobs.db").catch(({ message }) => console.log(message));`;
+
+  const told = await run(
+    node!.program,
+    ["--no-experimental-sqlite", "--input-type=module", "--eval", program],
+    folder,
+  );
+
+  assert.match(told, /this runtime has no node:sqlite. It needs Node 22\.13/);
+});
+
 for (const name of ["Node 22", "Node 24", "Bun"]) {
   for (
     const [program, expected] of [
@@ -140,7 +217,9 @@ for (const [module, moduleResolution] of [["nodenext", "nodenext"], ["esnext", "
   test(`tsc accepts the types of the npm package with moduleResolution ${moduleResolution}`, async () => {
     const { folder, runtimes } = installation;
     const tsc = join(folder, "node_modules", "typescript", "bin", "tsc");
-    const options = ["--noEmit", "--strict", "--skipLibCheck", "false", "--target", "es2024", "--types", "node"];
+    // Without the types of a browser.
+    const libraries = ["--target", "es2023", "--lib", "es2023", "--types", "node"];
+    const options = ["--noEmit", "--strict", "--skipLibCheck", "false", ...libraries];
 
     await run(runtimes[0]!.program, [
       tsc,
@@ -159,8 +238,11 @@ test("the commands of the npm package run on Node", async () => {
   const bin = (name: string) => join("node_modules", "@holdfast", "jobs", "bin", `${name}.js`);
 
   assert.match(await run(node!.program, [bin("holdfast"), "--help"], folder), /holdfast COMMAND --store STORE/);
-  assert.match(await run(node!.program, [bin("holdfast-replay"), "--help"], folder), /--jobs/);
-  assert.match(await run(node!.program, [bin("holdfast-create"), "--help"], folder), /FOLDER \[--node\]/);
+  assert.match(await run(node!.program, [bin("holdfast-replay"), "--help"], folder), /^holdfast-replay --jobs/m);
+  assert.match(
+    await run(node!.program, [bin("holdfast-create"), "--help"], folder),
+    /^holdfast-create FOLDER \[--node\]/m,
+  );
 });
 
 test("the app for Node passes its test and its type check, and serves its dashboard", async () => {

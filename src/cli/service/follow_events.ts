@@ -33,7 +33,7 @@ export async function* followEvents(
   let lastId: string | null = null;
   let state: "new" | "reached" | "away" = "new";
   do {
-    const headers: HeadersInit = lastId === null ? {} : { "last-event-id": lastId };
+    const headers: Record<string, string> = lastId === null ? {} : { "last-event-id": lastId };
     let body: ReadableStream<Uint8Array> | null;
     try {
       body = await openStream(service, `${path}${toSearch(query)}`, { headers, signal: abortSignal });

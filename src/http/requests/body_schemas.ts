@@ -1,4 +1,5 @@
-import { z } from "zod";
+// Not `{ z }`, of which a bundler keeps all: checks and messages in 50 languages.
+import * as z from "zod";
 import { ValidationError } from "../../error.ts";
 import { FAILURE_KINDS } from "../../failure.ts";
 import { DELAY_RULE, isDelay, isPeriod, isPriority, PERIOD_RULE, PRIORITY_RULE } from "../../flow.ts";

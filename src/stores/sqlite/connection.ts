@@ -1,3 +1,4 @@
+import { StoreError } from "../../error.ts";
 import { createDatabaseFile, DatabaseFileGuard } from "./database_file_guard.ts";
 import { type SqliteDriver, storeError } from "./sqlite_database.ts";
 
@@ -18,10 +19,16 @@ const MEMORY = ":memory:";
  *
  * @param name The path of the file, or `":memory:"`.
  * @param refusal What cannot be done if it cannot be opened: the beginning of the message.
- * @throws {StoreError} The file cannot be opened or made.
+ * @throws {StoreError} The file cannot be opened or made, or the runtime has no `node:sqlite`.
  */
 export async function openConnection(name: string, refusal: string): Promise<Connection> {
-  const { DatabaseSync } = await import("node:sqlite");
+  const { DatabaseSync } = await import("node:sqlite").catch((cause) => {
+    const runtimes = "Node 22.13, Deno 2.2.15 or Bun 1.4, or a later version";
+    throw new StoreError(
+      `${refusal}: this runtime has no node:sqlite. It needs ${runtimes}, or SqliteStore.from() with another library`,
+      { cause },
+    );
+  });
   if (name !== MEMORY) await createDatabaseFile(name, refusal);
   let driver: InstanceType<typeof DatabaseSync>;
   try {

@@ -177,8 +177,16 @@ export async function checkDatabaseUrl(url: string): Promise<string> {
   }
 }
 
-async function loadDriver() {
-  return (await import("pg")).default;
+/**
+ * The package `pg`.
+ *
+ * @throws {TypeError} It is not installed: on npm it is an optional dependency.
+ */
+export async function loadDriver(): Promise<typeof import("pg").default> {
+  const found = await import("pg").catch((cause) => {
+    throw new TypeError('PostgresStore.open() needs the package "pg": npm install pg', { cause });
+  });
+  return found.default;
 }
 
 /** Uses a client that somebody else has opened. It is recognized by its shape, and never closed. */

@@ -1,4 +1,4 @@
-import { checkDatabaseUrl } from "../database/client.ts";
+import { checkDatabaseUrl, loadDriver } from "../database/client.ts";
 
 /**
  * Listens to a channel of the database, on a connection that is not shared through a pooler in transaction mode.
@@ -27,7 +27,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
 export function listenAt(url: string): Listen {
   return async (channels, onNotify, onLost, abortSignal) => {
     await checkDatabaseUrl(url);
-    const { default: pg } = await import("pg");
+    const pg = await loadDriver();
     const client = new pg.Client({
       connectionString: url,
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
