@@ -54,6 +54,29 @@ Deno.test("the CI of GitHub runs every task of tests", async () => {
   );
 });
 
+/** The commands of a workflow: each `run`, with the lines below it that are further in. */
+function commandsIn(workflow: string): string[] {
+  return [...workflow.matchAll(/^( *)(?:- )?run:.*(?:\n\1 +.*)*/gm)].map(([command]) => command);
+}
+
+for (const name of ["ci", "docs", "release"]) {
+  Deno.test(`the workflow ${name}.yml executes actions by the hash of a commit, leaves no credentials, and no value is part of a command`, async () => {
+    const workflow = await read(`.github/workflows/${name}.yml`);
+    const uses = [...workflow.matchAll(/uses: (.+)/g)].map(([, action]) => action!).filter((action) =>
+      !/^\.\//.test(action)
+    );
+    const steps = workflow.split(/^ {6}- /m);
+
+    assert.ok(uses.length > 0 && commandsIn(workflow).length > 0);
+    assert.deepEqual(uses.filter((action) => !/^[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/.test(action)), []);
+    assert.deepEqual(
+      steps.filter((step) => step.includes("actions/checkout@") && !step.includes("persist-credentials: false")),
+      [],
+    );
+    assert.deepEqual(commandsIn(workflow).filter((command) => command.includes("${{")), []);
+  });
+}
+
 const CHANGELOG = "# Changelog\n\n## Unreleased\n\n## 0.2.0\n\n- New\n\n## 0.1.0\n";
 
 Deno.test("findObstacles() finds nothing if all versions are those of the tag", () => {

@@ -4,12 +4,15 @@ const PROGRAM = "/usr/sbin/pgbouncer";
 
 /**
  * Starts PgBouncer in transaction mode in front of a server; it stops with the process. `null`, with a printed reason,
- * where it is not installed.
+ * where it is not installed. With `HOLDFAST_PGBOUNCER=required` it throws there.
  *
  * @returns The address of the database through the pooler.
  */
 export async function startPooler({ url }: Server): Promise<string | null> {
   if (!await exists(PROGRAM)) {
+    if (Deno.env.get("HOLDFAST_PGBOUNCER") === "required") {
+      throw new Error(`HOLDFAST_PGBOUNCER=required, but there is no ${PROGRAM}`);
+    }
     console.warn(`The tests of PostgresStore through a pooler are skipped: there is no ${PROGRAM}`);
     return null;
   }
