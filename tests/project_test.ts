@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { appFiles } from "../src/create/app_files.ts";
 import { findChangelogFaults, findObstacles } from "../tools/check_release.ts";
 
@@ -53,6 +54,25 @@ Deno.test("the CI of GitHub runs every task of tests", async () => {
     [],
   );
 });
+
+for (const folder of ["bench", "examples"]) {
+  Deno.test(`${folder}/deno.json has what src/ imports, in the versions of deno.json`, async () => {
+    const { imports } = JSON.parse(await read("deno.json"));
+    const own = JSON.parse(await read(`${folder}/deno.json`)).imports;
+    const packages = new Set<string>();
+    for (const file of readdirSync(new URL("src", ROOT), { encoding: "utf8", recursive: true })) {
+      if (!file.endsWith(".ts") || file.endsWith("build_assets.ts")) continue; // that one is no part of the package
+      const names = (await read(`src/${file}`)).matchAll(/^[^*/]*(?:from "([^".]+)"|import\("([^".]+)"\))/gm);
+      for (const [, from, dynamic] of names) {
+        const name = from ?? dynamic!;
+        if (imports[name]?.startsWith("npm:")) packages.add(name);
+      }
+    }
+
+    assert.ok(packages.size >= 4, [...packages].join());
+    for (const name of packages) assert.equal(own[name], imports[name], `${name} in ${folder}/deno.json`);
+  });
+}
 
 /** The commands of a workflow: each `run`, with the lines below it that are further in. */
 function commandsIn(workflow: string): string[] {
