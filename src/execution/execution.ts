@@ -19,6 +19,7 @@ import type { Recorder } from "../statistics/recorder.ts";
 import type { Store } from "../store.ts";
 import type { Claim } from "../store/claim.ts";
 import type { NewRun } from "../store/new_run.ts";
+import { CallPromise, describeCall } from "./calls/call_promise.ts";
 import { ExecutionState } from "./execution_state.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { ResultOrder } from "./replay/result_order.ts";
@@ -107,8 +108,8 @@ export class Execution {
   readonly state: ExecutionState;
   /** Orders the results that reach the job. */
   readonly order: ResultOrder;
-  /** What the job has called, by the promises at which it has not looked. */
-  readonly #unseen = new Map<Promise<unknown>, string>();
+  /** What the job has called without looking at the promise. */
+  readonly #unseen = new Set<CallPromise<unknown>>();
   /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
   /** What plugins learn of it; `null`: there was no plugin that learns of executions when it began. */
@@ -213,17 +214,19 @@ export class Execution {
    * unhandled rejection. Nor does it settle once a branch of a stopping job has reached its checkpoint: the other
    * branches stop too.
    *
-   * @param call What was called, such as `step.run("charge")`, for warnings.
+   * @param method What was called, and `givenName` the name that it was given, for warnings.
    */
-  forJob<T>(promise: Promise<T>, call: string): Promise<T> {
+  forJob<T>(promise: Promise<T>, method: string, givenName: unknown): Promise<T> {
     if (this.state.hasParked) {
       this.#warn(
-        `has called ${call} after its run had parked: it awaits something that is no step, and what follows never happens ` +
-          "here. Put that into the function of a step",
+        `has called ${
+          describeCall(method, givenName)
+        } after its run had parked: it awaits something that is no step, ` +
+          "and what follows never happens here. Put that into the function of a step",
       );
     }
     this.#awaited += 1;
-    const forJob = new Promise<T>((resolve, reject) => {
+    const forJob = new CallPromise<T>((resolve, reject) => {
       promise.then((value) => {
         this.#awaited -= 1;
         if (this.state.mayContinue) resolve(value);
@@ -233,26 +236,21 @@ export class Execution {
         if (!this.state.mayContinue) return this.state.noteWaiting();
         const isUnseen = this.#unseen.has(forJob);
         forJob.catch(() => {}); // a failed step that nobody awaits must not end the process
-        if (isUnseen) this.#unseen.set(forJob, call); // it was this `catch()` that looked at it
+        if (isUnseen) this.#unseen.add(forJob); // it was this `catch()` that looked at it
         reject(error);
       });
     });
-    this.#unseen.set(forJob, call);
-    // `await`, `then()` and `Promise.all()` all read `constructor` of a promise (ECMA-262, PromiseResolve and
-    // SpeciesConstructor). A promise with a `then()` of its own would be awaited some turns later.
-    Object.defineProperty(forJob, "constructor", {
-      configurable: true,
-      get: () => {
-        this.#unseen.delete(forJob);
-        return Promise;
-      },
-    });
+    forJob.method = method;
+    forJob.givenName = givenName;
+    forJob.unseen = this.#unseen;
+    this.#unseen.add(forJob);
     return forJob;
   }
 
-  /** Warns of the calls of a job that has returned whose promises it has not looked at. */
+  /** Warns of the calls of a job that has returned at whose promises it has not looked. */
   warnOfUnawaited(): void {
-    for (const call of this.#unseen.values()) {
+    for (const { method, givenName } of this.#unseen) {
+      const call = describeCall(method, givenName);
       this.#warn(`does not await ${call}: the job can return before it has ended, and nobody sees that it failed`);
     }
   }

@@ -129,7 +129,9 @@ export class ChildCalls {
     checkJob(job, `step.${call}() of "${givenName}"`);
     const outer = deps.currentStep.getStore();
     if (outer !== undefined) {
-      throw new TypeError(`step.${call}() of "${givenName}" cannot be called inside the function of step "${outer}"`);
+      throw new TypeError(
+        `step.${call}() of "${givenName}" cannot be called inside the function of step "${outer}": call it before or after that step`,
+      );
     }
     const name = this.#names.begin(givenName);
     try {

@@ -206,7 +206,9 @@ export class PauseCalls {
 
   #check(): void {
     const outer = this.#execution.deps.currentStep.getStore();
-    if (outer !== undefined) throw new TypeError(`A run cannot pause inside the function of step "${outer}"`);
+    if (outer !== undefined) {
+      throw new TypeError(`A run cannot pause inside the function of step "${outer}": pause before or after that step`);
+    }
   }
 
   /** The wait in its prepared state, so that a replay returns the same. */
