@@ -140,6 +140,37 @@ forEachStore("explain() does not count twice a run that has kept its key for a r
   assert.deepEqual(claims.map(({ run }) => run.id), runs.slice(0, 2).map(({ id }) => id));
 });
 
+forEachStore(
+  "explain() says that a run is due if the limit of another service holds back the run before it in the queue of its key",
+  async (context) => {
+    const { store, host } = context;
+    const run = () => null;
+    const mine = defineJob({ name: "import-csv", input: anything, run });
+    const theirs = defineJob({ name: "resize", input: anything, run, limits: { concurrency: 1 } });
+    await using service = createEngine({ store, host, jobs: { mine } });
+    await using other = createEngine({ store, host, jobs: { theirs } });
+    await other.trigger(theirs, null);
+    const jobs = [aKnownJob({ name: "resize", concurrency: 1 })];
+    const { claims: [running] } = await store.claim(aClaimRequest({ workerId: "web-2", jobs, leaseMs: LEASE_MS }));
+    await see(context);
+    const first = await other.trigger(theirs, null, { concurrencyKey: "acme" });
+    const second = await service.trigger(mine, null, { concurrencyKey: "acme" });
+
+    const held = [await firstOf(service, first.id), await firstOf(service, second.id)];
+    await store.cancel(running!.run.id, "request-1", null);
+    await store.release(running!.lease, []);
+    const free = [await firstOf(service, first.id), await firstOf(service, second.id)];
+    await other.trigger(theirs, null);
+    await service.runUntilIdle();
+
+    assert.deepEqual([...held, ...free].map(({ kind }) => kind), ["limit", "due", "due", "key"]);
+    assert.equal((await service.getRun(second.id))!.status, "pending"); // "resize" may go, and comes first
+    await other.runUntilIdle();
+    await service.runUntilIdle();
+    assert.equal((await service.getRun(second.id))!.status, "completed");
+  },
+);
+
 forEachStore("explain() says that one run at a time is due for a key with a rate", async (context) => {
   const { store, host } = context;
   const limits = { perKey: { concurrency: 2, rate: { limit: 1, period: 60_000 } } };
