@@ -78,13 +78,15 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  *
  * **Held runs.** A run that its worker holds (`hold`) is pending and not due: it passes no gate, is in no queue, holds
  * nothing, and is no target of coalescing. It keeps its position, takes signals, and can be cancelled. Its `finishBy`
- * applies; its `startBy` does not, since it has started. A claim with `offersHeld` makes up to 20 held runs due that it
- * may take: those of a version that it knows, in the order of the triggers, whose print (`KnownJob.print`) has not
- * tried them since they last recorded something (a signal counts). From then on such a run is due for the workers with
- * this print and version alone, and for others it is like a run of a job of its own. It is held until it is claimed.
- * Then it is not held, and, after an interruption, due for all workers that know its version. If no live worker has the
- * print and version any more, a claim of another print that may take the run makes it due for that one instead.
- * `resumeHeld` makes a run due for all workers that know its version.
+ * applies; its `startBy` does not, since it has started. A claim with `triesHeld` takes no other runs than held ones,
+ * and a claim without it takes none of them. If it finds none that is offered to it, it offers up to 20 that it may take:
+ * those of a version that it knows, in the order of the triggers, whose print (`KnownJob.print`) has not tried them
+ * since they last recorded something (a signal counts). From then on such a run is offered to the workers with this
+ * print and version alone. It passes the gates as a run of a job of its own, and its position comes after those of all
+ * runs that are not held, so it keeps none of them from its key. It is held until it is claimed. Then it is not held,
+ * and, after an interruption, due for all workers that know its version. If no live worker has the print and version any
+ * more, a claim of another print that may take the run offers it to that one instead. `resumeHeld` makes a run due for
+ * all workers that know its version.
  *
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
  * is deleted, also after it has ended. Other jobs can use the same key.

@@ -57,7 +57,7 @@ async function storeCalls({ folder, size }: Setting): Promise<number[]> {
       worker: BENCH_WORKER,
       claimId: systemHost.newId(),
       jobs: [{ name: jobName, names: [jobName], version: 1, print: "print-1", concurrency: null, rate: null }],
-      offersHeld: false,
+      triesHeld: false,
       holding: [],
       limit: TOGETHER,
       leaseMs: LEASE_MS,

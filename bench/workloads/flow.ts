@@ -102,7 +102,7 @@ function storeCalls({ flow, key, limits }: Variant, prepare: (setting: Setting) 
         claimId: systemHost.newId(),
         jobs,
         holding: [],
-        offersHeld: false,
+        triesHeld: false,
         limit: TOGETHER,
         leaseMs: LEASE_MS,
         maxAbandonments: 10,

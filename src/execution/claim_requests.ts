@@ -22,8 +22,8 @@ export interface Capacity {
   executions: Iterable<Execution>;
   /** The maximum number of runs to claim. */
   limit: number;
-  /** Whether held runs are offered however short the last offer is ago. */
-  alwaysOffers: boolean;
+  /** Whether held runs are claimed, and no others. */
+  triesHeld: boolean;
 }
 
 /** Builds the claims of a worker. A claim that was not answered is repeated unchanged: it may have claimed runs. */
@@ -33,8 +33,6 @@ export class ClaimRequests {
   readonly #settings: WorkerSettings;
   readonly #worker: ClaimRequest["worker"];
   readonly #host: Host;
-  /** When held runs are offered next, on the monotonic clock. */
-  #nextOfferAt = -Infinity;
   #unanswered: SentClaim | null = null;
 
   constructor(workerId: string, jobs: JobCatalog, settings: WorkerSettings, host: Host) {
@@ -61,28 +59,18 @@ export class ClaimRequests {
     this.#unanswered = null;
   }
 
-  #newRequest({ executions, limit: most, alwaysOffers }: Capacity): ClaimRequest {
+  #newRequest({ executions, limit, triesHeld }: Capacity): ClaimRequest {
     const holding = [...executions].filter(({ state }) => !state.isInterrupted);
-    const limit = Math.min(MAX_CLAIMS, most);
     return {
       workerId: this.#workerId,
       worker: this.#worker,
       claimId: this.#host.newId(),
       jobs: this.#jobs.known,
       holding: holding.map(({ lease }) => lease),
-      limit,
-      // A claim without a free slot would use up the offer of this interval.
-      offersHeld: limit > 0 && (alwaysOffers || this.#isOfferDue()),
+      limit: Math.min(MAX_CLAIMS, limit),
+      triesHeld,
       leaseMs: this.#settings.staleThreshold,
       maxAbandonments: this.#settings.maxAbandonments,
     };
-  }
-
-  /** Whether held runs are to be offered: at first, then once in each polling interval. */
-  #isOfferDue(): boolean {
-    const now = this.#host.monotonic();
-    if (now < this.#nextOfferAt) return false;
-    this.#nextOfferAt = now + this.#settings.pollingInterval;
-    return true;
   }
 }

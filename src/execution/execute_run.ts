@@ -82,6 +82,7 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
       execution.state.noteReturn();
       return refused;
     }
+    if (replay.guard.isClear) execution.slot.noteFit();
     const { input } = "refusal" in read ? execution.claim : read;
     const { surroundings } = execution.deps;
     const output = await execution.begin(async () => {

@@ -24,6 +24,7 @@ import { ExecutionState } from "./execution_state.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { ResultOrder } from "./replay/result_order.ts";
 import { ReportOutbox } from "./report_outbox.ts";
+import type { Slot } from "./slots.ts";
 
 /** Starts the runs that jobs ask for. */
 export interface RunStarter {
@@ -73,6 +74,8 @@ export interface ExecutionDeps {
 export interface ExecutionOptions {
   /** The definition of the job. */
   definition: CatalogJob;
+  /** Its slot. */
+  slot: Slot;
   /** Until when the lease is certainly held, on the monotonic clock. */
   leaseSureUntil: number;
   /** Renews the lease, or interrupts the execution. */
@@ -112,6 +115,8 @@ export class Execution {
   readonly #unseen = new Set<CallPromise<unknown>>();
   /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
+  /** Its slot: nothing begins without it. */
+  readonly slot: Slot;
   /** What plugins learn of it; `null`: there was no plugin that learns of executions when it began. */
   readonly info: ExecutionInfo | null;
   /** Until when the lease is certainly held, on the monotonic clock. */
@@ -131,6 +136,7 @@ export class Execution {
     this.#lease = claim.lease;
     this.deps = deps;
     this.definition = options.definition;
+    this.slot = options.slot;
     this.info = options.info;
     const { onDivergence } = options.definition.job.changes;
     this.onDivergence = claim.continues ? "continue" : onDivergence ?? deps.onDivergence;
@@ -276,12 +282,15 @@ export class Execution {
    */
   begin<T>(what: () => Promise<T>): Promise<T> {
     const isSure = this.deps.host.monotonic() < this.leaseSureUntil;
-    return isSure && this.state.mayBegin ? what() : this.#untilMayBegin().then(() => this.begin(what));
+    return isSure && this.slot.isTaken && this.state.mayBegin
+      ? what()
+      : this.#untilMayBegin().then(() => this.begin(what));
   }
 
   async #untilMayBegin(): Promise<void> {
     await this.mayAsk();
     if (this.state.isStopping) await this.#never();
+    if (!this.slot.isTaken) await this.track(this.slot.take());
     // After the event loop was blocked, or the process suspended, another worker may hold the run.
     if (this.deps.host.monotonic() >= this.leaseSureUntil) await this.track(this.#renewLease());
   }

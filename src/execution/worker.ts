@@ -12,6 +12,7 @@ import { LeaseKeeper } from "./leases/lease_keeper.ts";
 import { DeadWorkerLeases } from "./leases/dead_worker_leases.ts";
 import { releaseInterrupted } from "./leases/release_interrupted.ts";
 import { InterruptibleSleep } from "./interruptible_sleep.ts";
+import { Slots } from "./slots.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
@@ -32,8 +33,7 @@ export class Worker {
   readonly #executions = new Map<string, Execution>();
   /** Executions that are not over, including interrupted ones that have not released their leases yet. */
   readonly #running = new Set<Promise<void>>();
-  /** Executions whose job has returned, and whose end is being saved: they use no slot any more. */
-  readonly #ending = new Set<Execution>();
+  readonly #slots: Slots;
   /** Resolves when the next slot becomes free, possibly before the lease of its run is released. */
   #slotFreed = Promise.withResolvers<void>();
   readonly #idle: InterruptibleSleep;
@@ -71,6 +71,7 @@ export class Worker {
     this.#jobs = jobs;
     this.#settings = settings;
     this.#requests = new ClaimRequests(this.id, jobs, settings, deps.host);
+    this.#slots = new Slots(settings, deps.host, () => this.#wakeSoon());
     this.#idle = new InterruptibleSleep(deps.host);
     this.#keeper = new LeaseKeeper(deps, settings, this.id, poller);
     this.#unrenewed = new DeadWorkerLeases(deps.store, settings.staleThreshold, deps.host);
@@ -93,7 +94,7 @@ export class Worker {
 
   /** How many runs it executes, and how many more it could. */
   get slots(): { busy: number; free: number } {
-    return { busy: this.#executions.size - this.#ending.size, free: Math.max(0, this.#freeSlots()) };
+    return { busy: this.#slots.busy, free: Math.max(0, this.#slots.free) };
   }
 
   /** Polls for work at once. */
@@ -121,10 +122,10 @@ export class Worker {
   discard(): void {
     for (const [runId, execution] of this.#executions) {
       execution.state.discard();
+      execution.slot.end(null);
       this.#keeper.drop(runId);
     }
     this.#executions.clear();
-    this.#ending.clear();
   }
 
   /** The execution of a run that is being cancelled; `null` if this worker does not execute it. */
@@ -165,7 +166,7 @@ export class Worker {
     let claimed = 0;
     let isLastLook = false;
     while (!ends.aborted && claimed < maxRuns) {
-      if (this.#freeSlots() <= 0) {
+      if (this.#slots.free <= 0) {
         await this.#slotFreed.promise;
         continue;
       }
@@ -209,6 +210,7 @@ export class Worker {
     await this.#loop;
     await this.#claiming.catch(() => {});
     for (const execution of this.#executions.values()) execution.stop(reason);
+    this.#slots.serve(true);
     await this.#allEnded();
   }
 
@@ -238,7 +240,7 @@ export class Worker {
         if (!this.#deps.surroundings.polls) idleMs = Infinity;
         await this.#unrenewed.look();
         if (cancelled.length > 0) this.wake(); // there may be more of them
-        if (this.#freeSlots() > 0) {
+        if (this.#slots.free > 0) {
           if (hasMore) this.#wakeSoon();
           if (nextTimerAt !== null) idleMs = Math.min(idleMs, Math.max(1, nextTimerAt - now));
         }
@@ -254,17 +256,11 @@ export class Worker {
 
   /** Waits for an instant, on the monotonic clock, unless a slot becomes free or there is more to do than to look. */
   async #restWhileFull(until: number): Promise<void> {
-    while (this.#freeSlots() <= 0 && !this.#isUrgent && !this.#stopping.signal.aborted) {
+    while (this.#slots.free <= 0 && !this.#isUrgent && !this.#stopping.signal.aborted) {
       const restMs = until - this.#deps.host.monotonic();
       if (restMs <= 0) return;
       await this.#idle.sleep(restMs);
     }
-  }
-
-  #freeSlots(): number {
-    const { concurrency } = this.#settings;
-    // While the store is out of reach, runs that cannot be ended do not accumulate.
-    return concurrency - this.#executions.size + Math.min(this.#ending.size, concurrency);
   }
 
   /** Wakes the loop in the next macrotask, so that runs that become due together are claimed together. */
@@ -285,7 +281,7 @@ export class Worker {
    */
   #noteEnding(execution: Execution): void {
     if (this.#executions.get(execution.claim.run.id) !== execution) return; // the run was claimed again meanwhile
-    this.#ending.add(execution);
+    execution.slot.noteEnding();
     if (this.#hasMore) this.#wakeSoon();
   }
 
@@ -297,17 +293,40 @@ export class Worker {
   }
 
   async #claimNow(most: number): Promise<ClaimResult> {
-    const { store, hub } = this.#deps;
     await this.#keeper.renewOverdue();
-    const { request, sentAt } = this.#requests.next({
-      executions: this.#executions.values(),
-      limit: Math.min(most, Math.max(0, this.#freeSlots())),
-      alwaysOffers: this.#draining > 0,
-    });
+    this.#slots.serve();
+    const early = this.#slots.areTrialsOverdue ? await this.#tryHeld(1) : null;
+    const left = most - (early?.claims.length ?? 0);
+    const result = await this.#sendClaim(Math.min(left, Math.max(0, this.#slots.free)), false);
+    // Held runs come after all others.
+    const tried = result.hasMore ? early : early ?? await this.#tryHeld(left - result.claims.length);
+    if (tried === null) return result;
+    return {
+      claims: [...result.claims, ...tried.claims],
+      failed: [...result.failed, ...tried.failed],
+      cancelled: [...result.cancelled, ...tried.cancelled],
+      nextTimerAt: earliest(result.nextTimerAt, tried.nextTimerAt),
+      hasMore: result.hasMore,
+      now: result.now,
+    };
+  }
+
+  /** Claims held runs, to try whether the code fits them now; `null`: none may be tried. */
+  async #tryHeld(most: number): Promise<ClaimResult | null> {
+    const limit = Math.min(most, this.#slots.countTrials(this.#draining > 0));
+    if (limit <= 0 || this.#stopping.signal.aborted) return null;
+    const tried = await this.#sendClaim(limit, true);
+    this.#slots.noteTrials(tried.claims.length, limit);
+    return tried;
+  }
+
+  async #sendClaim(limit: number, triesHeld: boolean): Promise<ClaimResult> {
+    const { store, hub } = this.#deps;
+    const { request, sentAt } = this.#requests.next({ executions: this.#executions.values(), limit, triesHeld });
     this.#hasClaimed = true;
     const result = await store.claim(request);
     this.#requests.noteAnswer();
-    if (request.limit > 0) this.#hasMore = result.hasMore;
+    if (request.limit > 0 && !request.triesHeld) this.#hasMore = result.hasMore;
     for (const { run, error, failureKind } of result.failed) {
       hub.publish(run, { type: "run:fail", error, failedStepName: null, failureKind });
     }
@@ -350,11 +369,12 @@ export class Worker {
     // Its lease has ended, since it was claimed again: interrupt the old execution before the new one begins.
     const former = this.#executions.get(run.id);
     if (former !== undefined) {
-      this.#ending.delete(former);
+      former.slot.end(null);
       former.state.supersede(new LeaseLostError(former.claim.lease));
     }
     const execution = new Execution(claim, {
       definition,
+      slot: this.#slots.begin(claim.steps.length + claim.pauses.length, claim.isResumed),
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
       onReport: () => this.#keeper.sendReportsSoon(),
@@ -384,7 +404,7 @@ export class Worker {
       this.#executions.delete(run.id);
       this.#keeper.drop(run.id);
     }
-    this.#ending.delete(execution);
+    execution.slot.end(outcome.kind === "interrupted" ? null : outcome.kind !== "held");
     this.#wakeSoon();
     if (outcome.kind !== "interrupted") return;
     await releaseInterrupted(execution, bodyEnded, {
@@ -406,6 +426,10 @@ export class Worker {
       return executed;
     }, () => ({ kind: "interrupted" }));
   }
+}
+
+function earliest(one: number | null, other: number | null): number | null {
+  return one === null || other === null ? one ?? other : Math.min(one, other);
 }
 
 /** The error of a store that has claimed a run which the worker cannot execute. The lease of that run expires. */

@@ -88,6 +88,7 @@ class HistoryExecution {
       surroundings: PRODUCTION,
     };
     const options = {
+      slot: { isTaken: true, giveUp() {}, take: () => Promise.resolve(), noteFit() {}, noteEnding() {}, end() {} },
       leaseSureUntil: Infinity,
       renewLease: () => Promise.resolve(),
       onReport: () => {},

@@ -26,8 +26,8 @@ export interface ClaimRequest {
   holding: readonly Lease[];
   /** The maximum number of runs. With 0 only the timers are processed. */
   limit: number;
-  /** Whether held runs are offered to this worker: up to 20 by this call, none with a `limit` of 0. */
-  offersHeld: boolean;
+  /** Whether held runs are claimed, to try whether the code fits them now, and no others; otherwise none of them is. */
+  triesHeld: boolean;
   /** How long the leases last unless renewed, in milliseconds. */
   leaseMs: number;
   /** A run fails if its lease expires or is revoked this many times in a row with nothing recorded in between. */

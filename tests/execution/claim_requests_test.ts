@@ -5,16 +5,14 @@ import { JobCatalog } from "../../src/job/job_catalog.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { echo } from "../support/jobs.ts";
 
-const POLLING_MS = 1_000;
-
 function someRequests() {
   const host = new FakeHost();
-  const settings = workerSettings({ pollingInterval: POLLING_MS });
+  const settings = workerSettings({});
   return { host, requests: new ClaimRequests("worker", new JobCatalog([echo]), settings, host) };
 }
 
-function aCapacity({ limit = 10, alwaysOffers = false } = {}) {
-  return { executions: [], limit, alwaysOffers };
+function aCapacity({ limit = 10, triesHeld = false } = {}) {
+  return { executions: [], limit, triesHeld };
 }
 
 Deno.test("ClaimRequests.next() repeats a claim unchanged until it was answered", () => {
@@ -51,29 +49,14 @@ Deno.test("ClaimRequests.next() asks for 40 runs at most", () => {
   assert.equal(request.limit, 40);
 });
 
-Deno.test("ClaimRequests.next() offers held runs once in each polling interval, and more often if asked to", () => {
-  const { host, requests } = someRequests();
-  const offers = (capacity = aCapacity()) => {
-    const { request } = requests.next(capacity);
-    requests.noteAnswer();
-    return request.offersHeld;
-  };
-
-  const atFirst = offers();
-  const soonAfter = offers();
-  const asked = offers(aCapacity({ alwaysOffers: true }));
-  host.advance(POLLING_MS);
-  const later = offers();
-
-  assert.deepEqual([atFirst, soonAfter, asked, later], [true, false, true, true]);
-});
-
-Deno.test("ClaimRequests.next() without a free slot offers nothing, and keeps the offer for later", () => {
+Deno.test("ClaimRequests.next() repeats a claim of held runs that was not answered, whatever is asked next", () => {
   const { requests } = someRequests();
+  const tried = requests.next(aCapacity({ triesHeld: true }));
 
-  const full = requests.next(aCapacity({ limit: 0, alwaysOffers: true })).request.offersHeld;
+  const repeated = requests.next(aCapacity());
   requests.noteAnswer();
-  const free = requests.next(aCapacity()).request.offersHeld;
+  const next = requests.next(aCapacity());
 
-  assert.deepEqual([full, free], [false, true]);
+  assert.equal(repeated, tried);
+  assert.deepEqual([tried.request.triesHeld, next.request.triesHeld], [true, false]);
 });

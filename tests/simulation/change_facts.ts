@@ -86,9 +86,19 @@ export function noteRecordBy(facts: Facts, run: RunFacts, code: Code): void {
 }
 
 /** A worker takes a run. */
-export function noteClaimed(facts: Facts, run: RunFacts, claim: Claim, code: Code): void {
+export function noteClaimed(
+  facts: Facts,
+  run: RunFacts,
+  claim: Claim,
+  { code, triesHeld }: { code: Code; triesHeld: boolean },
+): void {
   const { changed, request: { id } } = run;
   const wasHeld = changed.heldUnder !== null;
+  facts.expect(
+    wasHeld === triesHeld,
+    "I-D8",
+    () => `${id} was ${wasHeld ? "" : "not "}held, and was claimed by a claim of ${triesHeld ? "held" : "other"} runs`,
+  );
   facts.expect(
     claim.isResumed === wasHeld && claim.continues === changed.continues,
     "I-D7",
@@ -143,8 +153,8 @@ function hasDeadline({ pauses }: RunFacts): boolean {
 }
 
 /** A claim makes held runs due. Answers those that no code was offered before, and that this one has not tried. */
-export function noteOffers(facts: Facts, { jobs, offersHeld, limit }: ClaimRequest, code: Code): RunFacts[] {
-  if (!offersHeld || limit === 0) return [];
+export function noteOffers(facts: Facts, { jobs, triesHeld, limit }: ClaimRequest, code: Code): RunFacts[] {
+  if (!triesHeld || limit === 0) return [];
   return facts.open().filter((run) => {
     const { changed, request } = run;
     const isKnown = jobs.some(({ name, version }) => name === request.jobName && version === request.version);

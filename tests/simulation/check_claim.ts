@@ -19,10 +19,22 @@ export function checkClaim(
   if ("error" in outcome) return "any";
   const { claims, failed, cancelled, hasMore, now } = outcome.value;
   facts.expect(claims.length <= request.limit, "I18", () => `${claims.length} runs were claimed, not ${request.limit}`);
+  // A run of which something was recorded before its claim may wait without a slot, unless a step of it is executed.
+  const holding = request.holding.filter(({ runId, generation }) => {
+    const run = facts.run(runId);
+    const isFurther = (run.changed.claimed.get(generation)?.names.size ?? 0) > 0;
+    return !isFurther || [...facts.executing].some((one) => one.run === run && one.generation === generation);
+  });
   // A run whose function has returned is executed no more, though its end may not be saved yet.
-  const executed = request.holding.filter(({ runId, generation }) => !facts.run(runId).returned.has(generation));
-  const most = Math.max(request.limit + executed.length, Math.ceil((request.limit + request.holding.length) / 2));
+  const executed = holding.filter(({ runId, generation }) => !facts.run(runId).returned.has(generation));
+  const most = Math.max(request.limit + executed.length, Math.ceil((request.limit + holding.length) / 2));
   facts.expect(most <= facts.concurrency, "I18", () => `${request.workerId} is to execute ${most} runs`);
+  const trials = Math.max(1, Math.floor(facts.concurrency / 10));
+  facts.expect(
+    !request.triesHeld || request.limit <= trials,
+    "I-D8",
+    () => `${request.workerId} is to try ${request.limit} held runs, and may use ${trials} slots for them`,
+  );
   const isRepeated = facts.claimIds.has(request.claimId);
   facts.claimIds.add(request.claimId);
   if (isRepeated && claims.length > 0) facts.notice("a repeated claim found what it had claimed");
@@ -65,7 +77,7 @@ function noteTaken(facts: Facts, run: RunFacts, claim: Claim, request: ClaimRequ
   facts.expect(!run.hasEnded && !run.isDeleted, "I3", () => `${id} was claimed although it has ended`);
   if (run.steps.size > 0) facts.notice("a run was taken over in the middle");
   if (run.claimedGeneration > 0 && run.parking === null && !run.changed.wasHeld) run.interruptions += 1;
-  noteClaimed(facts, run, claim, code);
+  noteClaimed(facts, run, claim, { code, triesHeld: request.triesHeld });
   run.parking = null;
   run.isWoken = false;
   run.claimsSinceRecord += 1;
@@ -144,7 +156,7 @@ function checkGates(facts: Facts, request: ClaimRequest, result: ClaimResult, ta
     queue.take(run);
     if (!queue.isBlurred) windows.look(queue);
   }
-  if (!queue.isBlurred) checkLeft(facts, request, result, queue);
+  if (!queue.isBlurred && !request.triesHeld) checkLeft(facts, request, result, queue);
 }
 
 /** Takes note of what has become due or has expired, as every claim does. */

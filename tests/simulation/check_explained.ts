@@ -89,14 +89,13 @@ function mayShareKey(facts: Facts, runId: string): boolean {
     sharing.some(({ request: { flow } }) => flow.fairnessKey !== null || flow.keyConcurrency > 1);
 }
 
-/** Whether a claim has no timer to process, and no held run to offer. */
-function isSettled(facts: Facts, { holding, offersHeld, limit }: ClaimRequest, now: number): boolean {
-  if (holding.length > 0 && limit === 0) return false;
+/** Whether a claim takes all runs that are due, and has no timer to process. */
+function isSettled(facts: Facts, { holding, triesHeld, limit }: ClaimRequest, now: number): boolean {
+  if (triesHeld || (holding.length > 0 && limit === 0)) return false;
   for (const run of facts.runs.values()) {
     if (run.isGhost && (run.leaseEndsAt ?? 0) <= now) return false;
     if (run.hasEnded || run.isDeleted) continue;
     if (run.isUnread || isOrphan(run)) return false;
-    if (run.changed.isOffered || (offersHeld && run.changed.heldUnder !== null)) return false;
     if (run.state?.run.status === "running" && (run.leaseEndsAt ?? 0) <= now) return false;
     if (run.isDelayed && (run.startAt ?? 0) <= now) return false;
     if (run.parking !== null && !run.isWoken && isDue(facts, run, now)) return false;

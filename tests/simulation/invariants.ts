@@ -52,6 +52,7 @@ export const INVARIANTS = {
   "I-D5": "When all workers have code that fits, no run stays held or stranded, and every run ends.",
   "I-D6": "A patch answers the same each time, and `true` unless code without it has brought the run further.",
   "I-D7": "A held run is tried once by each code that knows it, until it records something or somebody resumes it.",
+  "I-D8": "Claims that try held runs take no others, other claims take none, and at most one slot in ten tries them.",
   K: "The rows of a SqliteStore or PostgresStore keep K1 and K2 of concurrency_keys.ts, and its counts of runs are right.",
   error: "The code of the simulation, and the code that it calls, throws nothing that is unexpected.",
 } as const;

@@ -26,7 +26,7 @@ export class Queue {
     this.#now = now;
     const open = facts.open().filter(({ request: { id } }) => !failed.has(id));
     // Nor which workers may take a held run that was offered to one.
-    this.isBlurred = open.some(({ isUnread, changed }) => isUnread || changed.isOffered);
+    this.isBlurred = open.some(({ isUnread, changed }) => isUnread || (request.triesHeld && changed.isOffered));
     for (const run of open) {
       if (run.changed.heldUnder !== null) continue;
       const status = run.state?.run.status;

@@ -125,7 +125,7 @@ class Trial {
       leaseMs,
       maxAbandonments,
       holding: [],
-      offersHeld: false,
+      triesHeld: false,
       limit: request.limit === 0 ? 0 : 10,
     });
     assert.deepEqual([again.claims, again.failed], [[], []], "the claim before has left something to do");

@@ -229,7 +229,7 @@ export class Script {
       jobs: this.#jobs(jobNames),
       holding: this.#chance.happens(0.3) ? this.#leases.slice(-3) : [],
       limit: this.#chance.int(4),
-      offersHeld: this.#options.evolution === true && this.#chance.happens(0.6),
+      triesHeld: this.#options.evolution === true && this.#chance.happens(0.6),
       leaseMs: 100,
       maxAbandonments: 3,
     };

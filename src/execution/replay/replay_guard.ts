@@ -76,9 +76,11 @@ export class ReplayGuard {
 
   /** Whether something new has to wait. */
   mustWait(isNew: RecordName): boolean {
-    if (!this.#history.mustWait(isNew) || this.#changes.added.has(baseOf(isNew.name).base)) return false;
-    if (this.#mode !== "continue") return true;
-    this.begunAnyway.push(isNew);
+    if (this.#history.mustWait(isNew) && !this.#changes.added.has(baseOf(isNew.name).base)) {
+      if (this.#mode !== "continue") return true;
+      this.begunAnyway.push(isNew);
+    }
+    this.#execution.slot.noteFit();
     return false;
   }
 
@@ -124,10 +126,18 @@ export class ReplayGuard {
     this.#lastAskAt = this.#now();
     this.#heldBack.push({ ...what, release: resolve });
     this.#startTimer();
+    // Most replays are complete by then, and go on.
+    this.#execution.deps.host.defer(() => this.#giveUpSlot());
     return promise;
   }
 
+  #giveUpSlot(): void {
+    const { length } = this.#heldBack;
+    if (length > 0 && this.#execution.isQuietBut(length)) this.#execution.slot.giveUp();
+  }
+
   #noteAsk(): void {
+    if (this.isClear) this.#execution.slot.noteFit();
     if (this.#heldBack.length === 0) return;
     this.#lastAskAt = this.#now();
     if (this.isClear) return this.#releaseAll();
@@ -164,6 +174,7 @@ export class ReplayGuard {
   #look(): void {
     if (this.#heldBack.length === 0) return;
     if (!this.#execution.isQuietBut(this.#heldBack.length)) this.#lastAskAt = this.#now();
+    this.#giveUpSlot();
     if (this.#now() - this.#lastAskAt < QUIET_MS) return this.#startTimer();
     const patches = this.#heldBack.filter(({ kind }) => kind === "patch");
     if (patches.length > 0) {

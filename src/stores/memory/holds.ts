@@ -10,8 +10,12 @@ import type { MemoryRuns } from "./runs.ts";
 // The maximum number of held runs that one claim offers, so that a claim is always short.
 const MAX_OFFERS = 20;
 
-/** Makes held runs due for a worker: those that its code has not tried yet, and that no other live worker can take. */
-export function offerHeldRuns(runs: MemoryRuns, jobs: readonly KnownJob[], liveQueues: ReadonlySet<string>): void {
+/**
+ * Offers held runs to a worker: those that its code has not tried yet, and that no other live worker can take.
+ *
+ * @returns Whether there were any.
+ */
+export function offerHeldRuns(runs: MemoryRuns, jobs: readonly KnownJob[], liveQueues: ReadonlySet<string>): boolean {
   const prints = new Map(jobs.map(({ name, version, print }) => [queueName(name, version), print]));
   const offers = runs.open.flatMap((run) => {
     const isTaken = run.offeredTo !== null && liveQueues.has(queueOf(run));
@@ -20,6 +24,7 @@ export function offerHeldRuns(runs: MemoryRuns, jobs: readonly KnownJob[], liveQ
     return [{ run, print }];
   });
   for (const { run, print } of offers.slice(0, MAX_OFFERS)) runs.offer(run, print);
+  return offers.length > 0;
 }
 
 /** Finds held runs, in the order of their row numbers. */

@@ -48,11 +48,11 @@ function gatesOf(facts: BlockerFacts): Blocker[] {
   if (endedParentId !== null) return [{ kind: "parent_ended", runId: endedParentId }];
   const late = missedDeadline(facts);
   if (late !== null) return [late];
+  if (run.held !== null) {
+    const { code, message, since } = run.held;
+    return [{ kind: "held", code, message, since: Date.parse(since) }, ...pauseOf(facts)];
+  }
   if (!isDue) {
-    if (run.held !== null) {
-      const { code, message, since } = run.held;
-      return [{ kind: "held", code, message, since: Date.parse(since) }, ...pauseOf(facts)];
-    }
     if (run.status === "waiting") return [...awaited, ...jobBlockers(facts)];
     return [{ kind: "delayed", until: Date.parse(run.startAt ?? run.createdAt) }, ...jobBlockers(facts)];
   }

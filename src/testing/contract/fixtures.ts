@@ -127,7 +127,7 @@ export function aClaimRequest({ jobNames = [A_JOB], ...overrides }: ClaimOverrid
     jobs: unlimited(jobNames),
     holding: [],
     limit: 10,
-    offersHeld: false,
+    triesHeld: false,
     leaseMs: 1_000,
     maxAbandonments: 10,
     ...overrides,

@@ -81,6 +81,156 @@ forEachStore("a worker whose slots are always taken tries held runs, too", async
   await pass(host, 5_000, 50);
 });
 
+/** Settles until something is so, though no time passes. */
+async function untilNow(host: StoreTest["host"], isSo: () => boolean): Promise<void> {
+  for (let turns = 0; turns < 100 && !isSo(); turns++) await host.settle(60);
+}
+
+const other = defineJob({ name: "other", input: anything, run: () => "done" });
+
+forEachStore("runs that a deploy tries again in vain keep no other run from its start", async (context) => {
+  const { store, host } = context;
+  const ids = await hold(context, 40);
+  const again = aCheckout((step) => step.run("pay again", () => "paid"));
+  await using engine = createEngine({ store, host, jobs: { again, other }, worker: { concurrency: 2 } });
+  let held = 0;
+  engine.on("run:hold", () => void held++);
+  let done = 0;
+  engine.on("run:complete", () => void done++);
+
+  await engine.start();
+  for (const at of [0, 300, 1_000, 1_700]) {
+    await pass(host, at, 100);
+    const before = done;
+    await engine.jobs.other.trigger(null);
+    await untilNow(host, () => done > before);
+    assert.equal(done, before + 1, `after ${at} ms`);
+  }
+  await pass(host, 5_000, 100);
+
+  assert.equal(held, ids.length);
+});
+
+forEachStore("runs that changed code is to hold keep no other run from its start", async ({ store, host }) => {
+  await using before = createEngine({ store, host, jobs: { old } });
+  await before.jobs.old.batchTrigger(Array.from({ length: 40 }, () => ({ input: null })));
+  await before.runUntilIdle();
+  host.advance(60_000);
+  await using engine = createEngine({ store, host, jobs: { renamed, other }, worker: { concurrency: 2 } });
+  let held = 0;
+  engine.on("run:hold", () => void held++);
+  let isDone = false;
+  engine.on("run:complete", () => void (isDone = true));
+
+  await engine.jobs.other.trigger(null);
+  await engine.start();
+  await untilNow(host, () => isDone);
+  const heldBefore = held;
+  await pass(host, 2_000, 100);
+
+  assert.deepEqual([isDone, heldBefore, held], [true, 0, 40]);
+});
+
+forEachStore("after a deploy of code that fits, all held runs go on at once", async (context) => {
+  const { store, host } = context;
+  const ids = await hold(context, 60);
+  const mended = aCheckout(async (step) => {
+    await step.run("charge", () => {});
+    await step.sleep("nap", 60_000);
+    return "fits";
+  });
+  await using engine = createEngine({ store, host, jobs: { mended }, worker: { concurrency: 2 } });
+  let done = 0;
+  engine.on("run:complete", () => void done++);
+
+  await engine.start();
+  await untilNow(host, () => done === ids.length);
+
+  assert.equal(done, ids.length);
+});
+
+forEachStore("a run that has waited without a slot begins nothing new before it has one", async ({ store, host }) => {
+  const jobs = {
+    split: defineJob({
+      name: "split",
+      input: anything,
+      async run(step) {
+        // The branch awaits something outside of its steps, so the other one waits until it is quiet.
+        const branch = async () => {
+          if (step.execution > 1) await new Promise<void>((resolve) => void host.schedule(500, resolve));
+          return await step.run("recorded", () => {});
+        };
+        if (step.execution === 1) await step.run("recorded", () => {});
+        if (step.execution === 1) await new Promise<void>(() => {});
+        await Promise.all([branch(), step.run("new", () => executing.push("new"))]);
+      },
+    }),
+    long: defineJob({
+      name: "long",
+      input: anything,
+      run: (step) =>
+        step.run("long", async () => {
+          executing.push("long begins");
+          await new Promise<void>((resolve) => void host.schedule(2_000, resolve));
+          executing.push("long ends");
+        }),
+    }),
+  };
+  const executing: string[] = [];
+  const before = createEngine({ store, host, jobs });
+  const { id } = await before.jobs.split.trigger(null);
+  await before.start();
+  await host.settle(60);
+  await Promise.all([before.stop({ timeout: 0 }), pass(host, 1_000)]);
+  await using engine = createEngine({ store, host, jobs, worker: { concurrency: 1 } });
+
+  await engine.jobs.long.trigger(null);
+  await engine.start();
+  await pass(host, 1_500, 100);
+  const meanwhile = [...executing];
+  await pass(host, 2_000, 100);
+
+  assert.deepEqual([meanwhile, executing], [["long begins"], ["long begins", "long ends", "new"]]);
+  assert.equal((await engine.getRun(id))!.status, "completed");
+});
+
+forEachStore("stop() does not wait for a run that waits for a slot", async ({ store, host }) => {
+  const ends = Promise.withResolvers<void>();
+  const jobs = {
+    split: defineJob({
+      name: "split",
+      input: anything,
+      async run(step) {
+        if (step.execution === 1) await step.run("recorded", () => {});
+        if (step.execution === 1) await new Promise<void>(() => {});
+        const branch = async () => {
+          await new Promise<void>((resolve) => void host.schedule(500, resolve));
+          await step.run("recorded", () => {});
+        };
+        await Promise.all([branch(), step.run("new", () => {})]);
+      },
+    }),
+    long: defineJob({ name: "long", input: anything, run: (step) => step.run("long", () => ends.promise) }),
+  };
+  const before = createEngine({ store, host, jobs });
+  const { id } = await before.jobs.split.trigger(null);
+  await before.start();
+  await host.settle(60);
+  await Promise.all([before.stop({ timeout: 0 }), pass(host, 1_000)]);
+  const engine = createEngine({ store, host, jobs, worker: { concurrency: 1 } });
+  await engine.jobs.long.trigger(null);
+  await engine.start();
+  await pass(host, 700, 100);
+
+  const stopping = engine.stop();
+  ends.resolve();
+  await host.settle(100);
+  await stopping; // no time has passed
+
+  const run = await store.getRun(id);
+  assert.equal(run!.status, "pending");
+});
+
 forEachStore("resume() with onDivergence continue executes what is new", async (context) => {
   const { store, host } = context;
   const [id] = await hold(context);

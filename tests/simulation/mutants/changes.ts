@@ -1,5 +1,6 @@
 import type { Lease } from "../../../src/lease.ts";
 import { Execution } from "../../../src/execution/execution.ts";
+import { Slots } from "../../../src/execution/slots.ts";
 import { RecordedHistory } from "../../../src/execution/replay/recorded_history.ts";
 import { ReplayGuard } from "../../../src/execution/replay/replay_guard.ts";
 import type { Host } from "../../../src/host.ts";
@@ -102,7 +103,29 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   {
     name: "held runs are never offered",
     rule: "I-D7: a deploy of code that fits frees held runs",
-    client: overClient((store) => ({ claim: (request) => store.claim({ ...request, offersHeld: false }) })),
+    client: overClient((store) => ({ claim: (request) => store.claim({ ...request, triesHeld: false }) })),
+  },
+  {
+    name: "held runs are tried in all free slots",
+    rule: "I-D8: trials take one slot in ten",
+    code: () =>
+      replace(Slots.prototype, "countTrials", () =>
+        function () {
+          return Math.max(0, this.free);
+        }),
+  },
+  {
+    name: "a claim takes held runs beside the others",
+    rule: "I-D8: held runs come after all others",
+    client: overClient((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        const limit = request.limit - result.claims.length;
+        if (request.triesHeld || limit === 0) return result;
+        const tried = await store.claim({ ...request, claimId: `${request.claimId} 2`, limit, triesHeld: true });
+        return { ...result, claims: [...result.claims, ...tried.claims] };
+      },
+    })),
   },
   {
     name: "versions that the code goes on with are not claimed",

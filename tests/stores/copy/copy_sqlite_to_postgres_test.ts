@@ -214,15 +214,16 @@ test("keeps to which code a held run is offered", async ({ store, copy }) => {
   await store.enqueue([holder]);
   const { lease } = await claimOne(store);
   await store.pause(lease, { pauses: [], retryAt: Date.now() + 60_000, park: true, reports: [] });
-  const by = (print: string, offersHeld: boolean) => aClaimRequest({ jobs: [aKnownJob({ print })], offersHeld });
+  const by = (print: string, triesHeld: boolean) => aClaimRequest({ jobs: [aKnownJob({ print })], triesHeld });
   assert.deepEqual((await store.claim(by("print-2", true))).claims, []); // the key is held
   await store.forgetWorker("worker-a");
 
   const moved = await copy();
   await moved.cancel(holder.id, "request", null);
 
-  assert.deepEqual((await moved.claim(by("print-1", false))).claims, []);
-  assert.deepEqual((await moved.claim(by("print-2", false))).claims.map(({ run }) => run.id), [held.id]);
+  await moved.claim({ ...by("print-2", false), workerId: "worker-b" }); // it is alive
+  assert.deepEqual((await moved.claim(by("print-3", true))).claims, []);
+  assert.deepEqual((await moved.claim(by("print-2", true))).claims.map(({ run }) => run.id), [held.id]);
 });
 
 test("cancels the children of a run that has ended, after the copy", async ({ store, copy }) => {

@@ -427,17 +427,16 @@ test("a claim that waits while a run is held and offered to other code does not 
   await transaction.store.enqueue([aRun(EXCLUSIVE)]);
   const claiming = claim(store, "worker-1", { limit: 2, jobs: [aKnownJob({ name: "a" })] });
   await pause(100);
-  const [first, second] = await claim(transaction.store, "worker-2", { limit: 2, jobs: [aKnownJob({ name: "a" })] });
-  await transaction.store.hold(second!.lease, aHold(), []);
-  await transaction.store.release(first!.lease, []);
+  const claimed = await claim(transaction.store, "worker-2", { limit: 2, jobs: [aKnownJob({ name: "a" })] });
+  for (const { lease } of claimed) await transaction.store.hold(lease, aHold(), []);
   const offering = aClaimRequest({
     workerId: "worker-3",
     jobs: [aKnownJob({ name: "a", print: "print-2" })],
     limit: 1,
-    offersHeld: true,
+    triesHeld: true,
     leaseMs: 60_000,
   });
-  const offered = await transaction.store.claim(offering);
+  const offered = await transaction.store.claim(offering); // offers both, and takes one
   await transaction.commit();
 
   assert.deepEqual(offered.claims.map(({ run }) => run.id), ["first"]);

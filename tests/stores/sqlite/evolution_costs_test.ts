@@ -17,7 +17,7 @@ async function anOpen(): Promise<{ store: SqliteStore; driver: CountingDriver; h
 
 let claimNo = 0;
 function aClaim(overrides: Partial<ClaimRequest> = {}): ClaimRequest {
-  return { ...aClaimRequest({ claimId: `claim-${claimNo++}`, leaseMs: 1e9 }), offersHeld: true, ...overrides };
+  return { ...aClaimRequest({ claimId: `claim-${claimNo++}`, leaseMs: 1e9 }), ...overrides };
 }
 
 /** Holds `count` runs, each by the code with one of two prints. */
@@ -34,7 +34,8 @@ const BOTH = ["print-0", "print-1"];
 async function tryAll(store: Store): Promise<void> {
   for (const print of BOTH) {
     while (true) {
-      const { claims } = await store.claim(aClaim({ workerId: print, jobs: [aKnownJob({ print })], limit: 100 }));
+      const jobs = [aKnownJob({ print })];
+      const { claims } = await store.claim(aClaim({ workerId: print, jobs, limit: 100, triesHeld: true }));
       if (claims.length === 0) break;
       for (const { lease } of claims) await store.hold(lease, aHold({ print }), []);
     }
@@ -54,7 +55,7 @@ Deno.test("SqliteStore claims at the same cost, however many held runs the code 
       return { claims, cost: [driver.executed, driver.rows] };
     };
 
-    const idle = [(await measure({})).cost, (await measure({ offersHeld: false })).cost];
+    const idle = [(await measure({})).cost, (await measure({ triesHeld: true })).cost];
     const isWithoutLock = driver.writes === writes;
     await store.enqueue([aRun(), aRun({ concurrencyKey: "key" })]);
     const two = await measure({});
@@ -78,10 +79,10 @@ Deno.test("SqliteStore reads nothing more for a claim without offers if no run i
   for (const count of [0, 100]) {
     const { store, driver } = await anOpen();
     if (count > 0) await holdRuns(store, count);
-    await store.claim(aClaim({ offersHeld: false }));
+    await store.claim(aClaim());
 
     [driver.executed, driver.rows] = [0, 0];
-    await store.claim(aClaim({ offersHeld: false }));
+    await store.claim(aClaim());
     costs.push([driver.executed, driver.rows]);
     await store.close();
     driver.database.close();
@@ -98,7 +99,7 @@ Deno.test("SqliteStore offers 20 held runs at a time, at the same cost however m
     const jobs = [aKnownJob({ print: "new" })];
 
     [driver.executed, driver.rows] = [0, 0];
-    const { claims } = await store.claim(aClaim({ workerId: "new", jobs, limit: 100 }));
+    const { claims } = await store.claim(aClaim({ workerId: "new", jobs, limit: 100, triesHeld: true }));
     costs.push([driver.executed, driver.rows]);
 
     assert.equal(claims.length, 20);
@@ -130,13 +131,14 @@ Deno.test("SqliteStore finds versions and held runs by an index", async () => {
   await store.getHold(lease.runId);
   await store.getHistory(lease.runId);
   await store.getInput(lease.runId, "schema");
-  const other = await store.claim(aClaim({ workerId: "other", jobs: jobs.map((job) => ({ ...job, print: "new" })) }));
+  const tried = (print: string) => ({ triesHeld: true, jobs: jobs.map((job) => ({ ...job, print })) });
+  const other = await store.claim(aClaim({ workerId: "other", ...tried("new") }));
   for (const claim of other.claims) await store.hold(claim.lease, aHold(), []);
   await store.resumeHeld(lease.runId, true);
   await store.getRuns({ jobName: first.claims[0]!.run.jobName });
   host.advance(2e9);
   await store.getStrandedJobs();
-  await store.claim(aClaim({ workerId: "third", jobs: jobs.map((job) => ({ ...job, print: "third" })) }));
+  await store.claim(aClaim({ workerId: "third", ...tried("third") }));
 
   const plans = driver.plans(
     /^\s*(SELECT|UPDATE|DELETE|INSERT|WITH)[^]*holdfast_(holds|copies|other_inputs|flow|counts|inputs)/,

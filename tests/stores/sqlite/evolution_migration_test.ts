@@ -136,7 +136,7 @@ Deno.test("SqliteStore offers no run that a process of the version before has ca
 
   const found = [await store.getHold(claim!.run.id), await store.findHeld({ after: 0, limit: 10 })];
   const jobs = [aKnownJob({ print: "new" })];
-  const offered = await store.claim(aClaimRequest({ claimId: "offered", jobs, offersHeld: true }));
+  const offered = await store.claim(aClaimRequest({ claimId: "offered", jobs, triesHeld: true }));
 
   assert.deepEqual(found, [null, { ids: [], seqs: [] }]);
   assert.deepEqual(offered.claims, []);

@@ -4,7 +4,7 @@ import { keyScope, type MemoryRates } from "./rates.ts";
 import { type KeptRun, queueOf } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
 
-// A run that kept its key over a retry delay precedes all others, whatever their priority.
+// A run that kept its key over a retry delay precedes all others, whatever their priority; a held one comes after them.
 const HEAD_START = 2 ** 52;
 
 /** The due runs in their order, with the lines of their concurrency keys. */
@@ -23,7 +23,7 @@ export class DueRuns {
     this.#rates = rates;
     const due = runs.open.filter(isDue);
     // Those that use nothing are in their order already.
-    const isSorted = due.every((run) => run.flow.priority === 0 && !this.#keys.isHeldBy(run));
+    const isSorted = due.every((run) => run.flow.priority === 0 && run.offeredTo === null && !this.#keys.isHeldBy(run));
     this.#inOrder = isSorted ? due : due.sort((left, right) => this.positionOf(left) - this.positionOf(right));
   }
 
@@ -84,7 +84,8 @@ export class DueRuns {
 
   /** The place of a run in the order of claims. */
   positionOf(run: KeptRun): number {
-    return positionOf(run.seq, run.flow.priority) - (this.#keys.isHeldBy(run) ? HEAD_START : 0);
+    const headStart = this.#keys.isHeldBy(run) ? HEAD_START : 0;
+    return positionOf(run.seq, run.flow.priority) - headStart + (run.offeredTo === null ? 0 : HEAD_START);
   }
 
   #lineOf(run: KeptRun): KeptRun[] | undefined {

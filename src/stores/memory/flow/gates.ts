@@ -28,12 +28,14 @@ export class Gates {
   readonly #passing = new Map<string, "all" | "begun" | "none">();
   /** How many runs of each job are executed, or may still be after a cancel; empty if no job has a limit. */
   readonly #inUse = new Map<string, number>();
+  readonly #triesHeld: boolean;
   readonly #context: GatesContext;
   readonly #due: DueRuns;
   readonly #now: number;
 
   constructor(request: ClaimRequest, due: DueRuns, context: GatesContext, now: number) {
     this.#jobs = new Map(request.jobs.flatMap((job) => queuesOf(job).map((queue) => [queue, job])));
+    this.#triesHeld = request.triesHeld;
     this.#due = due;
     this.#context = context;
     this.#now = now;
@@ -66,6 +68,7 @@ export class Gates {
   opensAt(run: KeptRun): number {
     const job = this.#jobs.get(queueOf(run));
     if (job === undefined || this.#context.paused.has(job.name)) return Infinity;
+    if ((run.hold !== null) !== this.#triesHeld) return Infinity;
     if (isOrphan(run)) return Infinity; // the next claims cancel it
     if (!this.#hasRoom(job)) return Infinity;
     const keyOpensAt = this.#due.keyOpensAt(run);

@@ -67,8 +67,12 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
   state.rates.update(now);
   extendHeld(runs, request, now);
   const { failed, cancelled, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
-  if (request.offersHeld && request.limit > 0) offerHeldRuns(runs, request.jobs, findLiveQueues(workers, now));
-  const { claims, late, opensAt, hasMoreRuns } = claimDueRuns(state, request, now);
+  let taken = claimDueRuns(state, request, now);
+  const mayOffer = request.triesHeld && request.limit > 0 && taken.claims.length + taken.late.length === 0;
+  if (mayOffer && offerHeldRuns(runs, request.jobs, findLiveQueues(workers, now))) {
+    taken = claimDueRuns(state, request, now);
+  }
+  const { claims, late, opensAt, hasMoreRuns } = taken;
   workers.set(workerId, { ...worker, runIds: claims.map(({ run }) => run.id) });
   if (claims.length === 0) forgetDeadWorkers(workers, now);
   return {

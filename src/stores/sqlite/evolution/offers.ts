@@ -1,7 +1,7 @@
-import type { KnownJob } from "../../../flow.ts";
+import { type KnownJob, POSITIONS_PER_PRIORITY } from "../../../flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { queueName } from "../../queue_name.ts";
-import { addFlow, enterQueue } from "../flow/concurrency_keys.ts";
+import { addFlow, enterQueue, HEAD_START } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -17,7 +17,7 @@ export function hasOffer(db: SqliteDatabase, jobs: readonly KnownJob[], live: Li
 }
 
 /**
- * Makes held runs due for a worker: those that its code has not tried yet, and that no other live worker can take.
+ * Offers held runs to a worker: those that its code has not tried yet, and that no other live worker can take.
  *
  * @returns Whether there were any.
  */
@@ -83,7 +83,14 @@ function offer(db: SqliteDatabase, seq: number, queue: string, now: number): voi
   if (run.flow === null) addFlow(db, seq);
   else withdrawOffer(db, seq);
   db.run("UPDATE holdfast_holds SET offered_in = ? WHERE run_seq = ?", queue, seq);
-  db.run("UPDATE holdfast_flow SET job = ? WHERE run_seq = ?", queue, seq);
+  // After the runs that are not held: it keeps none of them from its key.
+  db.run(
+    "UPDATE holdfast_flow SET job = ?, position = run_seq - ? * priority + ? WHERE run_seq = ?",
+    queue,
+    POSITIONS_PER_PRIORITY,
+    HEAD_START,
+    seq,
+  );
   enterQueue(db, { ...run, flow: 1 }, now);
 }
 
@@ -113,10 +120,12 @@ export function withdrawOffer(db: SqliteDatabase, seq: number): void {
   touchGroup(db, left.job, left.fairness_key);
 }
 
-/** Makes the queue of the version of a run its queue again. */
+/** Makes the queue of the version of a run its queue again, and its place its own. */
 export function returnToQueue(db: SqliteDatabase, seq: number): void {
   db.run(
-    "UPDATE holdfast_flow SET job = (SELECT job FROM holdfast_runs WHERE seq = run_seq) WHERE run_seq = ?",
+    `UPDATE holdfast_flow SET job = (SELECT job FROM holdfast_runs WHERE seq = run_seq), position = run_seq - ? * priority
+     WHERE run_seq = ?`,
+    POSITIONS_PER_PRIORITY,
     seq,
   );
 }

@@ -24,24 +24,18 @@ export interface JobGate {
 export function openGates(
   db: SqliteDatabase,
   jobs: readonly KnownJob[],
-  { paused, hasOffers }: { paused: ReadonlySet<string>; hasOffers: boolean },
+  { paused, triesHeld }: { paused: ReadonlySet<string>; triesHeld: boolean },
   most: number,
   now: number,
 ): JobGate[] {
   const open = paused.size === 0 ? jobs : jobs.filter(({ name }) => !paused.has(name));
-  const gates = open.map((job) => ({
+  return open.map((job) => ({
     job,
-    queue: queueName(job.name, job.version),
+    queue: queueName(job.name, job.version, triesHeld ? job.print : undefined),
     room: job.concurrency === null ? Infinity : job.concurrency - countExecuted(db, job),
     starts: job.rate === null ? Infinity : countAllowed(db, jobScope(job.names[0]), job.rate, most, now),
     started: 0,
   }));
-  if (!hasOffers) return gates;
-  const ofPrints = gates.map((gate) => ({
-    ...gate,
-    queue: queueName(gate.job.name, gate.job.version, gate.job.print),
-  }));
-  return [...gates, ...ofPrints];
 }
 
 /** The queues from which a worker claims that knows a job. */

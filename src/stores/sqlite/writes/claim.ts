@@ -106,15 +106,15 @@ export function findIdle(
   if (age < 0 || age > request.leaseMs / 3) return null;
   const facts = readClaimFacts(db);
   if (hasExpired(facts, now)) return null;
-  const gates = openGates(db, request.jobs, { ...facts, paused: pausedJobs(db, facts) }, 1, now);
+  const gates = openGates(db, request.jobs, { ...request, paused: pausedJobs(db, facts) }, 1, now);
   if (request.limit > 0 && hasReady(db, gates, facts.hasFlow)) return null;
-  if (takesOffers(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now))) return null;
+  if (mayOffer(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now))) return null;
   return { nextTimerAt: nextInstant(db, request, { facts, gates }, now) };
 }
 
-/** Whether held runs are offered to the worker by this claim. */
-function takesOffers({ offersHeld, limit }: ClaimRequest): boolean {
-  return offersHeld && limit > 0;
+/** Whether a claim offers held runs to the worker, if none is offered to it already. */
+function mayOffer({ triesHeld, limit }: ClaimRequest): boolean {
+  return triesHeld && limit > 0;
 }
 
 /** The queues from which live workers claim, this one and those of offers included. They are read once, when needed. */
@@ -167,12 +167,15 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   const isLate = hasExpired(before, now);
   const cancelled = before.hasOrphans ? cancelOrphans(db, MAX_TIMERS, now) : [];
   const failed = isLate ? processTimers(db, request, before, now) : [];
-  const isOffered = takesOffers(request) &&
-    offerHeldRuns(db, request.jobs, liveQueuesOf(db, request, now), now);
   settleHeads(db);
-  // What the timers and the offers have made due counts, too.
-  const hasChanged = isLate || isOffered;
-  const { rows, late, gates, hasMore } = claimReady(db, request, hasChanged ? readClaimFacts(db) : before, now);
+  // What the timers have made due counts, too.
+  let ready = claimReady(db, request, isLate ? readClaimFacts(db) : before, now);
+  const isEmpty = ready.rows.length + ready.late.length === 0;
+  if (isEmpty && mayOffer(request) && offerHeldRuns(db, request.jobs, liveQueuesOf(db, request, now), now)) {
+    settleHeads(db);
+    ready = claimReady(db, request, readClaimFacts(db), now);
+  }
+  const { rows, late, gates, hasMore } = ready;
   noteWorker(db, request, rows, now);
   // An idle worker writes an empty claim at intervals, to show that it is alive.
   if (rows.length === 0) tidyUp(db, now);
@@ -284,7 +287,7 @@ interface ReadyResult {
 function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts, now: number): ReadyResult {
   const { hasFlow } = facts;
   const paused = pausedJobs(db, facts);
-  const gates = openGates(db, request.jobs, { ...facts, paused }, request.limit + 1, now);
+  const gates = openGates(db, request.jobs, { ...request, paused }, request.limit + 1, now);
   const precedence = precedenceOf(db, request, facts, paused, now);
   const canBeBehind = hasFlow || precedence.live.size > precedence.own.size;
   const isBehind = (run: Candidate) => canBeBehind && isBehindOtherJob(db, run, precedence);

@@ -84,7 +84,7 @@ function scriptOf(text: string): (store: Store) => Promise<unknown> {
     await store.saveInput(held.lease, `p${text}`, value);
     await store.hold(held.lease, aHold({ message: text, print: text, details }), []);
     const hold = await store.getHold(run.id);
-    await store.claim(aClaimRequest({ limit: 0, offersHeld: true, jobs: [aKnownJob({ print: `${text}2` })] }));
+    await store.claim(aClaimRequest({ limit: 0, triesHeld: true, jobs: [aKnownJob({ print: `${text}2` })] }));
     await store.resumeHeld(run.id, false);
     const schedule = { name: `s${text}`, jobName: run.jobName, options: value, declared: value, error: text };
     const times = { pausedAt: null, nextAt: 1, lastSlotAt: null, lastRunId: null, skipped: 0 };

@@ -30,7 +30,7 @@ begin
       and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, v_now);
   end if;
   if not fn.has_expired(f.other_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now) then
-    g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, v_now);
+    g := fn.open_gates(p, f.paused, v_limit + 1, v_now);
     v_open := fn.gates_where(g.queues, g.rooms, g.starts, false);
     v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
     v_due := fn.find_due_pauses(f.pause_at, v_now);
@@ -39,7 +39,7 @@ begin
     if v_due = '{}' and coalesce(cardinality(v_page), 0) = 0
         and coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
         and (v_limit = 0 or not fn.has_ready(v_open, v_begun))
-        and not ((p ->> 'offersHeld')::boolean and v_limit > 0
+        and not ((p ->> 'triesHeld')::boolean and v_limit > 0
           and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
       return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
         g.limits, g.periods, f.paused, p, v_now), false, v_now);
@@ -69,7 +69,7 @@ begin
   elsif random() < ${FOLD_EACH} then perform fn.fold_counts();
   end if;
   f := fn.claim_facts();
-  g := fn.open_gates(p -> 'jobs', f.paused, 1, v_now);
+  g := fn.open_gates(p, f.paused, 1, v_now);
   return fn.claim_json(t.seqs, t.failed, t.cancelled, fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
       g.limits, g.periods, f.paused, p, v_now),
     t.more or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now), v_now);

@@ -32,14 +32,14 @@ create or replace function fn.has_expired(p_timer_at bigint, p_opening_at bigint
 $$;
 
 -- The queues from which a worker claims, with what the limits of their jobs allow; NULL: no limit. Those of paused jobs
--- are left out.
-create or replace function fn.open_gates(p_jobs jsonb, p_paused text[], p_most bigint, p_now bigint,
+-- are left out. p is the request of the claim.
+create or replace function fn.open_gates(p jsonb, p_paused text[], p_most bigint, p_now bigint,
   out queues text[], out names text[], out rooms bigint[], out starts bigint[], out limits bigint[], out periods bigint[])
 language plpgsql stable as $$
 declare j jsonb; v_room bigint; v_starts bigint; v_names text[];
 begin
   queues := '{}'; names := '{}'; rooms := '{}'; starts := '{}'; limits := '{}'; periods := '{}';
-  for j in select x from jsonb_array_elements(p_jobs) x loop
+  for j in select x from jsonb_array_elements(p -> 'jobs') x loop
     continue when j ->> 'name' = any(p_paused);
     v_room := null; v_starts := null;
     v_names := array(select jsonb_array_elements_text(j -> 'names'));
@@ -50,12 +50,12 @@ begin
       v_starts := fn.count_allowed('job ' || v_names[1], (j ->> 'rateLimit')::bigint, (j ->> 'ratePeriod')::bigint,
         p_most, p_now);
     end if;
-    queues := queues || (j ->> 'queue') || (j ->> 'printQueue');
-    names := names || v_names[1] || v_names[1];
-    rooms := rooms || v_room || v_room;
-    starts := starts || v_starts || v_starts;
-    limits := limits || (j ->> 'rateLimit')::bigint || (j ->> 'rateLimit')::bigint;
-    periods := periods || (j ->> 'ratePeriod')::bigint || (j ->> 'ratePeriod')::bigint;
+    queues := queues || (j ->> case when (p ->> 'triesHeld')::boolean then 'printQueue' else 'queue' end);
+    names := names || v_names[1];
+    rooms := rooms || v_room;
+    starts := starts || v_starts;
+    limits := limits || (j ->> 'rateLimit')::bigint;
+    periods := periods || (j ->> 'ratePeriod')::bigint;
   end loop;
 end $$;
 

@@ -28,7 +28,7 @@ begin
   if p_limit = 0 then return '{}'; end if;
   if exists (select 1 from {schema}.heads)
       or exists (select 1 from unnest(p_rooms, p_limits) x (room, rate) where x.room is not null or x.rate is not null)
-      or ((p ->> 'offersHeld')::boolean and exists (select 1 from {schema}.holds h where h.since is not null)) then
+      or ((p ->> 'triesHeld')::boolean and exists (select 1 from {schema}.holds h where h.since is not null)) then
     return null;
   end if;
   select array_agg(o.seq order by o.position, o.seq), bool_or(o.is_held or (o.concurrency_key is not null

@@ -33,13 +33,10 @@ begin
   v_late := fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, p_now);
   if v_late then failed := fn.process_timers((p ->> 'maxAbandonments')::int, f.newest_start, p_now); end if;
   v_own := array(select q from unnest(v_own) q where fn.job_name_of(q) <> all(f.paused));
-  if (p ->> 'offersHeld')::boolean and v_limit > 0 then
-    perform fn.offer_held_runs(p -> 'jobs', v_own || fn.live_queues(v_worker, p_now), p_now);
-  end if;
   v_live := fn.passing_queues(p, f.paused, p_now);
   perform fn.settle_heads();
 
-  g := fn.open_gates(p -> 'jobs', f.paused, v_limit + 1, p_now);
+  g := fn.open_gates(p, f.paused, v_limit + 1, p_now);
   v_limited := exists (select 1 from unnest(g.rooms, g.starts) x (room, starts)
     where x.room is not null or x.starts is not null);
   v_started := array_fill(0::bigint, array[cardinality(g.queues)]);
@@ -131,6 +128,13 @@ begin
     v_size := greatest(${MIN_PAGE}, v_limit + 1 - cardinality(seqs));
   end loop;
   more := more or v_passed >= ${MAX_PASSED_OVER};
+  if (p ->> 'triesHeld')::boolean and v_limit > 0 and not more and cardinality(seqs) = 0
+      and fn.offer_held_runs(p -> 'jobs', fn.queues_of_worker(p) || fn.live_queues(v_worker, p_now), p_now) then
+    d := fn.take_in_turn(p, p_now);
+    seqs := d.seqs; before := d.before; resumed := d.resumed; failed := failed || d.failed;
+    cancelled := cancelled || d.cancelled; more := d.more;
+    return;
+  end if;
 
   for i in 1 .. cardinality(g.queues) loop
     if v_started[i] > 0 then

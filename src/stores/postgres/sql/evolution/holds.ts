@@ -1,4 +1,6 @@
+import { POSITIONS_PER_PRIORITY } from "../../../../flow.ts";
 import { ENTRY } from "../basics.ts";
+import { HEAD_START } from "../flow/queues.ts";
 import { underLease } from "../writes/under_lease.ts";
 
 // How many held runs one claim offers, so that a claim is always short.
@@ -61,7 +63,8 @@ end $$;
 create or replace function fn.leave_print(r {schema}.runs) returns void language plpgsql as $$
 begin
   if r.queue_state is null then return; end if;
-  update {schema}.runs set queue = job, queue_state = null where seq = r.seq;
+  update {schema}.runs set queue = job, queue_state = null,
+    position = seq - ${POSITIONS_PER_PRIORITY} * priority::bigint where seq = r.seq;
   perform fn.touch_group(r.queue, r.fairness_key);
   if r.concurrency_key is not null then perform fn.forget_opening(r.concurrency_key, r.queue); end if;
 end $$;
@@ -96,19 +99,23 @@ begin
   return (select exists (select from fn.offers_for(p_jobs, p_live, 1)));
 end $$;
 
--- Makes held runs due for a worker.
-create or replace function fn.offer_held_runs(p_jobs jsonb, p_live text[], p_now bigint) returns void
+-- Offers held runs to a worker. Returns whether there were any. A run that is offered comes after those that are not held:
+-- it keeps none of them from its key.
+create or replace function fn.offer_held_runs(p_jobs jsonb, p_live text[], p_now bigint) returns boolean
 language plpgsql as $$
-declare o record; r {schema}.runs;
+declare o record; r {schema}.runs; v_any boolean := false;
 begin
   for o in select f.run_seq, f.queue from fn.offers_for(p_jobs, p_live, ${MAX_OFFERS}) f
       order by f.run_seq limit ${MAX_OFFERS} loop
     select q.* into r from {schema}.runs q where q.seq = o.run_seq for no key update;
     perform fn.leave_print(r);
     update {schema}.holds set offered_in = o.queue where run_seq = r.seq;
-    update {schema}.runs set queue = o.queue where seq = r.seq;
+    update {schema}.runs set queue = o.queue,
+      position = seq - ${POSITIONS_PER_PRIORITY} * priority::bigint + ${HEAD_START} where seq = r.seq;
     perform fn.enter_queue(r.seq, p_now);
+    v_any := true;
   end loop;
+  return v_any;
 end $$;
 
 -- The hold of a run. See Store.getHold().

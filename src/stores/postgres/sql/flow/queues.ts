@@ -7,7 +7,7 @@
 // It is one for each job, since a worker claims only jobs that it knows: a job that no worker knows blocks no other.
 
 /** A run that kept its key over a retry delay comes this much before its position. */
-const HEAD_START = 2 ** 52;
+export const HEAD_START = 2 ** 52;
 
 /** The position below which a run has kept its key. No other position comes near. */
 export const LAST_KEPT = -HEAD_START / 2;

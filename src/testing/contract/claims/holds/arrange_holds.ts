@@ -22,12 +22,15 @@ export async function addHeld(
 
 /** A claim by code with a print, to which held runs are offered. */
 export function offering(print: string, overrides: ClaimOverrides = {}): ClaimRequest {
-  return aClaimRequest({ jobs: [aKnownJob({ print })], offersHeld: true, ...overrides });
+  return aClaimRequest({ jobs: [aKnownJob({ print })], triesHeld: true, ...overrides });
 }
 
 /** A run that is offered to worker A with print 2, and a younger one of the same job and key. */
-export async function addOfferedBefore(store: Store): Promise<{ offered: string; younger: string }> {
-  const offered = await addHeld(store, { concurrencyKey: KEY });
+export async function addOfferedBefore(
+  store: Store,
+  overrides: Partial<NewRun> = {},
+): Promise<{ offered: string; younger: string }> {
+  const offered = await addHeld(store, { concurrencyKey: KEY, ...overrides });
   const first = await startRun(store, { concurrencyKey: KEY });
   await store.claim(offering("print-2"));
   const [younger] = await addIds(store, { concurrencyKey: KEY });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { A_JOB, aFlow, aHold, aKnownJob, aPause, aRun, aStep } from "../../fixtures.ts";
+import { A_JOB, aClaimRequest, aFlow, aHold, aKnownJob, aPause, aStep } from "../../fixtures.ts";
 import { addIds, claimedIds, claimOne, complete, park, prepare, startRun } from "../../arrange.ts";
 import { newCases } from "../../case.ts";
 import { addHeld, addOfferedBefore, factsOf, findHeldIds, holdOffered, KEY, offering } from "./arrange_holds.ts";
@@ -22,16 +22,15 @@ test("claim() offers a held run to code that has not tried it, and takes it at o
 
 test("claim() says which runs were held before, and says it again when it is repeated", async ({ store }) => {
   await addHeld(store);
-  await store.enqueue([aRun()]);
   const request = offering("print-2");
 
   const first = await store.claim(request);
   const repeated = await store.claim(request);
 
-  assert.deepEqual(first.claims.map(({ isResumed }) => isResumed), [true, false]);
-  assert.deepEqual(repeated.claims.map(({ isResumed }) => isResumed), [true, false]);
+  assert.deepEqual(first.claims.map(({ isResumed }) => isResumed), [true]);
+  assert.deepEqual(repeated.claims.map(({ isResumed }) => isResumed), [true]);
   await store.release(first.claims[0]!.lease, []);
-  const { claims } = await store.claim(offering("print-3"));
+  const { claims } = await store.claim(aClaimRequest());
   assert.deepEqual(claims.map(({ isResumed }) => isResumed), [false]);
 });
 
@@ -43,20 +42,44 @@ test("claim() notes of an offered run that it resumes, then that it is claimed",
   assert.deepEqual(facts.map(([id, kind]) => [id, kind]), [[runId, "resumed"], [runId, "claimed"]]);
 });
 
-test("claim() offers nothing unless it is asked to, and nothing with a limit of 0", async ({ store }) => {
-  await addHeld(store);
+test("claim() offers nothing unless it tries held runs, and nothing with a limit of 0", async ({ store }) => {
+  const runId = await addHeld(store);
 
-  await store.claim(offering("print-2", { offersHeld: false }));
+  await store.claim(offering("print-2", { triesHeld: false }));
   await store.claim(offering("print-2", { limit: 0 }));
 
-  assert.deepEqual(await claimedIds(store, offering("print-2", { offersHeld: false })), []);
+  // Nobody has the offer of the print, so another one gets it.
+  assert.deepEqual(await claimedIds(store, offering("print-3", { workerId: "worker-b" })), [runId]);
+});
+
+test("claim() takes either held runs or the others", async ({ store }) => {
+  const [first, second] = [await addHeld(store), await addHeld(store)];
+  const [other] = await addIds(store, {});
+
+  const tried = await claimedIds(store, offering("print-2", { limit: 1 })); // offers both
+  const others = await claimedIds(store, offering("print-2", { triesHeld: false }));
+  const rest = await claimedIds(store, offering("print-2"));
+
+  assert.deepEqual([tried, others, rest], [[first], [other], [second]]);
+});
+
+test("claim() offers more only if it takes none of the runs that are offered already", async ({ store }) => {
+  const ids: string[] = [];
+  for (let i = 0; i < 22; i++) ids.push(await addHeld(store));
+  const one = offering("print-2", { limit: 1 });
+
+  const taken: string[] = [];
+  for (let i = 0; i < 19; i++) taken.push(...await claimedIds(store, { ...one, claimId: `claim-${i}` }));
+  const others = await claimedIds(store, offering("print-3", { workerId: "worker-b" }));
+
+  assert.deepEqual([taken, others], [ids.slice(0, 19), ids.slice(20)]);
 });
 
 test("claim() offers no held run of a version or a job that the worker does not know", async ({ store }) => {
   const runId = await addHeld(store);
 
-  const version = await claimedIds(store, { offersHeld: true, jobs: [aKnownJob({ version: 2, print: "print-2" })] });
-  const job = await claimedIds(store, { offersHeld: true, jobs: [aKnownJob({ name: "export", print: "print-2" })] });
+  const version = await claimedIds(store, { triesHeld: true, jobs: [aKnownJob({ version: 2, print: "print-2" })] });
+  const job = await claimedIds(store, { triesHeld: true, jobs: [aKnownJob({ name: "export", print: "print-2" })] });
 
   assert.deepEqual([version, job, await findHeldIds(store)], [[], [], [runId]]);
 });
@@ -95,7 +118,7 @@ test("an offered run is held until it is claimed, and due for the workers with t
   const held = await findHeldIds(store);
   const other = await claimedIds(store, offering("print-3", { workerId: "worker-b" }));
   const unoffered = await claimedIds(store, { workerId: "worker-c" });
-  const same = await claimedIds(store, offering("print-2", { workerId: "worker-d", offersHeld: false }));
+  const same = await claimedIds(store, offering("print-2", { workerId: "worker-d" }));
 
   assert.deepEqual([held, other, unoffered, same], [[second], [], [], [second]]);
 });
@@ -121,35 +144,68 @@ test("an offered run passes the gates of its job and its key", async ({ store })
   assert.deepEqual([full, paused, await claimedIds(store, offering("print-2"))], [[], [], [runId]]);
 });
 
-test("an offered run is in the line of its key as a run of another job", async ({ store }) => {
+test("an offered run keeps no other run from its key, and takes the key itself", async ({ store }) => {
   const { younger, offered } = await addOfferedBefore(store);
 
-  // A live worker has the print: its run comes first.
-  const behind = await claimedIds(store, { workerId: "worker-b" });
-  await store.forgetWorker("worker-a");
-  const alone = await claimedIds(store, { workerId: "worker-b" });
+  const other = await claimOne(store, { workerId: "worker-b" });
+  const behind = await claimedIds(store, offering("print-2"));
+  await complete(store, other.lease);
+  const last = await claimedIds(store, offering("print-2"));
 
-  assert.deepEqual([behind, alone, await findHeldIds(store)], [[], [younger], [offered]]);
+  assert.deepEqual([other.run.id, behind, last], [younger, [], [offered]]);
 });
 
-test("an offered run that its key has no room for holds back the younger runs of its own worker", async ({ store }) => {
+test("an offered run comes after runs of its key that are not held, whatever the priorities", async ({ store }) => {
+  const { younger, offered } = await addOfferedBefore(store, { flow: aFlow({ priority: 100 }) });
+  const [urgent] = await addIds(store, { concurrencyKey: KEY, jobName: "export", flow: aFlow({ priority: -100 }) });
+  const jobs = [aKnownJob(), aKnownJob({ name: "export" })];
+
+  const taken: string[] = [];
+  for (const request of [{}, {}, { triesHeld: true }]) {
+    // As their worker knows them, they are in three queues.
+    const own = [...jobs.slice(1), aKnownJob({ print: "print-2" })];
+    const { run, lease } = await claimOne(store, { jobs: own, ...request });
+    taken.push(run.id);
+    await complete(store, lease);
+  }
+
+  assert.deepEqual(taken, [younger, urgent, offered]);
+});
+
+test("an offered run that its key has no room for holds back no other run", async ({ store }) => {
   const shared = { concurrencyKey: KEY, flow: aFlow({ keyConcurrency: 2 }) };
   const offered = await addHeld(store, { concurrencyKey: KEY });
   const { lease } = await startRun(store, shared);
   const [younger] = await addIds(store, shared);
 
   const behind = await claimedIds(store, offering("print-2"));
+  const free = await claimOne(store);
   await complete(store, lease);
-  const both = await claimedIds(store, offering("print-2"));
+  await complete(store, free.lease);
 
-  assert.deepEqual([behind, both], [[], [offered, younger]]);
+  assert.deepEqual([behind, free.run.id, await claimedIds(store, offering("print-2"))], [[], younger, [offered]]);
 });
 
-test("claim() takes both the offered and the other runs of a job, in their order", async ({ store }) => {
-  const older = await addHeld(store);
-  const [younger] = await addIds(store, {});
+test("a run that was offered and resumed, or claimed, has its place again", async ({ store }) => {
+  const urgent = { flow: aFlow({ priority: 1 }) };
+  const ids = [await addHeld(store), await addHeld(store, urgent), await addHeld(store)];
+  const { lease } = await claimOne(store, offering("print-2", { limit: 1 }));
+  await store.release(lease, []);
+  await addIds(store, {});
 
-  assert.deepEqual(await claimedIds(store, offering("print-2")), [older, younger]);
+  await store.resumeHeld(ids[0]!, false);
+  await store.resumeHeld(ids[2]!, false);
+
+  const { claims } = await store.claim(aClaimRequest({ limit: 3 }));
+  assert.deepEqual(claims.map(({ run }) => run.id), [ids[1], ids[0], ids[2]]);
+});
+
+test("a run that is offered is held: nothing else keeps it from being claimed", async ({ store }) => {
+  const { offered } = await addOfferedBefore(store);
+
+  const { blockers } = (await store.getBlockers(offered))!;
+
+  assert.deepEqual(blockers.map(({ kind }) => kind), ["held"]);
 });
 
 test("a claimed run that was offered is due for all workers after an interruption", async ({ store }) => {
@@ -177,7 +233,7 @@ test("claim() offers a run to no code that has tried it, even if the workers wit
 
   const taken = await claimedIds(store, offering("print-1", { workerId: "worker-b" }));
 
-  assert.deepEqual([taken, await findHeldIds(store)], [[younger], [offered]]);
+  assert.deepEqual([taken, await claimedIds(store), await findHeldIds(store)], [[], [younger], [offered]]);
 });
 
 test("hold() adds the print to those that have tried the run", async ({ store }) => {
