@@ -73,8 +73,10 @@ export type { Listen, Listener } from "./src/events/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/triggers/new_run.ts";
 export type { PurgeOptions } from "./src/engine/runs/purge_loop.ts";
 export type { Schedule } from "./src/engine/schedules/schedule.ts";
+export type { ScheduleSlot } from "./src/engine/schedules/schedule_slot.ts";
 export type {
   CatchUp,
+  DeclaredScheduleOptions,
   Overlap,
   ScheduledTriggerOptions,
   ScheduleOptions,

@@ -100,9 +100,8 @@ const processBatch = defineJob({
 /** Sums up a day. */
 const digest = defineJob({
   name: "digest",
-  input: z.object({}),
-  async run(step) {
-    const day = step.slotAt?.slice(0, 10) ?? "today";
+  input: z.object({ day: z.iso.date() }),
+  async run(step, { day }) {
     return await step.run("mail", () => say(`Digest of ${day}: ${table.sum()}`));
   },
 });
@@ -112,7 +111,14 @@ export function invoicesEngine(store: Store) {
   return createEngine({
     store,
     jobs: { processBatch, readInvoice, digest },
-    schedules: { nightly: { job: digest, input: {}, cron: "0 2 * * *", timezone: "Europe/Berlin" } },
+    schedules: {
+      nightly: {
+        job: digest,
+        input: ({ localDate }) => ({ day: localDate }),
+        cron: "0 2 * * *",
+        timezone: "Europe/Berlin",
+      },
+    },
     fairnessLabel: "customer", // the customers take turns, however much one of them sends
     worker: { heartbeatInterval: 500, staleThreshold: 2_000 }, // short: the runs of a killed process continue soon
     logger: null, // this program prints failures itself

@@ -120,7 +120,7 @@ Deno.test("examples/invoices.ts reads every document once, and ends", async () =
   assert.equal(code, 0);
   assert.match(example.output, /the service answers 429/);
   assert.match(example.output, /globex owes .*; not readable: globex-blank\.pdf/);
-  assert.match(example.output, /Digest of today: 24 invoices/);
+  assert.match(example.output, /Digest of \d{4}-\d\d-\d\d: 24 invoices/);
   assertComplete(folder.path);
 });
 

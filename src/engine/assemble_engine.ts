@@ -121,7 +121,7 @@ export function assembleEngine<J extends Jobs, L>(
     ...deps,
     watch,
     findJob: (name) => jobs.find(name)?.job,
-    declared: new Set(declared.map(({ name }) => name)),
+    declared: new Map(declared.map(({ name, inputOf }) => [name, inputOf])),
     requestRun: (job, input, options) => triggers.request(job, input, options),
     publishTrigger: (enqueued, request) => void triggers.publish(enqueued, request),
   });

@@ -6,7 +6,7 @@ import type { Logger } from "../logger.ts";
 import type { Store } from "../store.ts";
 import type { WorkerOptions } from "../execution/worker_settings.ts";
 import type { SchemaLabels } from "./triggers/new_run.ts";
-import { type CheckedSchedule, checkSchedule, type ScheduleOptions } from "./schedules/schedule_options.ts";
+import { type CheckedSchedule, checkSchedule, type DeclaredScheduleOptions } from "./schedules/schedule_options.ts";
 import type { JobCatalog } from "../job/job_catalog.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { checkName, isLabelKey } from "../values/name.ts";
@@ -21,10 +21,10 @@ import type { Jobs } from "./job_handle.ts";
 export type DeclaredSchedule<J extends Jobs, L = Labels> =
   | {
     [K in keyof J]: J[K] extends Job<infer Input, infer Output>
-      ? ScheduleOptions<Input, L> & { job: Job<Input, Output> }
+      ? DeclaredScheduleOptions<Input, L> & { job: Job<Input, Output> }
       : never;
   }[keyof J]
-  | ScheduleOptions<unknown, L> & { job: string };
+  | DeclaredScheduleOptions<unknown, L> & { job: string };
 
 /** Options of {@linkcode createEngine}. */
 export interface EngineOptions<J extends Jobs, L = Labels> {

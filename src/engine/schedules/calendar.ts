@@ -67,6 +67,11 @@ export class Calendar {
     );
   }
 
+  /** The last slot before an instant; `null` if there is none. */
+  previous(before: number): number | null {
+    return this.#cron.previousRuns(1, new Date(before))[0]?.getTime() ?? null;
+  }
+
   /** The first slots after an instant. */
   upcoming(after: number, count: number): number[] {
     const slots: number[] = [];

@@ -1,4 +1,5 @@
 import type { Job } from "../../job.ts";
+import { ConflictError } from "../../error.ts";
 import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkName } from "../../values/name.ts";
@@ -6,6 +7,7 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import type { Labels } from "../../run.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
+import { type ScheduleSlot, toSlot } from "./schedule_slot.ts";
 
 /**
  * Which slots are fired that passed while no engine looked: the newest, however old (`last`); none, but for one that is
@@ -42,12 +44,23 @@ export type ScheduleOptions<Input = unknown, L = Labels> = ScheduleTiming & Sche
   input: Input;
 };
 
+/** A schedule that the code declares: its input may depend on the slot. */
+export type DeclaredScheduleOptions<Input = unknown, L = Labels> = Omit<ScheduleOptions<Input, L>, "input"> & {
+  /**
+   * The input of each run, or a function that makes it of the slot. If the schedule is triggered without a slot, the
+   * function gets the current instant as `at`.
+   */
+  input: Input | ((slot: ScheduleSlot) => Input);
+};
+
 /** The options of a schedule as they are stored. */
 export interface StoredOptions extends Required<ScheduleTiming> {
   /** The name of the job. */
   jobName: string;
-  /** The input; left out if it is `undefined`. */
+  /** The input; left out if it is `undefined`, or a function makes it. */
   input?: Json;
+  /** Left out, unless a function makes the input: only code that declares it can. */
+  computesInput?: true;
   /** The options of the trigger. */
   trigger: ScheduledTriggerOptions<unknown>;
 }
@@ -60,7 +73,12 @@ export interface CheckedSchedule {
   options: StoredOptions;
   /** The same as JSON. */
   text: JsonText;
+  /** Makes the input of a slot; `null`: it is the same each time. */
+  inputOf: InputOf | null;
 }
+
+/** Makes the input of a slot. */
+export type InputOf = (slot: ScheduleSlot) => unknown;
 
 // Typed so that an option cannot be added without its name.
 const OPTIONS: Record<keyof ScheduleOptions, true> = {
@@ -107,7 +125,10 @@ export function checkSchedule(
   explain(subject, () => new Calendar(cron, timezone));
   checkMode(catchUp, CATCH_UPS, `catchUp of schedule "${name}"`);
   checkMode(overlap, OVERLAPS, `overlap of schedule "${name}"`);
-  const stored = decode(encode(input, { subject: `The input of schedule "${name}"`, maxBytes }));
+  const inputOf = typeof input === "function" ? input as InputOf : null;
+  const stored = inputOf !== null
+    ? undefined
+    : decode(encode(input, { subject: `The input of schedule "${name}"`, maxBytes }));
   const options: StoredOptions = {
     jobName,
     cron,
@@ -115,10 +136,11 @@ export function checkSchedule(
     catchUp,
     overlap,
     ...(stored === undefined ? {} : { input: stored }),
+    ...(inputOf === null ? {} : { computesInput: true }),
     trigger: sorted(trigger),
   };
   const text = encode(options, { subject: `The options of schedule "${name}"`, maxBytes: Infinity })!;
-  return { name, options: readOptions(text), text };
+  return { name, options: readOptions(text), text, inputOf };
 }
 
 /**
@@ -156,6 +178,23 @@ function checkMode(value: unknown, modes: readonly string[], subject: string): v
 function sorted<T extends object>(options: T): T {
   const given = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(given.sort(([one], [other]) => one < other ? -1 : 1)) as T; // the same names and values
+}
+
+/**
+ * The input of a run of a schedule.
+ *
+ * @param inputOf Makes it, if a function does; `undefined` or `null`: this engine has none.
+ * @throws {ConflictError} The engine lacks the function.
+ */
+export function inputAt(
+  at: number,
+  name: string,
+  options: StoredOptions,
+  inputOf: InputOf | null | undefined,
+): unknown {
+  if (options.computesInput !== true) return options.input;
+  if (inputOf) return inputOf(toSlot(at, options));
+  throw new ConflictError(`Schedule "${name}" makes its input by a function, which this engine does not declare`);
 }
 
 /** Reads the options of a stored schedule. */

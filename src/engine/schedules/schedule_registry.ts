@@ -12,6 +12,7 @@ import {
   type CheckedSchedule,
   checkSchedule,
   checkScheduleName,
+  inputAt,
   readOptions,
   type ScheduleOptions,
 } from "./schedule_options.ts";
@@ -94,7 +95,7 @@ export class ScheduleRegistry<L> implements Schedules<L> {
     const { declared } = this.#deps;
     if (declared.length === 0) return;
     for (const schedule of declared) await this.#checkRun(schedule);
-    for (const { name, ...schedule } of declared) {
+    for (const { name, inputOf: _, ...schedule } of declared) {
       await this.#update(name, (known, now) => {
         return known?.declared === schedule.text
           ? null
@@ -106,6 +107,9 @@ export class ScheduleRegistry<L> implements Schedules<L> {
 
   async set<Input>(name: string, options: ScheduleOptions<Input, L>): Promise<Schedule> {
     const schedule = this.#check(name, options);
+    if (schedule.inputOf !== null) {
+      throw new TypeError(`Schedule "${name}": only schedules of createEngine() have a function as input`);
+    }
     await this.#checkRun(schedule);
     return await this.#change(name, (known, now) => {
       const next = withOptions(known, schedule, now);
@@ -126,9 +130,10 @@ export class ScheduleRegistry<L> implements Schedules<L> {
   }
 
   /** Builds a run, to see whether the schedule can be triggered. */
-  async #checkRun({ name, options }: CheckedSchedule): Promise<void> {
+  async #checkRun({ name, options, inputOf }: CheckedSchedule): Promise<void> {
     const { findJob, requestRun } = this.#deps;
     const job = findJob(options.jobName);
+    if (inputOf !== null) return; // it has an input with its first slot
     try {
       await requestRun(job, options.input, options.trigger);
     } catch (error) {
@@ -184,8 +189,11 @@ export class ScheduleRegistry<L> implements Schedules<L> {
   }
 
   async trigger(name: string): Promise<TriggerResult> {
-    const { record } = await this.#find(name);
-    const { jobName, input, trigger } = readOptions(found(name, record).options);
+    const { record, now } = await this.#find(name);
+    const options = readOptions(found(name, record).options);
+    const { jobName, trigger } = options;
+    const inputOf = this.#deps.declared.find((one) => one.name === name)?.inputOf;
+    const input = inputAt(now, name, options, inputOf);
     const run = await this.#deps.requestRun(this.#deps.findJob(jobName), input, trigger);
     return toTriggerResult(await this.#deps.addRun({ ...run, schedule: { name, slotAt: null } }));
   }
@@ -226,7 +234,7 @@ function found(name: string, record: ScheduleRecord | null): ScheduleRecord {
 }
 
 /** The schedule with other options. A slot that is due already stays due, unless the calendar is another one. */
-function withOptions(known: ScheduleRecord | null, schedule: CheckedSchedule, now: number): Fields {
+function withOptions(known: ScheduleRecord | null, schedule: Omit<CheckedSchedule, "inputOf">, now: number): Fields {
   const { name, options, text } = schedule;
   const nextAt = new Calendar(options.cron, options.timezone).next(now);
   if (known === null) {
@@ -252,7 +260,7 @@ function withOptions(known: ScheduleRecord | null, schedule: CheckedSchedule, no
   };
 }
 
-function isSameCalendar(known: ScheduleRecord, { options }: CheckedSchedule): boolean {
+function isSameCalendar(known: ScheduleRecord, { options }: Pick<CheckedSchedule, "options">): boolean {
   const { cron, timezone } = readOptions(known.options);
   return cron === options.cron && timezone === options.timezone;
 }

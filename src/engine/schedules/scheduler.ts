@@ -16,7 +16,7 @@ import { addAround } from "../triggers/add_around.ts";
 import { toFailure } from "../../failure/to_failure.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
-import { readOptions, SCHEDULE_KEYS, type StoredOptions } from "./schedule_options.ts";
+import { inputAt, type InputOf, readOptions, SCHEDULE_KEYS, type StoredOptions } from "./schedule_options.ts";
 
 /** The dependencies of {@linkcode Scheduler}. */
 export interface SchedulerDeps {
@@ -30,8 +30,8 @@ export interface SchedulerDeps {
   watch: ChangeWatch;
   /** The job of a name or an alias; `undefined`: the engine has none. */
   findJob: (name: string) => Job | undefined;
-  /** The names of the schedules that the code declares. */
-  declared: ReadonlySet<string>;
+  /** What makes the inputs of the schedules that the code declares, by their names. */
+  declared: ReadonlyMap<string, InputOf | null>;
   /** Checks a trigger and builds the run that it asks for. */
   requestRun: (job: Job, input: unknown, options: TriggerOptions<unknown>) => Promise<NewRun>;
   /** Publishes what became of a run that was asked for. */
@@ -232,11 +232,13 @@ export class Scheduler {
     return addAround([firing.run], ([run]) => fire(run!), toEnqueued, this.#deps); // one for each request
   }
 
-  async #runAt(name: string, { jobName, input, trigger }: StoredOptions, slot: number): Promise<NewRun> {
+  async #runAt(name: string, options: StoredOptions, slot: number): Promise<NewRun> {
+    const { jobName, trigger } = options;
     const slotAt = isoTime(slot);
     // If the clock is set back, the slot leads to the same run.
     const idempotencyKey = `${SCHEDULE_KEYS}${name}/${slotAt}`;
     const job = this.#deps.findJob(jobName)!; // only schedules of known jobs are fired
+    const input = inputAt(slot, name, options, this.#deps.declared.get(name));
     const run = await this.#deps.requestRun(job, input, { ...trigger, idempotencyKey });
     return { ...run, schedule: { name, slotAt } };
   }

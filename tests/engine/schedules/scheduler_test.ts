@@ -433,7 +433,7 @@ Deno.test("a calendar that goes back makes the schedule show an error, and is as
     host,
     watch: new ChangeWatch(store, { host, hub }),
     findJob: () => aJob(() => {}),
-    declared: new Set(),
+    declared: new Map(),
     requestRun: (_job, _input, { idempotencyKey = null }) =>
       Promise.resolve(aRun({ id: host.newId(), jobName: "job", idempotencyKey })),
     publishTrigger: () => {},
