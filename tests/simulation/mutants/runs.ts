@@ -77,7 +77,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retrigger forgets a wait",
-    from: 5,
+    from: 22,
     rule: "a retry from the failure asks no question that was answered",
     database: (store, database) =>
       double(store, {
@@ -94,6 +94,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retrigger keeps the answer of which its run has failed",
+    from: 7,
     rule: "a retry from the failure asks again for the answer that was recorded last",
     code: () =>
       replace(MemoryRuns.prototype, "add", (add) =>
