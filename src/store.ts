@@ -1,5 +1,5 @@
 import type { Report } from "./execution_report.ts";
-import type { FactValue, FactValueRef } from "./fact.ts";
+import type { Fact, FactValue, FactValueRef } from "./fact.ts";
 import type { Cursor, JournalPage } from "./journal.ts";
 import type { JsonText } from "./values/json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
@@ -624,6 +624,15 @@ export interface Store extends AsyncDisposable {
    * no row has its position and instant, or rows after it were removed.
    */
   findCursor(cursor: Cursor | null): Promise<Cursor | null>;
+
+  /**
+   * The position of the last row after `after` that has a fact about a run; `null`: there is none. It costs far less than
+   * to read these rows.
+   *
+   * @param run The row number of the run.
+   * @param kinds Only facts of these kinds, which are neither `triggered` nor the ends of steps; `null`: of any.
+   */
+  findLastFact(run: number, after: number, kinds: readonly Fact[1][] | null): Promise<number | null>;
 
   /** The identities of runs, by their row numbers, in that order; `null` for a deleted one. */
   getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]>;

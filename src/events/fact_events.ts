@@ -27,8 +27,10 @@ export interface Receivers {
 export interface Receiver {
   /** The consumer. */
   consumer: EventConsumer;
-  /** It receives events after this position. */
+  /** It has received the events of facts up to this number. */
   after: number;
+  /** It receives no further events of these rows. */
+  isPaused: boolean;
 }
 
 /** A fact with at least one receiver. */
@@ -37,7 +39,9 @@ interface Wanted {
   place: FactPlace;
   row: JournalRow;
   run: RunIdentity;
-  consumers: EventConsumer[];
+  receivers: Receiver[];
+  /** Those that receive no later fact of the row. */
+  reaching: Receiver[];
   /** The value that the events need; `null` if they need none. */
   valueRef: FactValueRef | null;
 }
@@ -70,7 +74,6 @@ export class FactEvents {
     abortSignal: AbortSignal,
   ): Promise<void> {
     const wanted = await this.#findWanted(rows, receivers, abortSignal);
-    const receiving = new Set<EventConsumer>(); // the consumers that received events of the current row
     let length = 0;
     for (let from = 0; from < wanted.length && !abortSignal.aborted;) {
       const values = await this.#readValues(wanted.slice(from), abortSignal);
@@ -78,9 +81,7 @@ export class FactEvents {
         const { valueRef, ...item } = wanted[from]!; // `from` is below the length
         const value = valueRef === null ? null : values.shift();
         if (value === undefined) break; // is read next
-        if (valueRef === null || value !== null) publishTo(item, toEvents(item.fact, item.place, item.run, value));
-        for (const consumer of item.consumers) receiving.add(consumer);
-        if (item.row !== wanted[from + 1]?.row) reach(receiving, item.row);
+        publishTo(item, valueRef !== null && value === null ? [] : toEvents(item.fact, item.place, item.run, value));
         length += lengthOf(item.run, value);
         if (length < BREATHE_LENGTH) continue;
         await breathe();
@@ -101,17 +102,21 @@ export class FactEvents {
       });
     });
     const identities = await this.#identify(relevant.map(({ fact }) => fact), abortSignal);
-    return relevant.flatMap(({ fact, row, place, ofRun }) => {
+    const ofLists = new Map<RunIdentity, Receiver[]>();
+    const wanted = relevant.flatMap(({ fact, row, place, ofRun }): Wanted[] => {
       const run = deletedRunOf(fact) ?? identities.get(fact[0]);
       if (run === undefined) return [];
+      const following = isOfRun(fact) ? ofLists.get(run) ?? followersOf(run, receivers) : [];
+      if (isOfRun(fact)) ofLists.set(run, following);
       const isNew = ({ after, consumer }: Receiver) => place.number > after && !consumer.abortSignal.aborted;
-      const ofLists = isOfRun(fact) ? [...receivers.ofLists].filter(({ consumer }) => consumer.follows(run)) : [];
-      const consumers = [...ofRun, ...ofLists].filter(isNew).map(({ consumer }) => consumer);
-      if (consumers.length === 0) return [];
+      const all = [...ofRun, ...following].filter(isNew);
+      if (all.length === 0) return [];
       // Streams of several runs do not show the input of a run.
       const valueRef = fact[1] === "triggered" && ofRun.length === 0 ? null : valueRefOf(fact);
-      return [{ fact, row, place, run, consumers, valueRef }];
+      return [{ fact, row, place, run, receivers: all, reaching: [], valueRef }];
     });
+    noteReaching(wanted);
+    return wanted;
   }
 
   /** The identities of the facts' runs that still exist, by row number. */
@@ -138,14 +143,29 @@ function lengthOf({ labels }: RunIdentity, value: FactValue | null | undefined):
   return labelLengths.reduce((sum, length) => sum + length, EVENT_LENGTH + (value?.json?.length ?? 0));
 }
 
-function publishTo({ consumers }: { consumers: readonly EventConsumer[] }, events: readonly RunEvent[]): void {
-  for (const event of events) {
-    for (const consumer of consumers) if (!consumer.abortSignal.aborted) consumer.next(event);
+/** The consumers of several runs that follow a run. */
+function followersOf(run: RunIdentity, { ofLists }: Receivers): Receiver[] {
+  return [...ofLists].filter(({ consumer }) => consumer.follows(run));
+}
+
+/** Notes with which fact each receiver has received everything of a row. */
+function noteReaching(wanted: readonly Wanted[]): void {
+  let row: JournalRow | null = null;
+  const later = new Set<Receiver>();
+  for (const item of wanted.toReversed()) {
+    if (item.row !== row) later.clear();
+    row = item.row;
+    item.reaching = item.receivers.filter((receiver) => !later.has(receiver));
+    for (const receiver of item.reaching) later.add(receiver);
   }
 }
 
-/** Sends the position of a row to the consumers that received its events, and clears the set. */
-function reach(consumers: Set<EventConsumer>, { position, at }: JournalRow): void {
-  for (const consumer of consumers) if (!consumer.abortSignal.aborted) consumer.reach({ position, at });
-  consumers.clear();
+/** Sends events to their receivers, and the position of the row to those that have received everything of it. */
+function publishTo({ receivers, reaching, place, row }: Omit<Wanted, "valueRef">, events: readonly RunEvent[]): void {
+  const isActive = ({ consumer, isPaused }: Receiver) => !isPaused && !consumer.abortSignal.aborted;
+  for (const event of events) for (const receiver of receivers) if (isActive(receiver)) receiver.consumer.next(event);
+  for (const receiver of receivers) if (!receiver.isPaused) receiver.after = place.number;
+  for (const receiver of reaching) {
+    if (isActive(receiver)) receiver.consumer.reach({ position: row.position, at: row.at });
+  }
 }

@@ -1,7 +1,7 @@
-import { StoreError } from "../error.ts";
-import type { Cursor, JournalRow } from "../journal.ts";
+import type { Cursor } from "../journal.ts";
 import type { Store } from "../store.ts";
-import { FactEvents } from "./fact_events.ts";
+import { CatchUp, missingError, toPlace } from "./catch_up.ts";
+import { FactEvents, type Receiver } from "./fact_events.ts";
 import type { EventConsumer } from "./event_consumer.ts";
 import type { ChangeWatch } from "./change_watch.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
@@ -14,12 +14,6 @@ export interface JournalReaderDeps extends RetryDeps {
   store: Store;
   /** Reports changes, if the store does. */
   watch: ChangeWatch;
-}
-
-/** A consumer that is up to date, and its position: earlier rows are not sent to it. */
-interface Attached {
-  consumer: EventConsumer;
-  after: number;
 }
 
 // A poll costs a few microseconds. A write of another process is noticed after half of this interval on average.
@@ -37,15 +31,18 @@ const PAGE_LENGTH = 262_144;
 export class JournalReader {
   readonly #deps: JournalReaderDeps;
   readonly #events: FactEvents;
-  readonly #ofRuns = new Map<number, Set<Attached>>();
-  readonly #ofLists = new Set<Attached>();
+  readonly #catchUp: CatchUp;
+  readonly #ofRuns = new Map<number, Set<Receiver>>();
+  readonly #ofLists = new Set<Receiver>();
   readonly #catchingUp = new Set<EventConsumer>();
   /** The current reading; `null` without consumers. */
   #reading: Reading | null = null;
 
   constructor(deps: JournalReaderDeps) {
     this.#deps = deps;
-    this.#events = new FactEvents(deps);
+    const events = this.#events = new FactEvents(deps);
+    const read = (place: Cursor, abortSignal: AbortSignal) => this.#read(place, abortSignal);
+    this.#catchUp = new CatchUp({ read, events, livePlace: () => this.readPlace, host: deps.host });
   }
 
   /**
@@ -77,32 +74,22 @@ export class JournalReader {
   ): Promise<void> {
     const { abortSignal } = consumer;
     this.#catchingUp.add(consumer);
+    abortSignal.addEventListener("abort", () => this.#catchingUp.delete(consumer), { once: true });
     try {
       await this.#deps.migrate();
-      let place = await retryStoreCall(begin, this.#deps, abortSignal);
-      while (!abortSignal.aborted) {
-        if (this.#reading !== null && place.position >= this.#reading.place.position) return attach(place);
-        const page = await this.#read(place, abortSignal);
-        if (abortSignal.aborted) return;
-        if (page === null) return consumer.end(missingError());
-        if (page.rows.length === 0 && this.#reading === null) return attach(place);
-        const receiver = { consumer, after: place.position };
-        await this.#events.publish(page.rows, receiversOf([receiver]), () => consumer.ready(), abortSignal);
-        place = toPlace(page.rows.at(-1) ?? place);
-        // Lets the event loop turn, since a long journal may have nothing for this consumer. If there were no rows,
-        // another consumer was attached during the read: the next round compares with the position of that reading.
-        if (page.rows.length === 0 || place.position < page.end.position) await this.#breathe();
-      }
+      const place = await retryStoreCall(begin, this.#deps, abortSignal);
+      this.#catchUp.add(consumer, place, (reached) => {
+        this.#catchingUp.delete(consumer);
+        attach(reached);
+      });
     } catch (error) {
       if (!abortSignal.aborted) consumer.end(error);
-    } finally {
-      this.#catchingUp.delete(consumer);
     }
   }
 
   /** Publishes everything after a position to a consumer, until the returned function is called. */
   attach(consumer: EventConsumer, place: Cursor): () => void {
-    const attached = { consumer, after: place.position };
+    const attached = { consumer, after: place.position, isPaused: false };
     const siblings = this.#siblingsOf(consumer);
     siblings.add(attached);
     if (this.#reading === null) this.#begin(place);
@@ -124,14 +111,14 @@ export class JournalReader {
     for (const consumer of [...attached, ...this.#catchingUp]) consumer.end(error);
   }
 
-  #siblingsOf({ runSeq }: EventConsumer): Set<Attached> {
+  #siblingsOf({ runSeq }: EventConsumer): Set<Receiver> {
     if (runSeq === null) return this.#ofLists;
     const siblings = this.#ofRuns.get(runSeq) ?? new Set();
     this.#ofRuns.set(runSeq, siblings);
     return siblings;
   }
 
-  *#attached(): Iterable<Attached> {
+  *#attached(): Iterable<Receiver> {
     yield* this.#ofLists;
     for (const siblings of this.#ofRuns.values()) yield* siblings;
   }
@@ -245,21 +232,4 @@ class Reading {
     const ms = watch.isLive ? LOOK_EVERY_WHEN_LIVE_MS : LOOK_EVERY_MS;
     this.#cancelTimer = host.schedule(ms, () => this.look());
   }
-}
-
-function receiversOf(attached: Attached[]) {
-  return {
-    ofRun: (seq: number) => attached.filter(({ consumer }) => consumer.runSeq === seq),
-    ofLists: attached.filter(({ consumer }) => consumer.runSeq === null),
-  };
-}
-
-function toPlace({ position, at }: JournalRow | Cursor): Cursor {
-  return { position, at };
-}
-
-function missingError(): StoreError {
-  return new StoreError(
-    "The journal no longer has all events since that position: subscribe again",
-  );
 }

@@ -64,7 +64,7 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
     next,
     reach: () => {},
     end: fail,
-    ready: () => Promise.resolve(),
+    ready: () => null,
   };
   const begin = async () => {
     const state = await store.getRunState(runId);

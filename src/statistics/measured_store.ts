@@ -71,6 +71,7 @@ const CALLS: Record<Exclude<keyof Store, symbol | "close" | "watch">, true> = {
   appendLogs: true,
   readJournal: true,
   findCursor: true,
+  findLastFact: true,
   getRunIdentities: true,
   readFactValues: true,
   getVersion: true,

@@ -12,6 +12,7 @@ const OF_ONE = new Set([
   "getRunState",
   "readJournal",
   "findCursor",
+  "findLastFact",
   "getRunIdentities",
   "readFactValues",
 ]);

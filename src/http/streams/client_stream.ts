@@ -4,7 +4,7 @@ import type { Host } from "../../host.ts";
 import { type Cursor, formatCursor } from "../../journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../run.ts";
 import { DigestTimer } from "./runs_digest.ts";
-import { EncodedEvent } from "./encoded_event.ts";
+import { type EncodedEvent, encodedOf } from "./encoded_event.ts";
 import { EventStream, type Message } from "./event_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
@@ -99,7 +99,7 @@ export class ClientStream implements EventConsumer {
 
   #send(event: RunEvent): void {
     this.#isOver = this.filter === null && isLastEvent(event);
-    this.send(new EncodedEvent(event, { isListed: this.filter !== null }));
+    this.send(encodedOf(event, { isListed: this.filter !== null }));
   }
 
   /** Sends an event, or adds it to the next summary, unless that was done already. */
@@ -172,13 +172,8 @@ export class ClientStream implements EventConsumer {
     this.#sendPlace(isFurther ? publishedPlace : sent);
   }
 
-  /** Whether much is buffered for its reader. */
-  get isSlow(): boolean {
-    return this.#events.isSlow;
-  }
-
-  /** Resolves when little is buffered for its reader. */
-  ready(): Promise<void> {
+  /** Resolves when its reader has received what is buffered; `null`: that is not much. */
+  ready(): Promise<void> | null {
     return this.#events.ready();
   }
 

@@ -1,10 +1,27 @@
-import type { RunEvent } from "../../event.ts";
+import { isLastEvent, type RunEvent } from "../../event.ts";
 import type { Message } from "./event_stream.ts";
 
 const encoder = new TextEncoder();
+// Comes before the last event of a run: an `EventSource` would come back after three seconds, for nothing.
+const STAY_AWAY = "retry: 86400000\n\n";
 
 /** The fields of an event that are sent. */
 type ShownEvent = Pick<RunEvent, "type" | "runId" | "sequence">;
+
+const listed = new WeakMap<RunEvent, EncodedEvent>();
+const ofRuns = new WeakMap<RunEvent, EncodedEvent>();
+
+/**
+ * The encoded event that all streams share.
+ *
+ * @param options.isListed Whether it is for streams of several runs.
+ */
+export function encodedOf(event: RunEvent, { isListed }: { isListed: boolean }): EncodedEvent {
+  const known = isListed ? listed : ofRuns;
+  const encoded = known.get(event) ?? new EncodedEvent(event, { isListed });
+  known.set(event, encoded);
+  return encoded;
+}
 
 /** An event that is encoded once for all streams, except for its number, and only if a stream sends it. */
 export class EncodedEvent {
@@ -35,7 +52,8 @@ export class EncodedEvent {
 
   #encodeHead(): Uint8Array {
     const { sequence: _number, ...shown } = this.#isListed ? withoutInputs(this.event) : this.event;
-    return encoder.encode(`data: ${JSON.stringify(shown).slice(0, -1)},"sequence":`);
+    const before = !this.#isListed && isLastEvent(this.event) ? STAY_AWAY : "";
+    return encoder.encode(`${before}data: ${JSON.stringify(shown).slice(0, -1)},"sequence":`);
   }
 }
 

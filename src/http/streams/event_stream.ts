@@ -70,14 +70,9 @@ export class EventStream {
     else if (this.#queue.size === 0) this.send({ bytes: KEEP_ALIVE, subject: null });
   }
 
-  /** Whether much is buffered for the reader. */
-  get isSlow(): boolean {
-    return this.#queuedBytes >= MANY_QUEUED_BYTES;
-  }
-
-  /** Resolves when the reader is not slow any more, or the stream has ended. */
-  ready(): Promise<void> {
-    if (this.#isClosed || !this.isSlow) return Promise.resolve();
+  /** Resolves when the reader has received what is buffered, or the stream has ended; `null`: that is not much. */
+  ready(): Promise<void> | null {
+    if (this.#isClosed || this.#queuedBytes < MAX_QUEUED_BYTES / 2) return null;
     this.#drained ??= Promise.withResolvers();
     return this.#drained.promise;
   }

@@ -3,7 +3,7 @@ import { isLastEvent, type RunEvent } from "../../event.ts";
 import type { Host } from "../../host.ts";
 import type { Cursor } from "../../journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../run.ts";
-import { EncodedEvent } from "./encoded_event.ts";
+import { type EncodedEvent, encodedOf } from "./encoded_event.ts";
 import { type ClientStream, placeMessage } from "./client_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
@@ -68,7 +68,7 @@ export class FanOut implements EventConsumer {
     let encoded: EncodedEvent | null = null;
     for (const { filter, streams } of this.#groups.values()) {
       if (filter !== null && !matches(event, filter)) continue;
-      encoded ??= new EncodedEvent(event, { isListed: this.runSeq === null });
+      encoded ??= encodedOf(event, { isListed: this.runSeq === null });
       for (const stream of streams) stream.send(encoded);
     }
   }
@@ -93,8 +93,8 @@ export class FanOut implements EventConsumer {
   }
 
   /** Never waits: a stream whose reader is too slow is closed, and its client resumes. */
-  ready(): Promise<void> {
-    return Promise.resolve();
+  ready(): null {
+    return null;
   }
 
   #streams(): ClientStream[] {

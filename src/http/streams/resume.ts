@@ -1,10 +1,11 @@
 import { ValidationError } from "../../error.ts";
-import type { Host } from "../../host.ts";
 import type { Fact } from "../../fact.ts";
 import { type Cursor, parseCursor } from "../../journal.ts";
 import { isTerminal } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { RunState } from "../../store/run_state.ts";
+import { openingEvents } from "../../events/opening_events.ts";
+import type { ClientStream } from "./client_stream.ts";
 
 /** How the client of an event stream resumes, and receives it. */
 export interface Resume {
@@ -43,45 +44,28 @@ function readDigestMs(query: URLSearchParams): number | null {
   throw new ValidationError(`The parameter digestMs must be an integer from ${MIN_DIGEST_MS} to ${MAX_DIGEST_MS}`);
 }
 
-/** The dependencies for reading the journal. */
-export interface ResumeDeps {
-  /** The store with the journal. */
-  store: Store;
-  /** Time. */
-  host: Host;
-}
+const ENDS: readonly Fact[1][] = ["completed", "failed", "cancelled"];
+const PROGRESS: readonly Fact[1][] = ["progressed"];
 
-/** Whether a client at a cursor has received the last event of a run. */
-export async function hasWholeRun(runId: string, cursor: Cursor, { store, host }: ResumeDeps): Promise<boolean> {
-  const state = await store.getRunState(runId);
-  if (state === null || !isTerminal(state.run.status) || await store.findCursor(cursor) === null) return false;
-  const isEnd = ([run, kind]: Fact) => run === state.seq && ENDS.has(kind);
-  return !await someFactAfter(cursor, isEnd, { store, host, until: state.place.position });
-}
-
-const ENDS: ReadonlySet<Fact[1]> = new Set<Fact[1]>(["completed", "failed", "cancelled"]);
-
-/** Whether a run has reported progress after a cursor. */
-export function hasProgressAfter(cursor: Cursor, { seq, place }: RunState, deps: ResumeDeps): Promise<boolean> {
-  const isProgress = ([run, kind]: Fact) => run === seq && kind === "progressed";
-  return someFactAfter(cursor, isProgress, { ...deps, until: place.position });
-}
-
-const PAGE_LENGTH = 262_144;
-
-async function someFactAfter(
-  { position }: Cursor,
-  predicate: (fact: Fact) => boolean,
-  { store, host, until }: ResumeDeps & { until: number },
-): Promise<boolean> {
-  for (let after = position; after < until;) {
-    const page = await store.readJournal(after, PAGE_LENGTH);
-    const last = page?.rows.at(-1);
-    // The stream itself detects missing rows.
-    if (page === null || last === undefined) return true;
-    if (page.rows.some(({ facts }) => facts.some(predicate))) return true;
-    after = last.position;
-    if (after < until) await new Promise<void>((resolve) => host.defer(resolve));
-  }
-  return false;
+/**
+ * Begins the stream of one run after a cursor, without reading the journal: with the latest progress, if its client may
+ * lack that.
+ *
+ * @returns Where to read on: at the end of the journal if nothing has happened to the run; `null`: the client has the
+ * last event of the run.
+ */
+export async function resumeRun(
+  stream: ClientStream,
+  state: RunState,
+  known: Cursor,
+  store: Store,
+): Promise<Cursor | null> {
+  const has = async (kinds: readonly Fact[1][] | null) =>
+    await store.findLastFact(state.seq, known.position, kinds) !== null;
+  const isNew = await has(null);
+  if (isTerminal(state.run.status) && !(isNew && await has(ENDS))) return null;
+  // Progress that was delayed when the client left may be older than its cursor.
+  const latest = openingEvents({ ...state, place: known }).find(({ type }) => type === "run:progress");
+  if (latest !== undefined && !(isNew && await has(PROGRESS))) stream.next(latest);
+  return isNew || known.position > state.place.position ? known : state.place;
 }

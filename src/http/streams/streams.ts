@@ -9,7 +9,8 @@ import { deepFreeze } from "../deep_freeze.ts";
 import { endedStream } from "./event_stream.ts";
 import { ClientStream } from "./client_stream.ts";
 import { noMoreEvents } from "../response.ts";
-import { hasProgressAfter, hasWholeRun, type Resume, type ResumeDeps } from "./resume.ts";
+import { isInstance } from "../../values/is_instance.ts";
+import { type Resume, resumeRun } from "./resume.ts";
 
 const KEEP_ALIVE_MS = 15_000;
 
@@ -92,16 +93,11 @@ export class Streams {
     try {
       const { tenant, ...shown } = await authorise();
       const { runId } = shown;
-      const { cursor } = resume;
-      const mayBeOver = runId !== null && cursor !== null;
-      if (mayBeOver && await hasWholeRun(runId, cursor, await this.#resumeDeps())) return noMoreEvents();
       if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return endedStream();
       const filter = runId === null ? deepFreeze(shown.filter ?? {}) : null;
-      const stream = this.#newStream({ ...shown, filter }, tenant, resume);
-      const begun = this.#follow(stream, runId, resume);
-      // What a client does after it has the response is after the beginning of its list.
-      if (runId === null) await begun;
-      return stream.toResponse();
+      const stream = this.#newStream({ ...shown, filter }, tenant, resume); // it counts before it reads
+      // What a client does after it has the response is after the beginning of its stream.
+      return await this.#follow(stream, runId, resume) === "whole" ? noMoreEvents() : stream.toResponse();
     } finally {
       this.#authorising.delete(closing);
     }
@@ -110,26 +106,28 @@ export class Streams {
   /**
    * Brings a stream up to date; then adds it to its fan-out.
    *
-   * @returns Resolves when the store has been asked for its beginning, whether or not it has answered.
+   * @returns Resolves when the store has been asked for its beginning, whether or not it has answered. `whole`: the stream
+   * is closed, since its client has the last event of the run.
+   * @throws {NotFoundError} There is no such run.
    */
-  #follow(stream: ClientStream, runId: string | null, { cursor }: Resume): Promise<void> {
-    const { promise: begun, resolve } = Promise.withResolvers<void>();
+  #follow(stream: ClientStream, runId: string | null, { cursor }: Resume): Promise<"whole" | "begun"> {
+    const { promise: begun, resolve, reject } = Promise.withResolvers<"whole" | "begun">();
     const begin = async () => {
       try {
-        return await (runId === null ? this.#beginList(stream, cursor) : this.#beginRun(stream, runId, cursor));
+        if (runId === null) return await this.#beginList(stream, cursor);
+        return await this.#beginRun(stream, { runId, cursor, noteRead: resolve });
+      } catch (error) {
+        if (isInstance(error, NotFoundError)) reject(error);
+        throw error;
       } finally {
-        resolve();
+        resolve("begun");
       }
     };
     this.#internals.reader.catchUp(stream, begin, (place) => {
       stream.noteUpToDate(place);
       this.#fanOutOf(stream.runSeq, place).add(stream);
-    }).finally(resolve);
+    }).finally(() => resolve("begun"));
     return begun;
-  }
-
-  async #resumeDeps(): Promise<ResumeDeps> {
-    return { store: await this.#internals.store(), host: this.#settings.host };
   }
 
   async #beginList(stream: ClientStream, cursor: Cursor | null): Promise<Cursor> {
@@ -140,23 +138,24 @@ export class Streams {
     return place;
   }
 
-  async #beginRun(stream: ClientStream, runId: string, cursor: Cursor | null): Promise<Cursor> {
-    const deps = await this.#resumeDeps();
-    const { store } = deps;
+  /** @param noteRead Called before anything is sent, which may have to wait for the reader. */
+  async #beginRun(
+    stream: ClientStream,
+    { runId, cursor, noteRead }: { runId: string; cursor: Cursor | null; noteRead: (how: "whole" | "begun") => void },
+  ): Promise<Cursor> {
+    const store = await this.#internals.store();
     const state = await store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
     stream.runSeq = state.seq;
     const known = cursor === null ? null : await store.findCursor(cursor);
-    if (known !== null) {
-      // Progress that was delayed when the client left may be older than its cursor.
-      const latest = openingEvents({ ...state, place: known }).find(({ type }) => type === "run:progress");
-      if (latest !== undefined && !await hasProgressAfter(known, state, deps)) stream.next(latest);
-      return known;
-    }
+    const place = known === null ? state.place : await resumeRun(stream, state, known, store);
+    noteRead(place === null ? "whole" : "begun");
+    if (place === null) stream.close();
+    if (known !== null) return place ?? known;
     if (cursor !== null) stream.sendGap();
     for (const event of openingEvents(state)) {
       stream.next(event);
-      if (stream.isSlow) await stream.ready(); // a run can wait for any number of signals
+      await stream.ready(); // a run can wait for any number of signals
     }
     stream.reach(state.place);
     return state.place;

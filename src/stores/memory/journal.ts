@@ -83,6 +83,17 @@ export class MemoryJournal {
     return isRow ? { position, at } : null;
   }
 
+  /** See `Store.findLastFact()`. */
+  findLastFact(run: number, after: number, kinds: readonly Fact[1][] | null): number | null {
+    const isWanted = ([of, kind]: Fact) => of === run && (kinds === null || kinds.includes(kind));
+    for (let at = this.#rows.length - 1; at >= this.#trimmed; at--) {
+      const { position, facts } = this.#rows[at]!;
+      if (position <= after) return null;
+      if (facts.some(isWanted)) return position;
+    }
+    return null;
+  }
+
   /** Whether all rows after a position still exist. */
   #reaches(position: number): boolean {
     if (position > this.end.position) return false;

@@ -1,6 +1,6 @@
 import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
 import { type Host, systemHost } from "../../host.ts";
-import type { FactValue, FactValueRef } from "../../fact.ts";
+import type { Fact, FactValue, FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
@@ -483,6 +483,11 @@ export class MemoryStore implements Store {
   /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
   findCursor(cursor: Cursor | null): Promise<Cursor | null> {
     return this.#perform(() => this.#runs.journal.find(cursor));
+  }
+
+  /** The position of the last row after a position that has a fact about a run. */
+  findLastFact(run: number, after: number, kinds: readonly Fact[1][] | null): Promise<number | null> {
+    return this.#perform(() => this.#runs.journal.findLastFact(run, after, kinds));
   }
 
   /** The identities of runs, by their row numbers. */

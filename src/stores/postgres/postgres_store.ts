@@ -1,4 +1,4 @@
-import type { FactValue, FactValueRef } from "../../fact.ts";
+import type { Fact, FactValue, FactValueRef } from "../../fact.ts";
 import { systemHost } from "../../host.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { JsonText } from "../../values/json.ts";
@@ -565,6 +565,11 @@ export class PostgresStore implements Store {
   /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
   findCursor(cursor: Cursor | null): Promise<Cursor | null> {
     return findCursor(this.#database, cursor);
+  }
+
+  /** The position of the last row after a position that has a fact about a run. */
+  findLastFact(run: number, after: number, kinds: readonly Fact[1][] | null): Promise<number | null> {
+    return this.#database.read("find_last_fact", { run, after, kinds });
   }
 
   /** The identities of runs, by their row numbers. */

@@ -1,7 +1,7 @@
 import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
 import { StoreError, WaitExpiredError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
-import type { FactValue, FactValueRef } from "../../fact.ts";
+import type { Fact, FactValue, FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
 import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
@@ -56,7 +56,7 @@ import { readHistory } from "./reads/run_history.ts";
 import { readClaims, toLease } from "./reads/replay_history.ts";
 import { readFactValues, readIdentities } from "./reads/fact_values.ts";
 import { trimByAge } from "./journal/journal.ts";
-import { findCursor, readJournal } from "./journal/read_journal.ts";
+import { findCursor, findLastFact, readJournal } from "./journal/read_journal.ts";
 import { findLostLeases, readLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
 import { findRuns, listRuns } from "./reads/run_lists.ts";
 import { appendLines } from "./writes/logs.ts";
@@ -550,6 +550,11 @@ export class SqliteStore implements Store {
   /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
   findCursor(cursor: Cursor | null): Promise<Cursor | null> {
     return this.#reads.snapshot(() => findCursor(this.#db, cursor));
+  }
+
+  /** The position of the last row after a position that has a fact about a run. */
+  findLastFact(run: number, after: number, kinds: readonly Fact[1][] | null): Promise<number | null> {
+    return this.#reads.inSlices(() => findLastFact(this.#db, run, after, kinds));
   }
 
   /** The identities of runs, by their row numbers. */

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { StoreError } from "../../../src/error.ts";
-import { hasWholeRun } from "../../../src/http/streams/resume.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { formatCursor } from "../../../src/journal.ts";
 import { aLogged, aStart } from "../../support/fixtures.ts";
@@ -364,25 +363,130 @@ forEachStore("a stream begins though the store does not answer at first", async 
   assert.equal(failures, 2);
 });
 
-Deno.test("an old id of a run that has ended leaves the event loop free while the journal is searched for the end", async () => {
-  const store = new MemoryStore();
-  await using service = aService({}, { store, host: aService().host });
-  const { id } = await service.engine.trigger("echo", 1);
-  await service.engine.runUntilIdle();
-  const { seq, place } = (await store.getRunState(id))!;
+forEachStore("an old id of a run that has not changed since costs no reading of the journal", async (context) => {
+  const { store } = context;
   let pages = 0;
-  const long = withCalls(store, {
-    getRunState: async (runId) => ({ ...(await store.getRunState(runId))!, place: { ...place, position: 1_000 } }),
-    readJournal: (after) => {
+  const counted = withCalls(store, {
+    readJournal: (...page) => {
       pages += 1;
-      const rows = [{ position: after + 1, at: 0, facts: [[seq + 1, "failed"] as const] }];
-      return Promise.resolve({ rows, end: { position: 1_000, at: 0 } });
+      return store.readJournal(...page);
     },
   });
+  await using service = aService({}, { ...context, store: counted });
+  const ids: string[] = [];
+  for (const job of ["approval", "echo"]) ids.push((await service.engine.trigger(job, 1)).id);
+  await service.engine.runUntilIdle();
+  const old = formatCursor((await store.findCursor(null))!);
+  for (let n = 0; n < 50; n++) await service.engine.trigger("echo", n);
+  await service.engine.runUntilIdle();
 
-  const answer = hasWholeRun(id, { position: 0, at: 0 }, { store: long, host: service.host });
-  await service.host.settle(100);
-  const pagesSoon = pages;
-  assert.equal(await answer, true);
-  assert.ok(pagesSoon <= 101 && pages === 1_000, `${pagesSoon} pages were read in 100 macrotasks`);
+  const ended = await respond(service, `/subscribe?runId=${ids[1]}`, old);
+  const pagesOfEnded = pages;
+  await using waiting = await follow(service, `/subscribe?runId=${ids[0]}`, old);
+  await context.host.settle();
+  const pagesOfWaiting = pages;
+  await service.engine.cancel(ids[0]!);
+  await waiting.ended;
+
+  assert.deepEqual([ended.status, pagesOfEnded], [204, 0]);
+  assert.ok(pagesOfWaiting <= 2, `${pagesOfWaiting} pages`); // to see that it is up to date
+  assert.deepEqual([waiting.types, waiting.gaps], [["run:cancel"], 0]);
 });
+
+forEachStore("streams that resume at once with an old id share the pages of the journal", async (context) => {
+  const { store } = context;
+  let pages = 0;
+  const counted = withCalls(store, {
+    readJournal: (after, _length, at) => {
+      pages += 1;
+      return store.readJournal(after, 2_000, at);
+    },
+  });
+  await using service = aService({}, { ...context, store: counted });
+  const runs: string[] = [];
+  for (let n = 0; n < 100; n++) {
+    runs.push((await service.engine.trigger("echo", n, { labels: { org: `${n % 10}` } })).id);
+  }
+  await service.engine.runUntilIdle();
+  const readAll = async (paths: readonly string[]) => {
+    pages = 0;
+    const readers = await Promise.all(paths.map((path) => follow(service, path, "0-0")));
+    await context.host.settle(300);
+    for (const reader of readers) await reader.leave();
+    return { read: pages, readers };
+  };
+  const lists = Array.from({ length: 20 }, (_, n) => `/runs/subscribe?label.org=${n % 10}`);
+
+  const one = await readAll(lists.slice(0, 1));
+  const many = await readAll([...lists, ...runs.slice(-20).map((id) => `/subscribe?runId=${id}`)]);
+
+  assert.ok(one.read > 5, `${one.read} pages`);
+  assert.ok(many.read <= 1.5 * one.read, `${many.read} pages for 40 streams, ${one.read} for one`);
+  for (const { events } of many.readers.slice(0, 20)) assert.equal(events.length, 10 * 4);
+  for (const { types } of many.readers.slice(20)) {
+    assert.deepEqual(types, ["run:trigger", "run:leased", "run:start", "run:complete"]);
+  }
+});
+
+forEachStore("a client that does not read keeps no other one from catching up", async (context) => {
+  await using service = aService({}, context);
+  const outputs = Array.from({ length: 20 }, (_, n) => `${n % 10}`.repeat(50_000));
+  for (const output of outputs) await service.engine.trigger("echo", output);
+  await service.engine.runUntilIdle();
+
+  const idle = await respond(service, "/runs/subscribe", "0-0");
+  await using reader = await follow(service, "/runs/subscribe", "0-0");
+  await context.host.settle(300);
+  const complete = reader.events.filter(({ type }) => type === "run:complete").length;
+  await using late = new EventReader(idle);
+  await context.host.settle(300);
+
+  assert.equal(complete, outputs.length);
+  assert.deepEqual(late.events, reader.events);
+});
+
+forEachStore("a stream counts before it reads anything", async (context) => {
+  const { store } = context;
+  let reads = 0;
+  const counted = withCalls(store, {
+    findCursor: (cursor) => {
+      reads += 1;
+      return store.findCursor(cursor);
+    },
+  });
+  await using service = aService({ limits: { maxStreams: 1 } }, { ...context, store: counted });
+  const { id } = await service.engine.trigger("echo", 1);
+  await service.engine.runUntilIdle();
+  await using first = await follow(service, "/runs/subscribe");
+  reads = 0;
+
+  const refused = [await respond(service, `/subscribe?runId=${id}`, "0-0"), await respond(service, "/runs/subscribe")];
+  await first.leave();
+  const whole = await respond(service, `/subscribe?runId=${id}`, formatCursor((await store.findCursor(null))!));
+  await using later = await follow(service, "/runs/subscribe");
+
+  assert.deepEqual([refused.map(({ status }) => status), whole.status, later.gaps], [[503, 503], 204, 0]);
+  assert.equal(reads, 2); // those of the two that were not refused
+});
+
+forEachStore(
+  "the last event of a run comes after the time after which an EventSource may come back: a day",
+  async (context) => {
+    await using service = aService({}, context);
+    const { id } = await service.engine.trigger("echo", 1);
+    const list = (await respond(service, "/runs/subscribe")).text();
+    const live = await respond(service, `/subscribe?runId=${id}`);
+    await service.engine.runUntilIdle();
+    const later = await respond(service, `/subscribe?runId=${id}`);
+    await context.host.settle();
+
+    const texts = [await live.text(), await later.text()];
+    service.handler.closeStreams(() => true);
+    const ofList = await list;
+
+    for (const text of texts) assert.match(text, /retry: 86400000\n\ndata: \{"type":"run:complete".*\n\nid: .*\n\n$/);
+    assert.deepEqual(texts.map((text) => text.split("retry:").length), [2, 2]);
+    assert.match(ofList, /run:complete/);
+    assert.doesNotMatch(ofList, /retry:/);
+  },
+);

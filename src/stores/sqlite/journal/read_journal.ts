@@ -144,6 +144,47 @@ export function findCursor(db: SqliteDatabase, cursor: Cursor | null): Cursor | 
   return isValid && !isTrimmed(db, position) ? { position, at } : null;
 }
 
+// How many rows of the journal are searched without a break.
+const SEARCHED = 500;
+
+/** The position of the last row after a position that has a fact about a run. See `Store.findLastFact()`. */
+export function* findLastFact(
+  db: SqliteDatabase,
+  run: number,
+  after: number,
+  kinds: readonly Fact[1][] | null,
+): Generator<void, number | null> {
+  // Quotes within a string of a fact have a backslash before them.
+  const beginnings = kinds === null ? [`[${run},"`] : kinds.map((kind) => `[${run},"${kind}"`);
+  const inRows = kinds === null ? readLastOwnRow(db, run, after) : null;
+  const first = Math.max(after, inRows ?? 0);
+  for (let before = Number.MAX_SAFE_INTEGER;;) {
+    const { rows, from, found } = db.one<{ rows: number; from: number | null; found: number | null }>(
+      `SELECT count(*) AS rows, min(position) AS "from",
+         max(iif(${beginnings.map(() => "instr(facts, ?)").join(" OR ")}, position, NULL)) AS found
+       FROM (SELECT position, facts FROM holdfast_journal WHERE position > ? AND position < ?
+         ORDER BY position DESC LIMIT ${SEARCHED})`,
+      ...beginnings,
+      first,
+      before,
+    );
+    if (found !== null) return found;
+    if (rows < SEARCHED || from === null) return inRows;
+    before = from;
+    yield;
+  }
+}
+
+/** The row of a run or of one of its steps that is a fact: the last one after a position. */
+function readLastOwnRow(db: SqliteDatabase, run: number, after: number): number | null {
+  return db.one<{ position: number | null }>(
+    `SELECT max(position) AS position FROM (
+       SELECT seq AS position FROM holdfast_runs WHERE seq = ? AND seq > ?
+       UNION ALL SELECT max(seq) FROM holdfast_steps WHERE run_seq = ? AND seq > ? AND fact_in_row > 0)`,
+    ...[run, after, run, after],
+  ).position;
+}
+
 function isRow(db: SqliteDatabase, { position, at }: Cursor): boolean {
   const row = db.get(
     `SELECT 1 FROM holdfast_journal WHERE position = ? AND at = ?

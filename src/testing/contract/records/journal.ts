@@ -138,6 +138,46 @@ test("findCursor() refuses another instant, a position beyond the end, and one w
   assert.deepEqual(found, wrong.map(() => null));
 });
 
+test("findLastFact() answers where a run was changed last, and where by a fact of some kinds", async ({ store }) => {
+  const { run, lease } = await startRun(store);
+  const { seq } = (await store.getRunState(run.id))!;
+  const message = `[${seq},"completed"]`;
+  await store.saveStep(lease, aStep(), []);
+  const ofStep = (await store.findCursor(null))!.position;
+  await add(store);
+  await store.renew([{ lease, reports: [aProgress({ current: 1 }), aLogged({ no: 2, message })] }], 1_000);
+  const ofProgress = (await store.findCursor(null))!.position;
+  const { run: other } = await add(store);
+  const { position: end } = (await store.findCursor(null))!;
+  const find = (after: number, kinds: Fact[1][] | null = null) => store.findLastFact(seq, after, kinds);
+
+  const found = [await find(0), await find(ofStep), await find(ofProgress), await find(end)];
+  const ofKinds = [await find(0, ["progressed"]), await find(ofProgress, ["progressed"]), await find(0, ["completed"])];
+  await complete(store, lease);
+  const ended = await find(0, ["failed", "completed"]);
+
+  assert.deepEqual(found, [ofProgress, ofProgress, null, null]);
+  assert.deepEqual(ofKinds, [ofProgress, null, null]);
+  assert.equal(ended, (await store.findCursor(null))!.position);
+  assert.equal(await store.findLastFact((await store.getRunState(other.id))!.seq, 0, null), end);
+});
+
+test("findLastFact() finds the trigger of a run, and a step", async ({ store }) => {
+  const { run } = await add(store);
+  const { seq } = (await store.getRunState(run.id))!;
+  const triggered = (await store.findCursor(null))!.position;
+  const ofTrigger = await store.findLastFact(seq, 0, null);
+  const { lease } = await claimOne(store);
+  const claimed = (await store.findCursor(null))!.position;
+  await store.saveStep(lease, aStep(), []);
+  const recorded = (await store.findCursor(null))!.position;
+  await add(store);
+
+  assert.equal(await store.findLastFact(seq, claimed, null), recorded);
+  assert.equal(await store.findLastFact(seq, recorded, null), null);
+  assert.equal(ofTrigger, triggered);
+});
+
 test("getRunState() answers its place: the state has nothing that is committed after it", async ({ store }) => {
   const { run, lease } = await startRun(store);
   const reader = new FactReader(store);

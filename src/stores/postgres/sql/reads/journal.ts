@@ -126,6 +126,16 @@ begin
   return case when v_trimmed_to <= v_position then p end;
 end $$;
 
+-- The position of the last row after a position that has a fact about a run. See Store.findLastFact(). Quotes within a
+-- string of a fact have a backslash before them.
+create or replace function fn.find_last_fact(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+declare v_beginnings text[] := case when p -> 'kinds' = 'null' then array['[' || (p ->> 'run') || ',"']
+  else (select array_agg('[' || (p ->> 'run') || ',"' || k || '"') from jsonb_array_elements_text(p -> 'kinds') k) end;
+begin
+  return to_jsonb((select j.position from {schema}.journal j where j.position > (p ->> 'after')::bigint
+    and exists (select from unnest(v_beginnings) b where strpos(j.facts, b) > 0) order by j.position desc limit 1));
+end $$;
+
 -- A run and the end of the journal at one moment. See Store.getRunState(). A writer of this run locks its row before it
 -- draws positions. So if the row is unchanged when all have ended that may have drawn some, none of the positions up to
 -- the end belongs to a change of the run that is not in the answer. If the run changes all the time, the row is locked,
