@@ -147,19 +147,25 @@ function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
   return typeof propertyOf(value, "then") === "function";
 }
 
-/** The first issues, at most 20 and 8 KiB of JSON. The first one always fits: its path and its message are cut. */
+/**
+ * The first issues, at most 20 and 8 KiB of JSON, equal ones once. The first one always fits: its path and its message
+ * are cut.
+ */
 function keepIssues(refused: readonly SchemaIssue[]): { issues: Issue[]; issuesLeftOut: number } {
   if (!Array.isArray(refused)) throw new TypeError("The issues of a schema must be an array");
-  const issues: Issue[] = [];
+  const issues = new Map<string, Issue>();
   let bytes = 2;
-  for (const [at, each] of refused.entries()) {
-    if (at === MAX_ISSUES) break;
+  let examined = 0;
+  for (const each of refused) {
+    if (issues.size === MAX_ISSUES) break;
     const issue = toIssue(each);
-    bytes += encoder.encode(JSON.stringify(issue)).length + 1;
+    const text = JSON.stringify(issue);
+    if (!issues.has(text)) bytes += encoder.encode(text).length + 1;
     if (bytes > MAX_ISSUES_BYTES) break;
-    issues.push(issue);
+    issues.set(text, issue);
+    examined += 1;
   }
-  return { issues, issuesLeftOut: refused.length - issues.length };
+  return { issues: [...issues.values()], issuesLeftOut: refused.length - examined };
 }
 
 const encoder = new TextEncoder();

@@ -78,6 +78,15 @@ Deno.test("parse() takes every kind of path", async () => {
   });
 });
 
+Deno.test("parse() keeps equal issues once", async () => {
+  const issues = [{ message: "no", path: ["a"] }, { message: "no", path: ["b"] }, { message: "no", path: ["a"] }];
+
+  const parsed = await parse(aSchema(() => ({ issues: [...issues, ...issues] })), null, limits());
+
+  assert.ok(!parsed.ok);
+  assert.deepEqual([parsed.issues, parsed.issuesLeftOut], [issues.slice(0, 2), 0]);
+});
+
 Deno.test("parse() keeps the first 20 issues, and counts those that it leaves out", async () => {
   const issues = Array.from({ length: 60_000 }, (_, at) => ({ message: `no ${at}`, path: [at] }));
 
@@ -99,7 +108,9 @@ const LARGE_ISSUES: Record<string, SchemaIssue> = {
 
 for (const [what, issue] of Object.entries(LARGE_ISSUES)) {
   Deno.test(`parse() keeps at most 8 KiB of issues with ${what}, and at least one`, async () => {
-    const parsed = await parse(aSchema(() => ({ issues: Array(20).fill(issue) })), null, limits());
+    const issues = Array.from({ length: 20 }, (_, at) => ({ ...issue, path: [at, ...issue.path ?? []] }));
+
+    const parsed = await parse(aSchema(() => ({ issues })), null, limits());
 
     assert.ok(!parsed.ok);
     assert.ok(parsed.issues.length >= 1);
