@@ -73,6 +73,8 @@ function appendRow(db: SqliteDatabase, now: number): void {
   );
   const after = size + text.length;
   if (Math.floor(after / TRIM_EACH_BYTES) > Math.floor(size / TRIM_EACH_BYTES)) trimBySize(db, after - MAX_BYTES);
+  // A store that always has a little work never comes to the upkeep of an idle one.
+  if (db.facts.isFirstInMinute(now)) trimByAge(db, now);
 }
 
 // Only the oldest rows are removed, so that every reader notices a gap. The newest one is never removed: its number

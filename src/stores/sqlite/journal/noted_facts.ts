@@ -9,6 +9,7 @@ export class NotedFacts {
   #runs = new Set<number>();
   #lastNumber: number | null = null;
   #hasBegun = false;
+  #minute = 0;
 
   /** The facts, in order. */
   get all(): readonly Fact[] {
@@ -48,6 +49,14 @@ export class NotedFacts {
   isFirstDraw(): boolean {
     const isFirst = this.#lastNumber === null && !this.#hasBegun;
     this.#hasBegun = true;
+    return isFirst;
+  }
+
+  /** Whether no other commit of this process was in the minute of `now`. */
+  isFirstInMinute(now: number): boolean {
+    const minute = Math.floor(now / 60_000);
+    const isFirst = minute !== this.#minute;
+    this.#minute = minute;
     return isFirst;
   }
 
