@@ -18,13 +18,16 @@ interface BetterSqlite3 extends SqliteDriver {
  */
 export async function backUp(driver: SqliteDriver, path: string): Promise<void> {
   const refusal = `Cannot back up to "${path}"`;
-  if (!await createDatabaseFile(path, refusal)) {
+  const { lstatSync, rmSync } = await import("node:fs");
+  // A link to no file is refused, too: to create that file would leave it behind.
+  const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
+  if (isLink || !await createDatabaseFile(path, refusal)) {
     throw new StoreError(`${refusal}: the file exists; name a new file, or remove this one first`);
   }
   try {
     await copyInto(driver, path);
   } catch (error) {
-    (await import("node:fs")).rmSync(path, { force: true });
+    for (const beside of ["", "-journal", "-wal", "-shm"]) rmSync(`${path}${beside}`, { force: true });
     throw storeError(error, { refusal });
   }
 }
