@@ -1,12 +1,13 @@
 import type { RunEvent, RunHappening } from "./event.ts";
 import type { Json, JsonText } from "./values/json.ts";
 import { parseValue } from "./values/json.ts";
-import type { FailureKind } from "./failure.ts";
+import type { Failure, FailureKind } from "./failure.ts";
 import type { HoldCode } from "./hold.ts";
 import type { LogLevel } from "./log.ts";
 import type { Report } from "./execution_report.ts";
 import type { Labels, Progress, Run, RunIdentity, RunStatus } from "./run.ts";
 import type { StepWrite } from "./step.ts";
+import { cutBytes } from "./values/text.ts";
 import { isoTime } from "./values/iso_time.ts";
 
 /**
@@ -128,6 +129,7 @@ export function toFact(run: number, report: Report): Fact {
   }
 }
 
+const MAX_ERROR_BYTES = 2_036; // without the mark
 // The longest input, in characters of JSON, that is kept for a trigger that joined another run: no row stores it.
 const MAX_SKIPPED_LENGTH = 16_384;
 
@@ -295,6 +297,12 @@ function withStart(
   return [{ type: "step:start", stepName, stepIndex, attempt, at: startedAt }, ended];
 }
 
+/** The error of an attempt that is not the last one, for a fact: 2 KiB at most, since all runs share the journal. */
+export function attemptError({ message }: Failure): string {
+  const cut = cutBytes(message, MAX_ERROR_BYTES);
+  return cut.length === message.length ? message : `${cut}… (cut)`;
+}
+
 /** The facts of the reports that came with a recorded attempt at a step, and after them the fact of the attempt. */
 export function stepFacts(
   run: number,
@@ -310,6 +318,6 @@ export function stepFacts(
   if (result.status === "completed") {
     return [...before, [run, "step_completed", name, index, attempts, start, Math.round(startedAgoMs)]];
   }
-  const error = result.status === "retrying" ? result.failure.message : null;
+  const error = result.status === "retrying" ? attemptError(result.failure) : null;
   return [...before, [run, "step_failed", name, index, attempts, start, error, retryAt]];
 }

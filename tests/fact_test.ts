@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { type Fact, failedFact, toEvents, triggeredFact } from "../src/fact.ts";
+import { type Fact, failedFact, stepFacts, toEvents, triggeredFact } from "../src/fact.ts";
+import type { StepWrite } from "../src/step.ts";
 import { FAKE_START } from "./support/fake_host.ts";
 
 const RUN = { id: "run", jobName: "job", labels: {} };
@@ -38,4 +39,20 @@ Deno.test("a run:fail event says why the run failed", () => {
 
 Deno.test("facts of plain runs and ordinary failures are as short as before", () => {
   assert.deepEqual([triggeredFact(1, null), failedFact(2, "error")], [[1, "triggered"], [2, "failed"]]);
+});
+
+Deno.test("the error of an attempt that is not the last one has 2 KiB in the journal", () => {
+  const result = (message: string) => ({
+    status: "retrying" as const,
+    delayMs: 1,
+    failure: { kind: "error" as const, name: "Error", message, stack: null, cause: null },
+  });
+  const errorOf = (message: string) => {
+    const step = { name: "send", index: 0, attempts: 1, startedAgoMs: 0, result: result(message) };
+    return stepFacts(1, step as StepWrite, [], { startedAt: 0, retryAt: 1 })[0]![6] as string;
+  };
+
+  assert.equal(errorOf("short"), "short");
+  assert.equal(errorOf("x".repeat(8_000)), `${"x".repeat(2_036)}… (cut)`);
+  assert.ok(new TextEncoder().encode(errorOf("\u{1f600}".repeat(8_000))).length <= 2_048);
 });

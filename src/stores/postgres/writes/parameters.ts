@@ -1,5 +1,5 @@
 import type { Report } from "../../../execution_report.ts";
-import { coalescedFacts, failedFact, toFact } from "../../../fact.ts";
+import { attemptError, coalescedFacts, failedFact, toFact } from "../../../fact.ts";
 import { failureText } from "../../../failure.ts";
 import { type KnownJob, PLAIN_FLOW } from "../../../flow.ts";
 import type { Lease } from "../../../lease.ts";
@@ -44,7 +44,7 @@ export function toStepParameter(step: StepWrite, reports: readonly Report[]): ob
     status: result.status,
     startsLast: last?.kind === "start" && last.stepName === name && last.attempt === attempts,
     ...(result.status === "completed" ? { output: result.output } : { failure: JSON.stringify(result.failure) }),
-    ...(result.status === "retrying" ? { delayMs: result.delayMs, message: result.failure.message } : {}),
+    ...(result.status === "retrying" ? { delayMs: result.delayMs, message: attemptError(result.failure) } : {}),
   };
 }
 
