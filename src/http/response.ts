@@ -170,6 +170,8 @@ function hiddenCauseOf(error: HoldfastError): Refusal["hidden"] {
 function errorResponse(code: ErrorCode, message: string, { headers, ...details }: Details = {}): Response {
   const body = { error: message, code, ...details };
   const response = jsonResponse(body, STATUS[code], headers);
+  // What is left of the body would come as the next request.
+  if (code === "body_timeout") response.headers.set("connection", "close");
   if (response.status === 503 || response.status === 429) {
     response.headers.set("retry-after", `${RETRY_AFTER_SECONDS}`);
   }

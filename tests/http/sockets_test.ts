@@ -253,6 +253,7 @@ for (const [how, fields] of Object.entries({ length: "Content-Length: 1000", chu
 
     assert.equal(wasAnswered, false);
     assertRefused(reply, 408, "body_timeout");
+    assert.equal(reply?.headers.get("connection"), "close");
     assert.deepEqual([server.host.timerCount, await countRuns(server)], [0, 0]);
     await assertWell(server);
   });
