@@ -7,7 +7,11 @@ import type { ProcessMetrics } from "./process_metrics.ts";
 export interface StoreCondition {
   /** Whether its last call that was answered found it broken for good: a repetition will not succeed. */
   isBroken: boolean;
+  /** Why a write failed, and when, on the monotonic clock; `null`: one has succeeded since. */
+  failedWrite: { error: StoreError; at: number } | null;
 }
+
+const READING = /^(get|read|find|has|search)/;
 
 // An object, so that the type checker requires every name.
 const CALLS: Record<Exclude<keyof Store, symbol | "close" | "watch">, true> = {
@@ -91,20 +95,29 @@ export function measuredStore(
   metrics: ProcessMetrics,
   host: Host,
 ): { store: Store; condition: StoreCondition } {
-  const condition: StoreCondition = { isBroken: false };
+  const condition: StoreCondition = { isBroken: false, failedWrite: null };
   const noteAnswer = () => void (condition.isBroken = false);
-  const noteError = (error: unknown) => {
+  const noteWritten = () => {
+    noteAnswer();
+    condition.failedWrite = null;
+  };
+  const noteError = (error: unknown, isWriting: boolean) => {
     if (!(error instanceof StoreError)) return noteAnswer(); // a refusal is an answer
     metrics.storeErrors.add(error.code);
     condition.isBroken = error.code === "internal";
+    if (isWriting) condition.failedWrite = { error, at: host.monotonic() };
   };
   const measure = (name: keyof typeof CALLS) => {
     let count = 0;
+    const isWriting = !READING.test(name) && name !== "addStats"; // statistics have a check of their own
+    // A claim that finds nothing writes nothing.
+    const noteDone = isWriting && name !== "claim" ? noteWritten : noteAnswer;
+    const noteFailed = (error: unknown) => noteError(error, isWriting);
     return (...parameters: never[]) => {
       const weight = ++count <= ALL_MEASURED ? 1 : count % MEASURED_EACH === 0 ? MEASURED_EACH : 0;
       const since = weight === 0 ? 0 : host.monotonic();
       const answer = (store[name] as (...parameters: never[]) => Promise<unknown>)(...parameters);
-      answer.then(noteAnswer, noteError);
+      answer.then(noteDone, noteFailed);
       if (weight > 0) {
         const noteTime = () => metrics.noteStoreCall(name, host.monotonic() - since, weight);
         answer.then(noteTime, noteTime);

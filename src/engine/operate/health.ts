@@ -10,7 +10,10 @@ export type HealthStatus = "ok" | "degraded" | "failing";
 
 /** One thing that was checked. */
 export interface HealthCheck {
-  /** Its name: `store`, `worker`, `migration`, `stopping`, `event_loop`, `lost_workers`, `due_runs`, `wal`, `statistics`. */
+  /**
+   * Its name: `store`, `worker`, `migration`, `stopping`, `event_loop`, `lost_workers`, `due_runs`, `wal`, `writes`,
+   * `statistics`.
+   */
   name: string;
   /** The result. */
   status: HealthStatus;
@@ -38,6 +41,8 @@ export interface ProcessCondition {
   worker: { roundAgoMs: number; limitMs: number } | null;
   /** Whether the last call to the store found it broken for good. */
   isStoreBroken: boolean;
+  /** Why a write to the store failed, and when, on the monotonic clock; `null`: one has succeeded since. */
+  failedWrite: { error: unknown; at: number } | null;
   /** Whether the tables were created or updated. */
   isMigrated: boolean;
   /** Whether the engine is stopping, or has stopped. */
@@ -73,6 +78,7 @@ export interface HealthDeps {
 const MAX_READ_MS = 1_000;
 const MAX_EVENT_LOOP_DELAY_MS = 250;
 const MAX_DUE_MS = 60_000;
+const FAILED_WRITE_MS = 60_000;
 const MAX_WAL_BYTES = 64 * 1_048_576;
 
 /** Checks the health of a process. */
@@ -88,12 +94,16 @@ export class HealthChecks {
   /** Does `Engine.health()`: asks the store at most once a second, and waits for it at most a second. */
   async health(): Promise<Health> {
     const checks = await this.#storeChecks.get();
-    return toHealth([...checkLife(this.#deps.look()), ...checkReadiness(this.#deps.look()), ...checks]);
+    return toHealth([...checkLife(this.#deps.look()), ...this.#checkReadiness(), ...checks]);
   }
 
   /** The part of the health that is known without a call to the store: a full disk is not to restart processes. */
   liveness(): Health {
-    return toHealth([...checkLife(this.#deps.look()), ...checkReadiness(this.#deps.look())]);
+    return toHealth([...checkLife(this.#deps.look()), ...this.#checkReadiness()]);
+  }
+
+  #checkReadiness(): HealthCheck[] {
+    return checkReadiness(this.#deps.look(), this.#deps.host.monotonic());
   }
 
   async #checkStore(): Promise<HealthCheck[]> {
@@ -133,8 +143,8 @@ function checkLife({ worker, isStoreBroken }: ProcessCondition): HealthCheck[] {
 }
 
 /** What else decides whether it is ready, and what somebody should look at. */
-function checkReadiness(condition: ProcessCondition): HealthCheck[] {
-  const { isMigrated, isStopping, eventLoopDelayMs, statisticsError } = condition;
+function checkReadiness(condition: ProcessCondition, now: number): HealthCheck[] {
+  const { isMigrated, isStopping, failedWrite, eventLoopDelayMs, statisticsError } = condition;
   const checks: HealthCheck[] = [];
   if (!isMigrated) {
     checks.push({
@@ -152,6 +162,11 @@ function checkReadiness(condition: ProcessCondition): HealthCheck[] {
       message: `The event loop was blocked for ${value} ms`,
       value,
     });
+  }
+  // If nobody writes, nothing says that writes succeed again.
+  if (failedWrite !== null && now - failedWrite.at <= FAILED_WRITE_MS) {
+    const message = `Writes fail: ${toFailure(failedWrite.error).message}`;
+    checks.push({ name: "writes", status: "degraded", message });
   }
   if (statisticsError !== null) {
     const message = `The statistics could not be written: ${toFailure(statisticsError).message}`;

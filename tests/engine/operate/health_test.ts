@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { internalsOf } from "../../../src/engine/engine_internals.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
+import { StoreError } from "../../../src/error.ts";
 import type { Health } from "../../../src/engine/operate/health.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
@@ -86,6 +87,35 @@ forEachStore("health() is degraded by a lost worker, and by a run that is due fo
   }]);
   assert.deepEqual(findingsOf(paused), [["lost_workers", "degraded"]]);
 });
+
+forEachStore(
+  "health() is degraded while writes fail, although idle claims and reads succeed",
+  async ({ store, host }) => {
+    let isFull = true;
+    const full = withCalls(store, {
+      enqueue: async (runs) => {
+        if (isFull) throw new StoreError("The disk is full");
+        return await store.enqueue(runs);
+      },
+    });
+    await using engine = createEngine({ store: full, host, jobs: { echo } });
+    await engine.start();
+    await assert.rejects(engine.trigger(echo, null), StoreError);
+    host.advance(2_000);
+    await host.settle();
+
+    const during = await engine.health();
+    isFull = false;
+    await engine.trigger(echo, null);
+    await host.settle();
+    const after = await engine.health();
+
+    assert.deepEqual(findingsOf(during), [["writes", "degraded"]]);
+    assert.equal(during.checks.find(({ name }) => name === "writes")?.message, "Writes fail: The disk is full");
+    assert.deepEqual([during.status, during.ready], ["degraded", true]);
+    assert.deepEqual(findingsOf(after), []);
+  },
+);
 
 Deno.test("health() is not ready while the engine stops, and after it has stopped; it stays live", async () => {
   const host = new FakeHost();

@@ -63,6 +63,7 @@ export class Monitor {
       look: () => ({
         ...deps.lookAtEngine(),
         isStoreBroken: deps.storeCondition.isBroken,
+        failedWrite: deps.storeCondition.failedWrite,
         eventLoopDelayMs: this.#eventLoop.longestMs,
         statisticsError: this.#reporter.error,
       }),
