@@ -1,3 +1,5 @@
+import { escapeLines } from "./values/escape_text.ts";
+
 /** Where an engine writes messages for operators; `console` fits. Each call gets one string. */
 export interface Logger {
   /** Writes an informational message. */
@@ -13,9 +15,14 @@ const LEVELS = ["info", "warn", "error"] as const;
 /** Writes warnings and errors to the console. */
 const CONSOLE: Logger = {
   info: () => {},
-  warn: (text) => console.warn(text),
-  error: (text) => console.error(text),
+  warn: (text) => console.warn(toReadable(text)),
+  error: (text) => console.error(toReadable(text)),
 };
+
+/** Control characters could hide or forge lines, and so could a line break: what comes after one is indented. */
+function toReadable(text: string): string {
+  return escapeLines(text).replaceAll(/\n(?! )/g, "\n  ");
+}
 
 const SILENT: Logger = { info: () => {}, warn: () => {}, error: () => {} };
 // How many different warnings warnOnce() logs at most.

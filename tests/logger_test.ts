@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../src/engine/create_engine.ts";
-import { type Logger, warnOnce } from "../src/logger.ts";
+import { type Logger, toLogger, warnOnce } from "../src/logger.ts";
 import { StoreError } from "../src/error.ts";
 import type { Store } from "../src/store.ts";
 import { MemoryStore } from "../src/stores/memory/memory_store.ts";
@@ -180,4 +180,14 @@ Deno.test("warnOnce() logs each warning once, and 1,000 different ones at most",
   }
 
   assert.deepEqual(lines, Array.from({ length: 1_000 }, (_, number) => `warn warning ${number}`));
+});
+
+Deno.test("the default log escapes control characters, and indents what comes after a line break", () => {
+  using printed = aConsole();
+
+  toLogger(undefined).error('Run "1" failed: \u001b[2J\u202e\rgone\nRun "2" completed\n    at step');
+
+  assert.deepEqual(printed.lines, [
+    'error Run "1" failed: \\u001b[2J\\u202e\\rgone\n  Run "2" completed\n    at step',
+  ]);
 });

@@ -4,7 +4,7 @@ import { PACKAGE_VERSION } from "../version.ts";
 import type { Command, ExitCode } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { describeCommand, describeCommands } from "./help.ts";
-import { escapeText } from "./output/escape_text.ts";
+import { escapeText } from "../values/escape_text.ts";
 import { Output } from "./output/output.ts";
 import { parseArguments } from "./parse_arguments.ts";
 import type { Terminal } from "./terminal.ts";

@@ -10,6 +10,11 @@ export function escapeText(text: string): string {
   });
 }
 
+/** The same for several lines. */
+export function escapeLines(text: string): string {
+  return text.split("\n").map(escapeText).join("\n");
+}
+
 const SHORT = new Map([["\n", "\\n"], ["\r", "\\r"], ["\t", "\\t"]]);
 
 /** A value as JSON on one line, in which control characters are escapes. */

@@ -1,5 +1,5 @@
 import type { Terminal } from "../terminal.ts";
-import { escapeText, toJsonLine } from "./escape_text.ts";
+import { escapeText, toJsonLine } from "../../values/escape_text.ts";
 import { type Cell, type Color, type Column, layOutTable, paint } from "./table.ts";
 
 /** Writes results: as JSON for programs, or as text for people. */

@@ -1,4 +1,4 @@
-import { escapeText } from "./escape_text.ts";
+import { escapeText } from "../../values/escape_text.ts";
 import { cutText, textWidth } from "./text_width.ts";
 
 /** A color of a terminal. */

@@ -1,4 +1,5 @@
 import process from "node:process";
+import { escapeLines } from "../../values/escape_text.ts";
 import { runCommand } from "./command.ts";
 
 /**
@@ -7,9 +8,12 @@ import { runCommand } from "./command.ts";
  * @param command How the command is called, for its help.
  */
 export async function main(command = "deno run --allow-read jsr:@holdfast/jobs/replay"): Promise<void> {
-  const output = { log: console.log.bind(console), error: console.error.bind(console), command };
+  const [log, error] = [console.log.bind(console), console.error.bind(console)];
+  // Names and values must not move the cursor or hide what is printed.
+  const readable = (write: (text: string) => void) => (text: string) => write(escapeLines(text));
+  const output = { log: readable(log), error: readable(error), command };
   // What jobs write does not mix with the result.
-  for (const method of ["log", "info", "debug"] as const) console[method] = output.error;
+  for (const method of ["log", "info", "debug"] as const) console[method] = error;
   process.on("unhandledRejection", (reason) => output.error(`A job has left a rejected promise behind: ${reason}`));
   process.exit(await runCommand(process.argv.slice(2), output));
 }

@@ -7,7 +7,7 @@ import type { Wait } from "../../../wait.ts";
 import type { Command } from "../../command.ts";
 import { findRunId } from "../../find_run.ts";
 import { countOf, describeBoth, describeLabels, describeSpan, statusCell } from "../../output/describe.ts";
-import { toJsonLine } from "../../output/escape_text.ts";
+import { toJsonLine } from "../../../values/escape_text.ts";
 import type { Output } from "../../output/output.ts";
 import { cutText } from "../../output/text_width.ts";
 import { askApi } from "../../service/api.ts";

@@ -2,7 +2,7 @@ import { describeDuration } from "../../../engine/operate/explain/describe_durat
 import { isLastEvent, type RunEvent } from "../../../event.ts";
 import type { Command, CommandCall, ExitCode } from "../../command.ts";
 import { findRunId } from "../../find_run.ts";
-import { toJsonLine } from "../../output/escape_text.ts";
+import { toJsonLine } from "../../../values/escape_text.ts";
 import type { Color } from "../../output/table.ts";
 import { UsageError } from "../../usage_error.ts";
 import { type Followed, followEvents } from "../../service/follow_events.ts";
