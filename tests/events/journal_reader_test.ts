@@ -24,7 +24,7 @@ class TestConsumer implements EventConsumer {
     this.error = error;
     this.ending.abort();
   };
-  ready = () => Promise.resolve();
+  ready = () => null;
 }
 
 function aReader(calls: (store: MemoryStore) => Partial<Store> = () => ({})) {
@@ -49,7 +49,7 @@ Deno.test("FactEvents knows all runs of a page, though another page is read mean
   const events = new FactEvents(deps);
   const countEvents = async (from: number, to: number) => {
     const consumer = new TestConsumer();
-    const receivers = { ofRun: () => [], ofLists: [{ consumer, after: 0 }] };
+    const receivers = { ofRun: () => [], ofLists: [{ consumer, after: 0, isPaused: false }] };
     await events.publish(rows.slice(from, to), receivers, () => Promise.resolve(), consumer.abortSignal);
     return consumer.events.length;
   };
