@@ -529,8 +529,12 @@ export interface Store extends AsyncDisposable {
   /** The failures of a run and of the attempts at its steps, with stacks and causes; `null` if there is no such run. */
   getFailures(runId: string): Promise<RunFailures | null>;
 
-  /** Open waits after a place (`null`: from the first one), the soonest deadline first, those without one last. */
-  getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits>;
+  /**
+   * Open waits after a place (`null`: from the first one), the soonest deadline first, those without one last.
+   *
+   * @param runIds Only those of these runs: it costs what they have.
+   */
+  getOpenWaits(after: OpenWaitPlace | null, limit: number, runIds?: readonly string[]): Promise<OpenWaits>;
 
   /**
    * Finds runs by a string: by the id, or its start, or its end (that among the newest 5,000 runs); by the id of a wait; by

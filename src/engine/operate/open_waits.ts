@@ -42,7 +42,7 @@ const MAX_LIMIT = 1_000;
 // So many waits are examined at once, and for so long by one call.
 const SLICE = 500;
 const MAX_MS = 100;
-const CURSOR = /^(-|\d{1,16})\.(\d{1,16})$/;
+const CURSOR = /^(-|\d{1,16})\.(\d{1,16}|[0-9A-Za-z_-]{1,128})$/;
 
 /** Which waits a caller may see. */
 export interface WaitAccess {
@@ -74,10 +74,8 @@ export async function listOpenWaits(
   { store, host, access }: OpenWaitsDeps,
 ): Promise<OpenWaitsPage> {
   checkOptionNames(query, QUERY, "getOpenWaits()");
-  const { limit = DEFAULT_LIMIT, cursor, ...filter } = query;
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
-    throw new ValidationError(`limit must be an integer from 1 to ${MAX_LIMIT}`);
-  }
+  const { limit: _, cursor: __, ...filter } = query;
+  const { limit, cursor } = checkPage(query);
   const checked = checkRunFilter(filter);
   const start = cursor === undefined ? null : toPlace(cursor);
   let after = start;
@@ -110,6 +108,61 @@ export async function listOpenWaits(
   }
 }
 
+/**
+ * Lists the open waits of some runs, all of which are the caller's own: it costs what they have. A page continues after the
+ * id of a wait, which says nothing about the waits of others.
+ */
+export async function listOwnWaits(
+  query: OpenWaitsQuery,
+  runIds: readonly string[],
+  { store, host, mayShow }: Omit<OpenWaitsDeps, "access"> & Pick<WaitAccess, "mayShow">,
+): Promise<OpenWaitsPage> {
+  const { limit, cursor } = checkPage(query);
+  const own: OpenWaitRecord[] = [];
+  for (let after: OpenWaitPlace | null = null;;) {
+    const { waits } = await store.getOpenWaits(after, SLICE, runIds);
+    own.push(...waits);
+    if (waits.length < SLICE) break;
+    after = waits.at(-1)!.place; // it is not empty
+  }
+  const later = cursor === undefined ? own : afterCursor(own, toOwnPlace(cursor));
+  const shown: OpenWaitRecord[] = [];
+  let last: OpenWaitRecord | null = null;
+  const pageOf = (next: OpenWaitRecord | null): OpenWaitsPage => ({
+    waits: shown.map(toOpenWait),
+    total: null,
+    next: next === null ? null : `${next.place.deadlineAt ?? "-"}.${next.wait.id}`,
+  });
+  const startedAt = host.monotonic();
+  for (const record of later) {
+    if (last !== null && host.monotonic() - startedAt > MAX_MS) return pageOf(last);
+    const isShown = await mayShow(record);
+    if (isShown && shown.length === limit) return pageOf(last);
+    if (isShown) shown.push(record);
+    last = record;
+  }
+  return pageOf(null);
+}
+
+// The milliseconds of a UUIDv7 have so many characters.
+const MS_LENGTH = 13;
+
+/** The waits after a cursor. If its wait is not open any more, those of its millisecond come again, rather than never. */
+function afterCursor(own: readonly OpenWaitRecord[], [deadlineAt, id]: OwnPlace): readonly OpenWaitRecord[] {
+  const at = own.findIndex(({ wait }) => wait.id === id);
+  if (at !== -1) return own.slice(at + 1);
+  const since = id.slice(0, MS_LENGTH);
+  return own.filter(({ wait, place }) => {
+    const deadline = place.deadlineAt ?? Infinity;
+    return deadline > deadlineAt || (deadline === deadlineAt && wait.id.slice(0, MS_LENGTH) >= since);
+  });
+}
+
+function checkPage({ limit = DEFAULT_LIMIT, cursor }: OpenWaitsQuery): { limit: number; cursor: string | undefined } {
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return { limit, cursor };
+  throw new ValidationError(`limit must be an integer from 1 to ${MAX_LIMIT}`);
+}
+
 function toOpenWait({ wait, run: { jobName, labels }, payloadSchema }: OpenWaitRecord): OpenWait {
   return { ...wait, jobName, labels, payloadSchema: payloadSchema === null ? null : JSON.parse(payloadSchema) };
 }
@@ -119,7 +172,15 @@ function toCursor({ deadlineAt, seq }: OpenWaitPlace): string {
 }
 
 function toPlace(cursor: unknown): OpenWaitPlace {
+  const [deadlineAt, after] = toOwnPlace(cursor);
+  // After the id of a wait, of whose deadline there may be others.
+  return { deadlineAt: deadlineAt === Infinity ? null : deadlineAt, seq: /^\d{1,16}$/.test(after) ? Number(after) : 0 };
+}
+
+type OwnPlace = readonly [deadlineAt: number, after: string];
+
+function toOwnPlace(cursor: unknown): OwnPlace {
   const found = typeof cursor === "string" ? CURSOR.exec(cursor) : null;
   if (found === null) throw new ValidationError("cursor must be the next of an earlier page");
-  return { deadlineAt: found[1] === "-" ? null : Number(found[1]), seq: Number(found[2]) };
+  return [found[1] === "-" ? Infinity : Number(found[1]), found[2]!];
 }

@@ -7,6 +7,7 @@ import { type FailureGroups, type FailuresQuery, groupFailures } from "../../eng
 import { checkSearch, findRuns, MAX_FOUND } from "../../engine/operate/found_runs.ts";
 import {
   listOpenWaits,
+  listOwnWaits,
   type OpenWaitsPage,
   type OpenWaitsQuery,
   type WaitAccess,
@@ -23,7 +24,7 @@ import { noSuchRun } from "../response.ts";
 import type { HandlerAuth } from "./auth_hooks.ts";
 import type { AuthorizedEngine } from "./authorized_engine.ts";
 import type { Caller } from "./caller.ts";
-import { findOwnRuns, hasOpenRun, idsInScope } from "./own_runs.ts";
+import { findOpenRuns, findOwnRuns, idsInScope } from "./own_runs.ts";
 
 /** The dependencies of {@linkcode AuthorizedReads}. */
 export interface AuthorizedReadsDeps {
@@ -109,13 +110,15 @@ export class AuthorizedReads {
     const store = await this.#store();
     if (auth === null) return await listOpenWaits(query, { store, host, access: null });
     const scope = await this.#deps.runs.scopeOf(filter);
+    const mayShow: WaitAccess["mayShow"] = ({ run }) => this.#deps.runs.may(run.id, "waits");
     // Otherwise it would look through the waits of all others.
-    if (scope !== null && !await hasOpenRun(store, scope)) return { waits: [], total: null, next: null };
+    const own = scope === null ? null : await findOpenRuns(store, scope);
+    if (own !== null) return await listOwnWaits(query, own, { store, host, mayShow });
     const access: WaitAccess = {
       // Most runs of others are left out by their labels and jobs, without being read.
       isInScope: async (run) =>
         scope === null || (matches(run, scope) && (await idsInScope(store, [run.id], scope)).has(run.id)),
-      mayShow: ({ run }) => this.#deps.runs.may(run.id, "waits"),
+      mayShow,
     };
     return await listOpenWaits(query, { store, host, access });
   }

@@ -36,10 +36,14 @@ export async function findOwnRuns(text: string, { store, scopeOf }: OwnRunsDeps)
 
 const OPEN = RUN_STATUSES.filter((status) => !isTerminal(status));
 
-/** Whether a run in a scope has not ended. */
-export async function hasOpenRun(store: Pick<Store, "findRuns">, scope: RunQuery): Promise<boolean> {
-  const { ids } = await store.findRuns({ ...scope, status: scope.status ?? OPEN, limit: 1, uncounted: true });
-  return ids.length > 0;
+// Of so many runs the waits are read, sorted and paged at once.
+const MAX_OPEN = 1_000;
+
+/** The runs in a scope that have not ended; `null`: there are more than 1,000. */
+export async function findOpenRuns(store: Pick<Store, "findRuns">, scope: RunQuery): Promise<string[] | null> {
+  const query = { ...scope, status: scope.status ?? OPEN, limit: MAX_OPEN, offset: 0, uncounted: true };
+  const { ids, hasMore } = await store.findRuns(query);
+  return hasMore ? null : ids;
 }
 
 /** Which of these runs are in a scope. */

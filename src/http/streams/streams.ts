@@ -106,8 +106,8 @@ export class Streams {
   /**
    * Brings a stream up to date; then adds it to its fan-out.
    *
-   * @returns Resolves when the store has been asked for its beginning, whether or not it has answered. `whole`: the stream
-   * is closed, since its client has the last event of the run.
+   * @returns Resolves when the store has been asked for its beginning, whether or not it has answered; for a run that is
+   * resumed, when it has. `whole`: the stream is closed, since its client has the last event of the run.
    * @throws {NotFoundError} There is no such run.
    */
   #follow(stream: ClientStream, runId: string | null, { cursor }: Resume): Promise<"whole" | "begun"> {
@@ -120,7 +120,8 @@ export class Streams {
         if (isInstance(error, NotFoundError)) reject(error);
         throw error;
       } finally {
-        resolve("begun");
+        // Whether a client that resumes has everything is not known before the store has answered.
+        if (runId === null || cursor === null) resolve("begun");
       }
     };
     this.#internals.reader.catchUp(stream, begin, (place) => {

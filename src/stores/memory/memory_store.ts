@@ -283,8 +283,8 @@ export class MemoryStore implements Store {
   }
 
   /** Open waits, the soonest deadline first. */
-  getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits> {
-    return this.#perform(() => findOpenWaits(this.#runs, after, limit));
+  getOpenWaits(after: OpenWaitPlace | null, limit: number, runIds?: readonly string[]): Promise<OpenWaits> {
+    return this.#perform(() => findOpenWaits(this.#runs, after, limit, runIds));
   }
 
   /** Finds runs by an id, a key or a label. */

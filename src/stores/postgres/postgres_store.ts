@@ -376,8 +376,8 @@ export class PostgresStore implements Store {
   }
 
   /** Open waits, the soonest deadline first. */
-  async getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits> {
-    return toOpenWaits(await this.#database.read<OpenWaitsAnswer>("get_open_waits", { after, limit }));
+  async getOpenWaits(after: OpenWaitPlace | null, limit: number, runIds?: readonly string[]): Promise<OpenWaits> {
+    return toOpenWaits(await this.#database.read<OpenWaitsAnswer>("get_open_waits", { after, limit, runIds }));
   }
 
   /** Finds runs by an id, a key or a label. */

@@ -493,8 +493,8 @@ export class SqliteStore implements Store {
   }
 
   /** Open waits, the soonest deadline first. */
-  getOpenWaits(after: OpenWaitPlace | null, limit: number): Promise<OpenWaits> {
-    return this.#reads.snapshot(() => readOpenWaits(this.#db, after, limit));
+  getOpenWaits(after: OpenWaitPlace | null, limit: number, runIds?: readonly string[]): Promise<OpenWaits> {
+    return this.#reads.snapshot(() => readOpenWaits(this.#db, after, limit, runIds));
   }
 
   /** Finds runs by an id, a key or a label. */

@@ -323,6 +323,32 @@ forEachStore("GET /waits/open continues without a word of others' waits", async 
   assert.deepEqual([first.body.waits.length, ids, second.body.next], [2, own, null]);
 });
 
+forEachStore("GET /waits/open costs a tenant what it has, and its cursors count no waits of others", async (world) => {
+  const read: number[] = [];
+  const store = withCalls(world.store, {
+    getOpenWaits: async (...asked) => {
+      const found = await world.store.getOpenWaits(...asked);
+      read.push(found.waits.length);
+      return found;
+    },
+  });
+  await using service = aTenantService({ auth: CAREFUL }, { ...world, store });
+  const own = [];
+  for (let n = 0; n < 40; n++) {
+    const run = await aTenantRun(service, world.store, n % 20 === 10 ? "b" : "a", "waiting");
+    if (n % 20 === 10) own.push(run.waitId!);
+  }
+
+  const first = await service.ask("GET", "/waits/open?limit=1", OF_B);
+  await service.engine.signal(own[0]!, { signalId: "1", payload: null }); // the cursor's own wait is not open any more
+  world.host.advance(1);
+  const second = await service.ask("GET", `/waits/open?limit=1&cursor=${first.body.next}`, OF_B);
+
+  assert.deepEqual(read, [2, 1]);
+  assert.ok(first.body.next.endsWith(`.${own[0]}`), first.body.next);
+  assert.deepEqual([second.body.waits[0].id, second.body.next], [own[1], null]);
+});
+
 forEachStore("GET /find finds a key of the tenant's own", async (world) => {
   const auth = { ...CAREFUL, tenant: ({ org }: Org) => org };
   await using service = aTenantService({ auth }, world);

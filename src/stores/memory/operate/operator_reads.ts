@@ -75,8 +75,14 @@ export function toRunFailures(run: KeptRun): RunFailures {
 }
 
 /** Open waits, the soonest deadline first. See `Store.getOpenWaits()`. */
-export function findOpenWaits(runs: MemoryRuns, after: OpenWaitPlace | null, limit: number): OpenWaits {
-  const open = runs.open.flatMap((run) =>
+export function findOpenWaits(
+  runs: MemoryRuns,
+  after: OpenWaitPlace | null,
+  limit: number,
+  runIds?: readonly string[],
+): OpenWaits {
+  const among = runIds?.map((id) => runs.get(id)).filter((run) => run !== undefined) ?? runs.open;
+  const open = among.flatMap((run) =>
     run.pauses.filter(({ kind, state }) => kind === "wait" && state.status === "pending").map((pause) => ({
       run,
       pause,

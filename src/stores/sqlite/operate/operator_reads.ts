@@ -16,10 +16,17 @@ interface OpenRow extends WaitRow, Omit<IdentityRow, "id"> {
 }
 
 /** Open waits, the soonest deadline first. See `Store.getOpenWaits()`. */
-export function readOpenWaits(db: SqliteDatabase, after: OpenWaitPlace | null, limit: number): OpenWaits {
-  const [deadline, seq] = after === null ? [-1, 0] : [after.deadlineAt ?? LAST, after.seq];
-  const rows = readOpenRows(db, "ifnull(p.deadline_at, 9e15) = ? AND p.seq > ?", [deadline, seq], limit);
-  if (rows.length < limit) {
+export function readOpenWaits(
+  db: SqliteDatabase,
+  after: OpenWaitPlace | null,
+  limit: number,
+  runIds?: readonly string[],
+): OpenWaits {
+  const [deadline, seq] = after === null ? [-1, 0] as const : [after.deadlineAt ?? LAST, after.seq] as const;
+  const rows = runIds === undefined
+    ? readOpenRows(db, "ifnull(p.deadline_at, 9e15) = ? AND p.seq > ?", [deadline, seq], limit)
+    : readOwnRows(db, runIds, [deadline, seq], limit);
+  if (runIds === undefined && rows.length < limit) {
     rows.push(...readOpenRows(db, "ifnull(p.deadline_at, 9e15) > ?", [deadline], limit - rows.length));
   }
   const { total } = db.one<{ total: number }>(
@@ -35,6 +42,23 @@ export function readOpenWaits(db: SqliteDatabase, after: OpenWaitPlace | null, l
     })),
     total,
   };
+}
+
+function readOwnRows(
+  db: SqliteDatabase,
+  runIds: readonly string[],
+  place: readonly [deadline: number, seq: number],
+  limit: number,
+): OpenRow[] {
+  return db.all<OpenRow>(
+    `SELECT p.*, r.id AS run_id, r.job, r.labels FROM json_each(?) j CROSS JOIN holdfast_runs r ON r.id = j.value
+     CROSS JOIN holdfast_pauses p INDEXED BY holdfast_pauses_by_kind ON p.run_seq = r.seq AND p.kind = 'wait'
+     WHERE p.status = 'pending' AND (ifnull(p.deadline_at, 9e15), p.seq) > (?, ?)
+     ORDER BY ifnull(p.deadline_at, 9e15), p.seq LIMIT ?`,
+    JSON.stringify(runIds),
+    ...place,
+    limit,
+  );
 }
 
 // In one statement, `(ifnull(p.deadline_at, 9e15), p.seq) > (?, ?)` reads the index from its beginning.

@@ -65,15 +65,22 @@ end $$;
 
 -- Open waits, the soonest deadline first. See Store.getOpenWaits().
 create or replace function fn.get_open_waits(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+declare v_runs bigint[] := (select coalesce(array_agg(q.seq), '{}') from {schema}.runs q
+  where q.id = any(fn.texts(p -> 'runIds')) having p ? 'runIds');
+  v_deadline bigint := case when p -> 'after' = 'null' then -1 else coalesce((p -> 'after' ->> 'deadlineAt')::bigint, ${LAST}) end;
+  v_seq bigint := coalesce((p -> 'after' ->> 'seq')::bigint, 0);
 begin
   return jsonb_build_object('waits', (
       select coalesce(jsonb_agg(to_jsonb(o) || jsonb_build_object('run_id', q.id, 'job', q.job, 'labels', q.labels)
         order by coalesce(o.deadline_at, ${LAST}), o.seq), '[]')
-      from (select w.* from {schema}.pauses w where w.kind = 'wait' and w.status = 'pending'
-        and (coalesce(w.deadline_at, ${LAST}), w.seq)
-          > (case when p -> 'after' = 'null' then -1 else coalesce((p -> 'after' ->> 'deadlineAt')::bigint, ${LAST}) end,
-            coalesce((p -> 'after' ->> 'seq')::bigint, 0))
-        order by coalesce(w.deadline_at, ${LAST}), w.seq limit (p ->> 'limit')::int) o
+      from ((select w.* from {schema}.pauses w where v_runs is null and w.kind = 'wait' and w.status = 'pending'
+          and (coalesce(w.deadline_at, ${LAST}), w.seq) > (v_deadline, v_seq)
+          order by coalesce(w.deadline_at, ${LAST}), w.seq limit (p ->> 'limit')::int)
+        union all
+        (select w.* from unnest(v_runs) x (seq) cross join lateral (select q.* from {schema}.pauses q
+            where q.run_seq = x.seq and q.kind = 'wait' and q.status = 'pending' offset 0) w
+          where (coalesce(w.deadline_at, ${LAST}), w.seq) > (v_deadline, v_seq)
+          order by coalesce(w.deadline_at, ${LAST}), w.seq limit (p ->> 'limit')::int)) o
       cross join lateral (select u.* from {schema}.runs u where u.seq = o.run_seq offset 0) q),
     'total', (select count(*) from (select from {schema}.pauses w where w.kind = 'wait' and w.status = 'pending'
       order by coalesce(w.deadline_at, ${LAST}), w.seq limit ${MAX_COUNTED_WAITS + 1}) o));
