@@ -35,8 +35,8 @@ export async function backUp(driver: SqliteDriver, path: string): Promise<void> 
 /** Fills an empty file with a copy. */
 async function copyInto(driver: SqliteDriver, path: string): Promise<void> {
   if (isBetterSqlite3(driver)) return void await driver.backup(path, { progress: () => ALL_PAGES });
-  const sqlite = await import("node:sqlite").catch(() => null); // not every runtime has it, nor each version its backup()
-  if (sqlite !== null && "backup" in sqlite && driver instanceof sqlite.DatabaseSync) {
+  const sqlite = await import("node:sqlite").catch(() => null); // not every runtime has it
+  if (sqlite !== null && driver instanceof sqlite.DatabaseSync) {
     return void await sqlite.backup(driver, path, { rate: ALL_PAGES });
   }
   driver.prepare("VACUUM INTO ?").run(path);
