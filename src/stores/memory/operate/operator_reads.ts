@@ -81,8 +81,8 @@ export function findOpenWaits(
   limit: number,
   runIds?: readonly string[],
 ): OpenWaits {
-  const among = runIds?.map((id) => runs.get(id)).filter((run) => run !== undefined) ?? runs.open;
-  const open = among.flatMap((run) =>
+  const chosen = runIds && new Set(runIds);
+  const open = runs.open.flatMap((run) =>
     run.pauses.filter(({ kind, state }) => kind === "wait" && state.status === "pending").map((pause) => ({
       run,
       pause,
@@ -90,7 +90,8 @@ export function findOpenWaits(
   );
   const atOf = (deadlineAt: number | null) => deadlineAt ?? Infinity;
   const ordered = open.sort((one, other) => order(placeOf(one.pause), placeOf(other.pause)));
-  const waits = ordered.filter(({ pause }) => after === null || order(placeOf(pause), after) > 0).slice(0, limit);
+  const own = ordered.filter(({ run }) => chosen === undefined || chosen.has(run.id));
+  const waits = own.filter(({ pause }) => after === null || order(placeOf(pause), after) > 0).slice(0, limit);
   return {
     waits: waits.map(({ run, pause }) => ({
       wait: toWait(run.id, pause),

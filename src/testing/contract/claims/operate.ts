@@ -313,3 +313,21 @@ function someStatistics(overrides: Partial<JobStatistics>): JobStatistics {
 function toRow(at: number, counts: JobStatistics): StatisticsRow {
   return { at, ...counts, sampled: NO_SAMPLE };
 }
+
+test("getOpenWaits() lists the waits of some runs alone, in pages", async ({ store }) => {
+  const ids = [];
+  for (let n = 0; n < 3; n++) {
+    const { run, lease } = await startRun(store);
+    await park(store, lease, aPause({ name: "b" }), aPause({ name: "a" }));
+    ids.push(run.id);
+  }
+
+  const own = [ids[0]!, ids[2]!, "unknown"];
+  const first = await store.getOpenWaits(null, 3, own);
+  const second = await store.getOpenWaits(first.waits.at(-1)!.place, 3, own);
+  const none = await store.getOpenWaits(null, 3, []);
+
+  const runsOf = ({ waits }: typeof first) => waits.map(({ run }) => run.id);
+  assert.deepEqual([runsOf(first), runsOf(second)], [[ids[0], ids[0], ids[2]], [ids[2]]]);
+  assert.deepEqual([none.waits, first.total], [[], 6]);
+});
