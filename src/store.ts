@@ -128,13 +128,13 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * one. A rate never holds back a run that has started. The rate of a key is that of the run that is first in its line.
  *
  * **Fairness.** Of the runs that pass all gates, fairness keys take turns: a claim takes the first of each key, by
- * position, before it takes a second of one. All runs without a fairness key are together one key. A key that comes
- * back after it had no run to claim joins the current turn: it has neither saved up turns nor lost any. Turns are
+ * position, before it takes a second of one. Runs without a fairness key form one group, which takes turns like a key. A
+ * key that comes back after it had no run to claim joins the current turn: it has neither saved up turns nor lost any. Turns are
  * numbered. When the first run of a job and a fairness key passes its concurrency key, they get a turn: the one served
  * last, or the one after the last turn of the fairness key if that is later. They keep it, though their job is paused or
  * full, until one of them is claimed or none has passed its key any more. The lowest turn goes first, then the lowest
- * position. Runs without a fairness key have the turn that they would get now. Their claims count as turns only while a
- * run with a fairness key passes all gates.
+ * position. The group of the runs without a fairness key stores no turn: in each claim it has the turn that a new key
+ * would get. Its claims count as turns only while a run with a fairness key passes all gates.
  *
  * **Order.** Runs are ordered by their position: the number of their trigger, less 100,000 for each step of priority
  * (`positionOf`). Triggers are numbered by commit, and within a call in the order of the requests. Timestamps do not

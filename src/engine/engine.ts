@@ -197,7 +197,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   getStoreInfo(): Promise<StoreInfo>;
   /**
    * Pauses a job, in all processes: from now on no run of it is claimed. Runs that are executed continue; triggers,
-   * signals and deadlines apply; no other job waits for a key of its runs. A job that is paused already keeps its pause.
+   * signals and deadlines apply; its pending runs block no concurrency key for runs of other jobs. A job that is paused already keeps its pause.
    *
    * @throws {NotFoundError} Neither this engine, nor a live worker, nor a stored run has a job of this name.
    * @returns The state of the job.

@@ -22,7 +22,7 @@ export interface Surroundings {
   readonly polls: boolean;
   /** Calls the function of a job with its input and its `step`, or with another object that does what `step` does. */
   callJob<T>(claim: Claim, input: unknown, step: StepContext, body: (step: StepContext) => T): T;
-  /** Calls the function of a step, or does something else instead. */
+  /** Calls the function of a step; a test kit may return another result or throw in its place. */
   callStep(call: StepCall): unknown;
 }
 

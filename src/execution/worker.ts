@@ -416,7 +416,7 @@ export class Worker {
     this.#wakeSoon();
   }
 
-  /** Executes a run inside what plugins do around executions. */
+  /** Executes a run, and calls the plugins' hooks around executions. */
   #executeAround(execution: Execution): Promise<Executed> {
     const { info, deps: { around } } = execution;
     if (around.execution === null || info === null) return executeRun(execution);

@@ -85,7 +85,7 @@ export class RunChanges {
     return receipt;
   }
 
-  /** Ends a wait inside what plugins do around signals. */
+  /** Ends a wait, and calls the plugins' hooks around signals. */
   #signalAround(waitId: string, signal: Signal): Promise<SignalOutcome> {
     const { store, around } = this.#deps;
     const send = (trace: TraceText | null) => untilKnown(() => store.signal(waitId, signal, trace));

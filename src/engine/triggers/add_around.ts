@@ -12,7 +12,7 @@ export interface AddAroundDeps {
 }
 
 /**
- * Adds runs of one job inside what plugins do around triggers. The new runs have the trace that a plugin has set.
+ * Adds runs of one job, and calls the plugins' hooks around triggers. The new runs have the trace that a plugin has set.
  *
  * @param add Adds them, once or several times.
  * @param toEnqueued What was added or found, in the order of the requests; `null`: nothing was.

@@ -19,7 +19,7 @@ import type { Deadline } from "../../wait.ts";
 export interface FlowOptions {
   /**
    * Not claimed before this instant: a `Date`, or ISO 8601 with a time zone; a date alone is its midnight in UTC. An
-   * instant in the past is now. Not together with `delay` or `coalesce`. Default: at once.
+   * instant in the past is now. It cannot be combined with `delay` or `coalesce`. Default: at once.
    */
   startAt?: Date | string;
   /** The same as `startAt`, as milliseconds from now: an integer from 0. */
@@ -30,7 +30,7 @@ export interface FlowOptions {
    */
   priority?: number;
   /**
-   * Runs with different keys take turns; all runs without one are together one key. 1 to 255 characters. Default: the
+   * Runs with different keys take turns; the runs without a key form one group, which takes turns, too. 1 to 255 characters. Default: the
    * value of the label `fairnessLabel` of the engine, if the run has it.
    */
   fairnessKey?: string;

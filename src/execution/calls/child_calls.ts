@@ -189,7 +189,7 @@ export class ChildCalls {
     }
   }
 
-  /** Makes the requests for children inside what plugins do around triggers. */
+  /** Makes the requests for children, and calls the plugins' hooks around triggers. */
   #newRunsAround(call: string, job: Job, items: readonly InvokeItem<unknown>[]): Promise<NewRun[]> {
     const { claim: { run: { id: parentRunId } }, deps: { around } } = this.#execution;
     if (around.trigger === null) return this.#newRunsInSlices(call, job, items);

@@ -167,7 +167,7 @@ export class StepCalls {
       : this.#parking.untilRetry(stepName, retry));
   }
 
-  /** Makes one attempt inside what plugins do around steps. */
+  /** Makes one attempt, and calls the plugins' hooks around steps. */
   #attemptAround(step: Attempted, attempt: number): Promise<Ended> {
     const { info, deps: { around } } = this.#execution;
     if (around.step === null || info === null) return this.#attempt(step, attempt);

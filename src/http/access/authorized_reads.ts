@@ -42,7 +42,7 @@ export interface AuthorizedReadsDeps {
 
 // How many runs of all callers a search looks at, if `scopeRuns` says which are the caller's own.
 const MAX_SEARCHED = 1_000;
-// For how many the hook decides, if it does not.
+// Without it, `onRunAccess` is asked for each run that is found, up to this many.
 const MAX_ASKED = 200;
 
 /** What operators read of runs, restricted to what the sender of a request may read. */

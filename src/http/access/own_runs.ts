@@ -20,7 +20,7 @@ export interface OwnRunsDeps {
 
 /**
  * Finds a caller's own runs by the start or the end of an id, among the newest 5,000, and by a label. A search among the
- * runs of all callers ends after some of them, and might not come to these.
+ * runs of all callers ends at a limit, and might end before it finds the caller's.
  */
 export async function findOwnRuns(text: string, { store, scopeOf }: OwnRunsDeps): Promise<SearchHit[]> {
   const newest = await store.findRuns({ ...await scopeOf({}), limit: NEWEST, uncounted: true });

@@ -6,7 +6,10 @@ export interface ClaimFacts {
   timerAt: number | null;
   /** When the rate of a key opens next that holds up a run; `null`: none does. */
   openingAt: number | null;
-  /** The latest opening of the rate of a key that a run has passed; `null`: none has, or the key had no rate to pass. */
+  /**
+   * When the rate of a key was opened last, of those keys whose first run has passed it; `null`: no run has passed the
+   * rate of its key.
+   */
   passedOpeningAt: number | null;
   /** The newest start under a rate; `null`: there is none. */
   newestStart: number | null;
@@ -31,7 +34,7 @@ interface FactsRow {
   has_orphans: number;
 }
 
-/** Reads them in one statement. The conditions that are always true make it search its indexes. */
+/** Reads them in one statement. Conditions such as `timer_at IS NOT NULL` let SQLite use its partial indexes. */
 export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
   const row = db.one<FactsRow>(
     `SELECT

@@ -85,7 +85,7 @@ export class JobHeads {
     return first;
   }
 
-  /** The first run of a group that can be claimed. Its turn does not wait for those before it. */
+  /** The first run of a group that can be claimed. Runs before it that cannot be claimed do not delay the group's turn. */
   #firstOf({ fairness_key: key }: Head): Candidate | null {
     const { isBehind, orphans } = this.#options;
     for (let size = 1;; size = PAGE_SIZE) {

@@ -48,7 +48,7 @@ interface ReadyRun {
   hasBegun: boolean;
 }
 
-// The runs of a queue that the next claim lets pass: the rate of their key has opened.
+// The runs of a queue that wait for the rate of their key, which has opened: the next claim moves them on.
 const LET_PASS = `(SELECT concurrency_key AS key FROM holdfast_openings
     WHERE job = ? AND is_open = 0 AND opens_at <= ? LIMIT ${MAX_AHEAD})
   JOIN holdfast_flow ON run_seq = (SELECT run_seq FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key

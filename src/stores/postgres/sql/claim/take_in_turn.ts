@@ -199,7 +199,7 @@ begin
   end loop;
   run_seq := k.seq;
   if v_head is null then return; end if;
-  -- Runs without a fairness key have the turn that they would get now.
+  -- The runs without a fairness key store no turn: they have the one that a new key would get.
   select greatest(s.turn, s.keyless) into turn from {schema}.serving s;
   if k.seq is null or (v_turn, v_head_position) < (turn, k.position) then
     run_seq := v_head; turn := v_turn; is_head := true;

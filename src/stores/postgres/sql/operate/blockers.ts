@@ -133,7 +133,7 @@ begin
   return v_limits;
 end $$;
 
--- The runs of a queue that the next claim lets pass: the rate of their key has opened.
+-- The runs of a queue that wait for the rate of their key, which has opened: the next claim moves them on.
 create or replace function fn.let_pass(p_queue text, p_now bigint) returns setof {schema}.runs language plpgsql stable as $$
 begin
   return query select f.* from (select o.concurrency_key from {schema}.openings o
