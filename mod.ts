@@ -44,7 +44,7 @@ export { createEngine } from "./src/engine/create_engine.ts";
 export type { BulkFilter, BulkOptions, BulkRetriggerOptions, BulkSelection } from "./src/engine/bulk/bulk_selection.ts";
 export type { BulkResult, SkippedRun } from "./src/engine/bulk/perform_bulk.ts";
 export type { BatchItem, CompletedRun, JobHandle, JobHandles, Jobs } from "./src/engine/job_handle.ts";
-export type { DeclaredSchedule, EngineOptions } from "./src/engine/engine_options.ts";
+export type { DeclaredSchedule, EngineOptions, RetentionOptions } from "./src/engine/engine_options.ts";
 export type { Engine } from "./src/engine/engine.ts";
 export type { IdleOptions } from "./src/engine/lifecycle.ts";
 export type { ResumeAllOptions, ResumeOptions } from "./src/engine/runs/held_runs.ts";
@@ -111,7 +111,7 @@ export type {
   StepHistory,
 } from "./src/exported_history.ts";
 export type { Failure, FailureKind } from "./src/failure.ts";
-export type { FlowDefinition, JobFlow, JobLimits, KeyLimits, Rate } from "./src/flow.ts";
+export type { FlowDefinition, JobFlow, JobLimits, KeyLimits, Rate, RateLimit } from "./src/flow.ts";
 export { type Host, systemHost } from "./src/host.ts";
 export type {
   HandlerAuth,
@@ -145,6 +145,7 @@ export {
   type WaitForSignalOptions,
 } from "./src/job.ts";
 export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/job/job_changes.ts";
+export type { Duration } from "./src/values/duration.ts";
 export type { RetryPolicy } from "./src/retry.ts";
 export type { Json, Jsonify, JsonifyItem, JsonText, MethodOf, NotJson } from "./src/values/json.ts";
 export type { Held, HoldCode, OnDivergence, RecordName } from "./src/hold.ts";

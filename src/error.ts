@@ -1,4 +1,5 @@
 import { causeOptions, describeFailedRun, type Failure, failureText, setRecordedStack, toError } from "./failure.ts";
+import { type Duration, toMs } from "./values/duration.ts";
 import { readRetryAfter, type RetryDelay } from "./values/retry_after_header.ts";
 
 /**
@@ -251,11 +252,11 @@ export class RetryAfterError extends HoldfastError {
   /**
    * Creates an error that sets the next delay.
    *
-   * @param delay Milliseconds, the instant of the next attempt, or the value of a `Retry-After` header (RFC 9110,
+   * @param delay A duration, the instant of the next attempt, or the value of a `Retry-After` header (RFC 9110,
    * section 10.2.3): seconds or an HTTP-date. Any other value is ignored, so that it does not hide why the attempt
    * failed: the policy's delay then applies. An instant in the past is a delay of 0.
    */
-  constructor(delay: number | Date | string, message = "Try again later", options?: ErrorOptions) {
+  constructor(delay: Duration | Date | string, message = "Try again later", options?: ErrorOptions) {
     super("retry_after", message, options);
     this.#time = toRetryDelay(delay);
   }
@@ -273,8 +274,9 @@ export class RetryAfterError extends HoldfastError {
 }
 
 function toRetryDelay(delay: unknown): RetryDelay | null {
+  const ms = toMs(delay);
+  if (typeof ms === "number") return ms >= 0 ? { afterMs: ms } : null;
   if (typeof delay === "string") return readRetryAfter(delay);
-  if (typeof delay === "number") return delay >= 0 ? { afterMs: delay } : null;
   const at = delay instanceof Date ? delay.getTime() : NaN;
   return Number.isNaN(at) ? null : { at };
 }

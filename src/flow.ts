@@ -1,4 +1,5 @@
 import { kindOf } from "./values/kind_of.ts";
+import { type Duration, toMs } from "./values/duration.ts";
 import { checkOptionNames } from "./values/option_names.ts";
 import type { Deadline } from "./wait.ts";
 
@@ -10,12 +11,18 @@ export interface Rate {
   period: number;
 }
 
+/** A rate, as the definition of a job has it. */
+export interface RateLimit extends Omit<Rate, "period"> {
+  /** The length of the window. */
+  period: Duration;
+}
+
 /** Limits of a job, over all workers. A worker applies those of its own code. */
 export interface JobLimits {
   /** The maximum number of runs of the job that are executed at the same time. Default: no limit. */
   concurrency?: number;
   /** The maximum rate of starts. Default: no limit. */
-  rate?: Rate;
+  rate?: RateLimit;
   /** Limits for the runs of each concurrency key. */
   perKey?: KeyLimits;
 }
@@ -25,7 +32,7 @@ export interface KeyLimits {
   /** The maximum number of runs of the key that are executed at the same time. Default 1. */
   concurrency?: number;
   /** The maximum rate of starts. Default: no limit. */
-  rate?: Rate;
+  rate?: RateLimit;
 }
 
 /** When, in which order and under which limits a run is executed, as a store keeps it. Durations are in milliseconds. */
@@ -96,7 +103,9 @@ export function isPriority(value: unknown): value is number {
 const LONGEST_MS = 3_155_760_000_000;
 
 /** The rule of {@linkcode isPeriod}, for messages. */
-export const PERIOD_RULE = `must be an integer from 1 to ${LONGEST_MS.toLocaleString("en-US")}, in milliseconds`;
+export const PERIOD_RULE = `must be an integer from 1 to ${
+  LONGEST_MS.toLocaleString("en-US")
+}, in milliseconds, or a duration such as "30s", "5m" or "2 days"`;
 
 /** Whether a value can be the length of a window, or the time within which a run has to start or to end. */
 export function isPeriod(value: unknown): value is number {
@@ -134,21 +143,21 @@ export interface FlowDefinition {
   /** The priority of its runs, from -1,000 to 1,000: higher ones are claimed first. Default 0. */
   priority?: number;
   /**
-   * A run that has not started this long after it was due fails as `expired`, in milliseconds. Default: no limit.
+   * A run that has not started this long after it was due fails as `expired`. Default: no limit.
    */
-  startWithin?: number;
+  startWithin?: Duration;
   /**
-   * A run that has not ended this long after its first start fails as `timeout`, in milliseconds; pauses count. Default:
+   * A run that has not ended this long after its first start fails as `timeout`; pauses count. Default:
    * no limit.
    */
-  finishWithin?: number;
+  finishWithin?: Duration;
   /** How many runs may be executed at the same time, and how many may start in a period. Default: no limits. */
   limits?: JobLimits;
 }
 
 const LIMITS: Record<keyof JobLimits, true> = { concurrency: true, rate: true, perKey: true };
 const KEY_LIMITS: Record<keyof KeyLimits, true> = { concurrency: true, rate: true };
-const RATE: Record<keyof Rate, true> = { limit: true, period: true };
+const RATE: Record<keyof RateLimit, true> = { limit: true, period: true };
 
 /**
  * Checks and copies what the definition of a job says about flow.
@@ -161,18 +170,19 @@ export function readJobFlow(
   { priority, startWithin, finishWithin, limits = {} }: FlowDefinition,
   job: string,
 ): JobFlow {
+  const within = { start: toMs(startWithin), finish: toMs(finishWithin) };
   checkOptionNames(limits, LIMITS, `limits of ${job}`);
   const { concurrency, rate, perKey = {} } = limits;
   checkOptionNames(perKey, KEY_LIMITS, `limits.perKey of ${job}`);
   check(priority, `The priority of ${job}`, isPriority, PRIORITY_RULE);
-  check(startWithin, `startWithin of ${job}`, isPeriod, PERIOD_RULE);
-  check(finishWithin, `finishWithin of ${job}`, isPeriod, PERIOD_RULE);
+  check(within.start, `startWithin of ${job}`, isPeriod, PERIOD_RULE);
+  check(within.finish, `finishWithin of ${job}`, isPeriod, PERIOD_RULE);
   check(concurrency, `limits.concurrency of ${job}`, isCount, COUNT_RULE);
   check(perKey.concurrency, `limits.perKey.concurrency of ${job}`, isCount, COUNT_RULE);
   return Object.freeze({
     priority: (priority ?? 0) + 0, // never -0, which JSON does not keep
-    startWithin: startWithin ?? null,
-    finishWithin: finishWithin ?? null,
+    startWithin: within.start as number | undefined ?? null, // checked above, like the other
+    finishWithin: within.finish as number | undefined ?? null,
     concurrency: concurrency ?? null,
     rate: readRate(rate, `limits.rate of ${job}`),
     keyConcurrency: perKey.concurrency ?? 1,
@@ -180,10 +190,11 @@ export function readJobFlow(
   });
 }
 
-function readRate(rate: Rate | undefined, subject: string): Rate | null {
+function readRate(rate: RateLimit | undefined, subject: string): Rate | null {
   if (rate === undefined) return null;
   checkOptionNames(rate, RATE, subject);
-  const { limit, period } = rate;
+  const { limit } = rate;
+  const period = toMs(rate.period) as number; // checked below
   for (const [name, value] of Object.entries({ limit, period })) {
     if (value === undefined) throw new TypeError(`${subject} needs ${name}`);
   }

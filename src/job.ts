@@ -1,3 +1,4 @@
+import type { Duration } from "./values/duration.ts";
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
 import { type ChangeDefinition, type JobChanges, readJobChanges } from "./job/job_changes.ts";
 import type { Json, Jsonify } from "./values/json.ts";
@@ -28,16 +29,16 @@ export interface StepOptions {
   /** How often and when the step is retried. Default: the job's policy, or no retries. */
   retry?: RetryPolicy;
   /**
-   * How long one attempt may take, in milliseconds. After that its `abortSignal` fires, and the attempt fails with a
+   * How long one attempt may take. After that its `abortSignal` fires, and the attempt fails with a
    * `TimeoutError` even if its function never settles; a later result is ignored. Default: no limit.
    */
-  timeout?: number;
+  timeout?: Duration;
 }
 
 /** Options of a wait. */
 export interface WaitForSignalOptions {
-  /** How long signals are accepted, in milliseconds from now. Default: without limit. */
-  timeout?: number;
+  /** How long signals are accepted from now on. Default: without limit. */
+  timeout?: Duration;
   /** Until when signals are accepted. Set this or `timeout`, not both. */
   deadline?: Date | string;
   /** Information for those who may signal: any JSON value. */
@@ -141,12 +142,12 @@ export interface StepContext {
    */
   run<T>(name: string, work: (tools: StepTools) => T | Promise<T>, options?: StepOptions): Promise<Jsonify<T>>;
   /**
-   * Pauses for `ms` milliseconds. A paused run holds no worker, no lease and no memory: the code after the pause is
+   * Pauses for some time: `step.sleep("nap", "2h")`. A paused run holds no worker, no lease and no memory: the code after the pause is
    * executed when the run resumes, on any worker.
    *
    * A pause never throws into the job. `finally` and `using` around it do not run while the run waits.
    */
-  sleep(name: string, ms: number): Promise<void>;
+  sleep(name: string, duration: Duration): Promise<void>;
   /** Pauses until an instant of the wall clock. An instant in the past ends the pause at once. */
   sleepUntil(name: string, date: Date | string): Promise<void>;
   /**

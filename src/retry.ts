@@ -2,6 +2,7 @@ import { RetryAfterError } from "./error.ts";
 import { isInstance } from "./values/is_instance.ts";
 import type { Host } from "./host.ts";
 import { propertyOf } from "./values/property_of.ts";
+import { type Duration, readDuration, toMs } from "./values/duration.ts";
 import { checkOptionNames } from "./values/option_names.ts";
 
 /**
@@ -13,12 +14,12 @@ import { checkOptionNames } from "./values/option_names.ts";
 export interface RetryPolicy {
   /** The maximum number of attempts, the first one included. Default 1. */
   maxAttempts?: number;
-  /** How long to wait before the second attempt, in milliseconds. Default 1,000. */
-  delay?: number;
+  /** How long to wait before the second attempt. Default: 1 second. */
+  delay?: Duration;
   /** Whether each further delay is the same, or twice as long as the one before. Default `fixed`. */
   backoff?: "fixed" | "exponential";
-  /** The longest delay, in milliseconds. Default: no limit. */
-  maxDelay?: number;
+  /** The longest delay. Default: no limit. */
+  maxDelay?: Duration;
   /**
    * The random part of a delay, so that steps that failed together are not retried together: from 0 (none) to 1
    * (all); `true` is 0.5. Jitter only shortens delays. Default 0.
@@ -47,13 +48,13 @@ export function checkRetryPolicy(policy: RetryPolicy, of = ""): void {
   if (!Number.isInteger(maxAttempts) || maxAttempts < 1) {
     throw new RangeError(`retry.maxAttempts${of} must be a positive integer, not ${maxAttempts}`);
   }
-  if (!(delay >= 0 && delay < Infinity)) {
-    throw new RangeError(`retry.delay${of} must be 0 or more milliseconds, not ${delay}`);
+  if (readDuration(delay, `retry.delay${of}`) === Infinity) {
+    throw new RangeError(`retry.delay${of} must be a finite number of milliseconds, not ${delay}`);
   }
   if (backoff !== "fixed" && backoff !== "exponential") {
     throw new RangeError(`retry.backoff${of} must be "fixed" or "exponential", not ${backoff}`);
   }
-  if (!(maxDelay >= 0)) throw new RangeError(`retry.maxDelay${of} must be 0 or more milliseconds, not ${maxDelay}`);
+  readDuration(maxDelay, `retry.maxDelay${of}`);
   if (!(Number(jitter) >= 0 && Number(jitter) <= 1)) {
     throw new RangeError(`retry.jitter${of} must be from 0 to 1, not ${jitter}`);
   }
@@ -61,7 +62,9 @@ export function checkRetryPolicy(policy: RetryPolicy, of = ""): void {
 
 /** The delay after a number of attempts, in whole milliseconds. */
 export function retryDelay(policy: RetryPolicy, attempts: number, host: Pick<Host, "random">): number {
-  const { delay = 1_000, backoff = "fixed", maxDelay = Infinity, jitter = 0 } = policy;
+  const { backoff = "fixed", jitter = 0 } = policy;
+  const delay = readDuration(policy.delay ?? 1_000, "retry.delay");
+  const maxDelay = readDuration(policy.maxDelay ?? Infinity, "retry.maxDelay");
   // The factor is limited too: 0 times infinity would be NaN.
   const grown = backoff === "exponential" ? delay * Math.min(2 ** (attempts - 1), MAX_DELAY_MS) : delay;
   const randomPart = jitter === true ? 0.5 : Number(jitter);
@@ -77,7 +80,7 @@ export function retryAfter(thrown: unknown, host: Pick<Host, "now">): number | n
   try {
     const value = isInstance(thrown, RetryAfterError)
       ? thrown.retryAfterFrom(host.now())
-      : propertyOf(thrown, "retryAfter");
+      : toMs(propertyOf(thrown, "retryAfter"));
     return typeof value === "number" && value >= 0 ? Math.min(Math.ceil(value), MAX_DELAY_MS) : null;
   } catch {
     return null;

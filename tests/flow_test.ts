@@ -53,7 +53,10 @@ const RANGES: [FlowDefinition, RegExp][] = [
   [{ priority: -1_001 }, /priority/],
   [{ priority: 0.5 }, /priority/],
   [{ priority: NaN }, /priority/],
-  [{ startWithin: 0 }, /^startWithin of job "resize" must be an integer from 1 to .*, in milliseconds, not 0$/],
+  [
+    { startWithin: 0 },
+    /^startWithin of job "resize" must be an integer from 1 to .*, in milliseconds, or a duration such as .*, not 0$/,
+  ],
   [{ startWithin: Infinity }, /startWithin/],
   [{ finishWithin: -1 }, /finishWithin/],
   [{ finishWithin: 1.5 }, /finishWithin/],
@@ -75,7 +78,7 @@ for (const [flow, message] of RANGES) {
 const TYPES: [Record<string, unknown>, RegExp][] = [
   [{ priority: "high" }, /^The priority of job "resize" must be an integer from -1,000 to 1,000, not /],
   [{ priority: null }, /priority/],
-  [{ startWithin: "1m" }, /startWithin/],
+  [{ startWithin: "1 fortnight" }, /startWithin/],
   [{ limits: null }, /^limits of job "resize" takes an object/],
   [{ limits: 5 }, /^limits of job "resize" takes an object/],
   [{ limits: { concurency: 5 } }, /^limits of job "resize" has no option "concurency"/],

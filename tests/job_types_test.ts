@@ -190,8 +190,8 @@ Deno.test("triggers, jobs and the engine take what says when runs are executed",
 
     // @ts-expect-error a number is not an instant
     withZod.trigger(input, { startAt: 5 });
-    // @ts-expect-error a delay is a number
-    withZod.trigger(input, { delay: "1m" });
+    // @ts-expect-error there is no such unit
+    withZod.trigger(input, { delay: "1 fortnight" });
     // @ts-expect-error a priority is a number
     withZod.trigger(input, { priority: "high" });
     // @ts-expect-error there is no such kind

@@ -181,7 +181,7 @@ const DELAYS: [delay: number | Date | string, ms: number | null][] = [
   [new Date(NaN), null],
   ["", null],
   ["soon", null],
-  ["2d", null],
+  ["2 fortnights", null],
   ["1.5", null],
   ["-1", null],
   ["2040-01-01T00:01:00Z", null],

@@ -7,7 +7,7 @@ import type { Schema } from "../schema.ts";
 import { measuredStore } from "../statistics/measured_store.ts";
 import { Recorder } from "../statistics/recorder.ts";
 import { BulkOperations } from "./bulk/bulk_operations.ts";
-import { checkEngineOptions, checkSchedules, type EngineOptions } from "./engine_options.ts";
+import { checkEngineOptions, checkSchedules, type EngineOptions, readRetention } from "./engine_options.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import type { Jobs } from "./job_handle.ts";
 import { HeldRuns } from "./runs/held_runs.ts";
@@ -152,7 +152,7 @@ export function assembleEngine<J extends Jobs, L>(
     jobs,
     settings,
     watch,
-    retention: options.retention ?? {},
+    retention: readRetention(options.retention ?? {}),
     declareSchedules: () => schedules.declare(),
     scheduler,
     watchStranded: (abortSignal) => watchStrandedJobs({ ...deps, logger }, abortSignal),

@@ -1,4 +1,4 @@
-import { checkDuration } from "../values/check_duration.ts";
+import { type Duration, readDuration } from "../values/duration.ts";
 import { NotFoundError } from "../error.ts";
 import type { RunEvent } from "../event.ts";
 import type { ExportedHistory } from "../exported_history.ts";
@@ -118,7 +118,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return this.#parts.lifecycle.start();
   }
 
-  stop(options: { timeout?: number } = {}): Promise<void> {
+  stop(options: { timeout?: Duration } = {}): Promise<void> {
     return this.#parts.lifecycle.stop(options);
   }
 
@@ -341,7 +341,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         this.#checkOutsideStep("triggerAndWait()");
         checkOptionNames(given, { ...TRIGGER_OPTIONS, timeout: true }, "triggerAndWait()");
         const { timeout, ...options } = given;
-        if (timeout !== undefined) checkDuration(timeout, "The timeout of triggerAndWait()");
+        if (timeout !== undefined) readDuration(timeout, "The timeout of triggerAndWait()");
         const { id, disposition } = await this.trigger(job, input, options);
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },

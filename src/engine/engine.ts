@@ -1,3 +1,4 @@
+import type { Duration } from "../values/duration.ts";
 import type { RunEvent } from "../event.ts";
 import type { Job } from "../job.ts";
 import type { LogEntry } from "../log.ts";
@@ -58,10 +59,10 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * what still runs, releases the leases and ends every event stream, also those that are opened afterwards. Safe to
    * call twice, or before `start()`.
    *
-   * @param options `timeout`: how long jobs may continue, in milliseconds. Default 8,000: less than the 10 seconds
+   * @param options `timeout`: how long jobs may continue. Default 8 seconds: less than the 10 seconds
    * after which a container is often killed.
    */
-  stop(options?: { timeout?: number }): Promise<void>;
+  stop(options?: { timeout?: Duration }): Promise<void>;
   /**
    * Asks for a run of a job.
    *

@@ -1,4 +1,4 @@
-import { checkDuration } from "../values/check_duration.ts";
+import { type Duration, readDuration } from "../values/duration.ts";
 import type { Host } from "../host.ts";
 import type { OnDivergence } from "../hold.ts";
 import type { Job } from "../job.ts";
@@ -26,6 +26,9 @@ export type DeclaredSchedule<J extends Jobs, L = Labels> =
   }[keyof J]
   | DeclaredScheduleOptions<unknown, L> & { job: string };
 
+/** How long runs are kept after they ended; those left out are kept permanently. */
+export type RetentionOptions = { readonly [Status in keyof Retention]?: Duration };
+
 /** Options of {@linkcode createEngine}. */
 export interface EngineOptions<J extends Jobs, L = Labels> {
   /** Where all state is stored. You own it: the engine does not close it. */
@@ -34,8 +37,8 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   jobs: J;
   /** Settings of the worker. */
   worker?: WorkerOptions;
-  /** How long finished runs are kept, in milliseconds since they ended. Default: permanently. */
-  retention?: Retention;
+  /** How long finished runs are kept since they ended. Default: permanently. */
+  retention?: RetentionOptions;
   /**
    * A Standard Schema that types and checks the labels of every trigger; one without labels is checked as `{}`. Its
    * output is stored, and must be labels. Default: any labels.
@@ -104,7 +107,7 @@ export function checkEngineOptions(options: Omit<EngineOptions<Jobs, unknown>, "
   checkOptionNames(options, ENGINE_OPTIONS, "createEngine()");
   checkStore(options.store);
   checkJobs(options.jobs);
-  checkRetention(options.retention ?? {});
+  readRetention(options.retention ?? {});
   if (options.labels !== undefined) checkSchema(options.labels, "labels of createEngine()");
   checkFairnessLabel(options.fairnessLabel);
   checkMaxValueBytes(options.maxValueBytes);
@@ -180,11 +183,11 @@ function isJob(value: unknown): value is Job {
     propertyOf(value, "input") !== undefined;
 }
 
-function checkRetention(retention: Retention): void {
+/** The retention in milliseconds. */
+export function readRetention(retention: RetentionOptions): Retention {
   checkOptionNames(retention, STATUSES, "retention");
-  for (const [status, ms] of Object.entries(retention)) {
-    if (ms !== undefined) checkDuration(ms, `retention.${status}`);
-  }
+  const given = Object.entries(retention).filter(([, kept]) => kept !== undefined);
+  return Object.fromEntries(given.map(([status, kept]) => [status, readDuration(kept, `retention.${status}`)]));
 }
 
 function checkMaxValueBytes(bytes: number | undefined): void {

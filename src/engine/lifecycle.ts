@@ -1,4 +1,4 @@
-import { checkDuration } from "../values/check_duration.ts";
+import { type Duration, readDuration } from "../values/duration.ts";
 import { ChangePoller } from "../events/change_poller.ts";
 import type { ChangeWatch } from "../events/change_watch.ts";
 import { JournalReader } from "../events/journal_reader.ts";
@@ -31,7 +31,7 @@ export interface IdleOptions {
    * After this many milliseconds it claims and deletes nothing more; the current executions are awaited. Default:
    * never.
    */
-  timeout?: number;
+  timeout?: Duration;
 }
 
 /** What a {@linkcode Lifecycle} starts. */
@@ -149,10 +149,9 @@ export class Lifecycle {
   }
 
   /** Does `Engine.stop()`. */
-  async stop(options: { timeout?: number }): Promise<void> {
+  async stop(options: { timeout?: Duration }): Promise<void> {
     checkOptionNames(options, { timeout: true }, "stop()");
-    const { timeout = DEFAULT_STOP_TIMEOUT_MS } = options;
-    checkDuration(timeout, "The timeout of stop()");
+    const timeout = readDuration(options.timeout ?? DEFAULT_STOP_TIMEOUT_MS, "The timeout of stop()");
     this.#stopCount += 1;
     this.#stopsUnderWay += 1;
     try {
@@ -191,11 +190,13 @@ export class Lifecycle {
   /** Does `Engine.runUntilIdle()`. */
   async runUntilIdle(options: IdleOptions): Promise<{ executed: number }> {
     checkOptionNames(options, IDLE_OPTIONS, "runUntilIdle()");
-    const { maxRuns, timeout } = options;
+    const { maxRuns } = options;
     if (maxRuns !== undefined && !(Number.isInteger(maxRuns) && maxRuns >= 1)) {
       throw new RangeError(`maxRuns of runUntilIdle() must be a positive integer, not ${maxRuns}`);
     }
-    if (timeout !== undefined) checkDuration(timeout, "The timeout of runUntilIdle()");
+    const timeout = options.timeout === undefined
+      ? undefined
+      : readDuration(options.timeout, "The timeout of runUntilIdle()");
     await this.migrate();
     await this.#options.declareSchedules();
     const enough = new AbortController();

@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import process from "node:process";
-import { checkDuration } from "../values/check_duration.ts";
+import { type Duration, readDuration } from "../values/duration.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { propertyOf } from "../values/property_of.ts";
 import { checkOptionNames } from "../values/option_names.ts";
@@ -27,8 +27,8 @@ export interface ShutdownOptions {
   server?: StoppableServer;
   /** The names of the signals. Default: `SIGINT` and `SIGTERM`; on Windows `SIGINT` and `SIGBREAK`. */
   signals?: readonly string[];
-  /** The `timeout` of `engine.stop()`, in milliseconds. Default 8,000. */
-  timeout?: number;
+  /** The `timeout` of `engine.stop()`. Default: 8 seconds. */
+  timeout?: Duration;
 }
 
 const SHUTDOWN_OPTIONS: Record<keyof ShutdownOptions, true> = { server: true, signals: true, timeout: true };
@@ -134,7 +134,7 @@ async function close(server: StoppableServer): Promise<void> {
 function checkOptions(options: ShutdownOptions): void {
   checkOptionNames(options, SHUTDOWN_OPTIONS, "shutdownOnSignal()");
   const { server, signals, timeout } = options;
-  if (timeout !== undefined) checkDuration(timeout, "The timeout of shutdownOnSignal()");
+  if (timeout !== undefined) readDuration(timeout, "The timeout of shutdownOnSignal()");
   if (server !== undefined && !isStoppable(server)) {
     throw new TypeError(
       `The server of shutdownOnSignal() must be that of Deno.serve() or an http.Server of Node, not ${kindOf(server)}`,

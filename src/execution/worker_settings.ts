@@ -1,14 +1,15 @@
 import { checkName } from "../values/name.ts";
+import { type Duration, toMs } from "../values/duration.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 
-/** Settings of a worker. Durations are in milliseconds. */
+/** Settings of a worker. */
 export interface WorkerOptions {
-  /** How often it polls for work when nothing wakes it. Default 1,000. */
-  pollingInterval?: number;
-  /** How often it renews its leases, at most a third of `staleThreshold`. Default 5,000. */
-  heartbeatInterval?: number;
-  /** How long a lease lasts: after this time another worker can claim the run of a dead worker. Default 30,000. */
-  staleThreshold?: number;
+  /** How often it polls for work when nothing wakes it. Default: 1 second. */
+  pollingInterval?: Duration;
+  /** How often it renews its leases, at most a third of `staleThreshold`. Default: 5 seconds. */
+  heartbeatInterval?: Duration;
+  /** How long a lease lasts: after this time another worker can claim the run of a dead worker. Default: 30 seconds. */
+  staleThreshold?: Duration;
   /** The maximum number of runs that it executes at the same time. Default 10. */
   concurrency?: number;
   /** A run fails if it is abandoned this many times in a row with nothing recorded in between. Default 10. */
@@ -19,7 +20,7 @@ export interface WorkerOptions {
   deployment?: string;
 }
 
-type WorkerNumbers = Required<Omit<WorkerOptions, "name" | "deployment">>;
+type WorkerNumbers = { [Setting in Exclude<keyof WorkerOptions, "name" | "deployment">]-?: number };
 
 /** All settings of a worker, with the defaults filled in. */
 export interface WorkerSettings extends WorkerNumbers {
@@ -48,6 +49,7 @@ const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
 };
 
 const LONGEST_MS = 2 ** 30;
+const COUNTS: ReadonlySet<string> = new Set(["concurrency", "maxAbandonments"]);
 
 /**
  * Fills in the defaults.
@@ -61,11 +63,14 @@ export function workerSettings(options: WorkerOptions = {}): WorkerSettings {
   const { name = null, deployment = null, ...numbers } = options;
   if (name !== null) checkName(name, "worker.name");
   if (deployment !== null) checkName(deployment, "worker.deployment");
-  const given = Object.entries(numbers).filter(([, value]) => value !== undefined);
+  const given = Object.entries(numbers)
+    .filter(([, value]) => value !== undefined)
+    .map(([setting, value]) => [setting, COUNTS.has(setting) ? value : toMs(value)]);
   const settings: WorkerNumbers = { ...DEFAULTS, ...Object.fromEntries(given) };
   for (const [setting, value] of Object.entries(settings)) {
     if (!Number.isInteger(value) || value < 1 || value > LONGEST_MS) {
-      throw new RangeError(`worker.${setting} must be an integer from 1 to ${LONGEST_MS}, not ${value}`);
+      const unit = COUNTS.has(setting) ? "" : ', in milliseconds, or a duration such as "30s"';
+      throw new RangeError(`worker.${setting} must be an integer from 1 to ${LONGEST_MS}${unit}, not ${value}`);
     }
   }
   if (settings.heartbeatInterval * 3 > settings.staleThreshold) {

@@ -1,4 +1,4 @@
-import { checkDuration } from "../values/check_duration.ts";
+import { type Duration, readDuration } from "../values/duration.ts";
 import { baseOf } from "../execution/replay/recorded_history.ts";
 import { divergenceMessage, listNames, showName } from "../execution/replay/divergence_message.ts";
 import type { RecordName } from "../hold.ts";
@@ -22,9 +22,9 @@ export interface ReplayOptions {
    * For how long, in milliseconds, the job must do nothing before the replay counts as complete: it may await an import
    * or a timer outside of its steps. An engine allows it a second. Default 250.
    */
-  patience?: number;
+  patience?: Duration;
   /** For how long the job may await something outside of its steps, in milliseconds. Default 30,000. */
-  timeout?: number;
+  timeout?: Duration;
 }
 
 // How many names a message suggests to declare.
@@ -42,9 +42,8 @@ const OPTIONS: Record<keyof ReplayOptions, true> = { patience: true, timeout: tr
  */
 export async function replay(history: object, job: Job, options: ReplayOptions = {}): Promise<ReplayReport> {
   checkOptionNames(options, OPTIONS, "replay()");
-  const { patience = 250, timeout = 30_000 } = options;
-  checkDuration(patience, "patience of replay()");
-  checkDuration(timeout, "timeout of replay()");
+  const patience = readDuration(options.patience ?? 250, "patience of replay()");
+  const timeout = readDuration(options.timeout ?? 30_000, "timeout of replay()");
   return await replayWith(checkHistory(history), new JobCatalog([job]), { patience, timeout });
 }
 

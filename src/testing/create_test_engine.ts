@@ -9,12 +9,11 @@ import { isoTime } from "../values/iso_time.ts";
 import type { Job } from "../job.ts";
 import { kindOf } from "../values/kind_of.ts";
 import type { Json } from "../values/json.ts";
-import { checkDuration } from "../values/check_duration.ts";
+import { type Duration, readDuration } from "../values/duration.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Run } from "../run.ts";
 import type { MemoryStore } from "../stores/memory/memory_store.ts";
 import type { SignalReceipt } from "../wait.ts";
-import { type Duration, toMilliseconds } from "./duration.ts";
 import { ExpectedRun, type RunExpectations } from "./expect_run.ts";
 import { replaceChance, type Replaced, replaceDate } from "./fake_globals.ts";
 import type { FakeStep } from "./fakes.ts";
@@ -65,13 +64,12 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
     const { jobs, now = DEFAULT_START, seed = 1, workers = 1, patience = 200, unusedFakes = "throw" } = options;
     if (!Number.isInteger(workers) || workers < 1) throw new RangeError(`workers must be 1 or more, not ${workers}`);
     if (!Number.isFinite(seed)) throw new TypeError(`seed must be a number, not ${JSON.stringify(seed)}`);
-    checkDuration(patience, "patience");
     if (unusedFakes !== "throw" && unusedFakes !== "ignore") {
       throw new TypeError(`unusedFakes must be "throw" or "ignore", not ${JSON.stringify(unusedFakes)}`);
     }
     this.#options = options;
     this.#jobs = jobs;
-    this.#system = new TestSystem({ jobs, now: toInstant(now), seed, patience });
+    this.#system = new TestSystem({ jobs, now: toInstant(now), seed, patience: readDuration(patience, "patience") });
     this.#started = this.#startWorkers(workers);
     this.#started.catch(() => {}); // the first call throws it
   }
@@ -137,7 +135,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   }
 
   async advance(duration: Duration): Promise<void> {
-    const ms = toMilliseconds(duration);
+    const ms = readDuration(duration, "The duration of advance()");
     await this.#ready();
     await this.#system.moveTo(this.#system.clock.now + ms);
   }

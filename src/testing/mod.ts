@@ -18,7 +18,7 @@
  */
 export { createTestEngine } from "./create_test_engine.ts";
 export type { CrashMoment, RunRef, TestEngine, TestEngineOptions } from "./test_engine.ts";
-export type { Duration } from "./duration.ts";
+export type { Duration } from "../values/duration.ts";
 export type { RunExpectations } from "./expect_run.ts";
 export type { FakeCall, FakeStep } from "./fakes.ts";
 export { fakeChance } from "./fake_globals.ts";

@@ -10,7 +10,7 @@ import type { Json } from "../values/json.ts";
 import type { Run } from "../run.ts";
 import type { MemoryStore } from "../stores/memory/memory_store.ts";
 import type { SignalReceipt } from "../wait.ts";
-import type { Duration } from "./duration.ts";
+import type { Duration } from "../values/duration.ts";
 import type { RunExpectations } from "./expect_run.ts";
 import type { Replaced } from "./fake_globals.ts";
 import type { FakeStep } from "./fakes.ts";
@@ -26,7 +26,7 @@ export interface TestEngineOptions<J extends Jobs> {
   /** How many workers there are. Default: 1. */
   workers?: number;
   /** For how many milliseconds of real time a function of a step may hang before time can move on. Default: 200. */
-  patience?: number;
+  patience?: Duration;
   /** Whether the end of the test throws if a fake was never used. Default: `throw`. */
   unusedFakes?: "throw" | "ignore";
 }

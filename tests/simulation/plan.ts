@@ -1,6 +1,6 @@
 import { type BulkOperation, COALESCE_MODES, type Retention, type RetriggerFrom } from "../../src/run.ts";
 import type { TriggerOptions } from "../../src/engine/triggers/new_run.ts";
-import type { WorkerOptions } from "../../src/execution/worker_settings.ts";
+import type { WorkerSettings } from "../../src/execution/worker_settings.ts";
 import { Chance } from "../support/chance.ts";
 import { addChanges, type ChangePlan } from "./changes_plan.ts";
 import { addBulk } from "./bulk_plan.ts";
@@ -60,7 +60,7 @@ export type PlannedFault =
 
 /** All that is planned from a seed: what clients ask for, and what goes wrong apart from single calls. */
 export interface Plan {
-  worker: Required<Omit<WorkerOptions, "name" | "deployment">>;
+  worker: Omit<WorkerSettings, "name" | "deployment">;
   retention: Retention;
   /** How many characters of facts the journal keeps, if the store can be told. */
   journalLength: number;

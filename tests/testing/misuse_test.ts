@@ -14,7 +14,10 @@ const checkout = defineJob({
 
 Deno.test("createTestEngine() and its calls refuse what would be ignored or misunderstood", async () => {
   const create = (options: object) => () => createTestEngine({ jobs: { checkout }, ...options });
-  assert.throws(create({ patience: "2s" }), /^TypeError: patience must be a number of milliseconds, not "2s"$/);
+  assert.throws(
+    create({ patience: "2 s." }),
+    /^TypeError: patience must be milliseconds, or a duration such as .*, not "2 s\."$/,
+  );
   assert.throws(create({ patience: -1 }), /^RangeError: patience must be 0 or more milliseconds, not -1$/);
   assert.throws(create({ seed: "a" }), /^TypeError: seed must be a number, not "a"$/);
   assert.throws(

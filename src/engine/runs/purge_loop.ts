@@ -1,4 +1,4 @@
-import { checkDuration } from "../../values/check_duration.ts";
+import { type Duration, readDuration } from "../../values/duration.ts";
 import { pause } from "../../host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Retention, TerminalStatus } from "../../run.ts";
@@ -12,8 +12,8 @@ const SLICE = 50;
 
 /** Which runs {@linkcode Engine.purgeRuns} deletes. */
 export interface PurgeOptions {
-  /** Runs that ended at least this many milliseconds ago; 0: all that have ended. */
-  olderThan: number;
+  /** Runs that ended at least this long ago; 0: all that have ended. */
+  olderThan: Duration;
   /** Runs with this final status, or with any of these; an empty list: none. Default: all that have ended. */
   status?: TerminalStatus | readonly TerminalStatus[];
   /** The maximum number of deleted runs. Default: all. */
@@ -31,8 +31,8 @@ const TERMINAL_STATUSES: readonly TerminalStatus[] = ["completed", "failed", "ca
  */
 export function checkPurge(options: PurgeOptions): { retention: Retention; limit: number } {
   checkOptionNames(options, PURGE_OPTIONS, "purgeRuns()");
-  checkDuration(options.olderThan, "olderThan of purgeRuns()");
-  const { olderThan, status = TERMINAL_STATUSES, limit = Infinity } = options;
+  const olderThan = readDuration(options.olderThan, "olderThan of purgeRuns()");
+  const { status = TERMINAL_STATUSES, limit = Infinity } = options;
   const statuses = typeof status === "string" ? [status] : status;
   for (const one of statuses) {
     if (TERMINAL_STATUSES.includes(one)) continue;

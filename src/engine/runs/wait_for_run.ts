@@ -1,4 +1,4 @@
-import { checkDuration } from "../../values/check_duration.ts";
+import { type Duration, readDuration } from "../../values/duration.ts";
 import { RunCancelledError, RunFailedError, TimeoutError } from "../../error.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
 import type { Hub } from "../../events/hub.ts";
@@ -9,8 +9,8 @@ import type { Store } from "../../store.ts";
 
 /** How long to wait for a run. */
 export interface WaitOptions {
-  /** In milliseconds. Default: no limit. */
-  timeout?: number;
+  /** For how long. Default: no limit. */
+  timeout?: Duration;
 }
 
 /** The dependencies of {@linkcode waitForRun}. */
@@ -34,8 +34,9 @@ const OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
 /** Does `Engine.waitForRun()`. */
 export async function waitForRun(runId: string, options: WaitOptions, deps: WaitForRunDeps): Promise<Run> {
   checkOptionNames(options, OPTIONS, "waitForRun()");
-  const { timeout } = options;
-  if (timeout !== undefined) checkDuration(timeout, "The timeout of waitForRun()");
+  const timeout = options.timeout === undefined
+    ? undefined
+    : readDuration(options.timeout, "The timeout of waitForRun()");
   const { hub, host, changes, readRun } = deps;
   let look: () => void = () => {};
   const limit = timeout === undefined ? null : { ms: timeout, isOver: false };

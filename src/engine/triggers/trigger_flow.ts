@@ -9,6 +9,7 @@ import {
   PERIOD_RULE,
   PRIORITY_RULE,
 } from "../../flow.ts";
+import { type Duration, toMs } from "../../values/duration.ts";
 import { readInstant } from "../../values/instant.ts";
 import { checkName } from "../../values/name.ts";
 import type { Labels, StoredRun } from "../../run.ts";
@@ -22,8 +23,8 @@ export interface FlowOptions {
    * instant in the past is now. It cannot be combined with `delay` or `coalesce`. Default: at once.
    */
   startAt?: Date | string;
-  /** The same as `startAt`, as milliseconds from now: an integer from 0. */
-  delay?: number;
+  /** The same as `startAt`, as a duration from now, in whole milliseconds. */
+  delay?: Duration;
   /**
    * From -1,000 to 1,000. A run is claimed before runs of a lower priority, unless more than 100,000 runs and steps were
    * stored in between for each point of the difference. Default: that of the job.
@@ -35,15 +36,15 @@ export interface FlowOptions {
    */
   fairnessKey?: string;
   /**
-   * If the run has not started this long after it was due, it fails as `expired`: milliseconds, an integer from 1.
+   * If the run has not started this long after it was due, it fails as `expired`: a duration of at least a millisecond.
    * Default: that of the job.
    */
-  startWithin?: number;
+  startWithin?: Duration;
   /**
-   * If the run has not ended this long after its first start, it fails as `timeout`: milliseconds, an integer from 1.
+   * If the run has not ended this long after its first start, it fails as `timeout`: a duration of at least a millisecond.
    * Pauses count. Default: that of the job.
    */
-  finishWithin?: number;
+  finishWithin?: Duration;
 }
 
 /** The run that a trigger asks for, as far as its flow depends on it. */
@@ -65,11 +66,10 @@ export interface Flowing {
  */
 export function triggerFlow(options: FlowOptions, { job, labels, hasKey, fairnessLabel }: Flowing): Flow {
   const { priority = job.priority, fairnessKey } = options;
-  const { startWithin = job.startWithin, finishWithin = job.finishWithin } = options;
+  const startWithin = readPeriod(options.startWithin ?? job.startWithin, "startWithin");
+  const finishWithin = readPeriod(options.finishWithin ?? job.finishWithin, "finishWithin");
   check(priority, "priority", isPriority, PRIORITY_RULE);
   if (fairnessKey !== undefined) checkName(fairnessKey, "fairnessKey");
-  if (startWithin !== null) check(startWithin, "startWithin", isPeriod, PERIOD_RULE);
-  if (finishWithin !== null) check(finishWithin, "finishWithin", isPeriod, PERIOD_RULE);
   return {
     start: readStart(options),
     priority: priority + 0, // never -0, which JSON does not keep
@@ -126,8 +126,15 @@ function readStart({ startAt, delay }: FlowOptions): Deadline {
   if (startAt !== undefined && delay !== undefined) throw new ValidationError("startAt and delay exclude each other");
   if (startAt !== undefined) return { at: readInstant(startAt, "startAt") };
   if (delay === undefined) return null;
-  check(delay, "delay", isDelay, DELAY_RULE);
-  return { afterMs: delay };
+  const afterMs = toMs(delay) as number; // checked next
+  check(afterMs, "delay", isDelay, DELAY_RULE);
+  return { afterMs };
+}
+
+function readPeriod(duration: Duration | null, name: string): number | null {
+  const ms = toMs(duration) as number | null; // checked next
+  if (ms !== null) check(ms, name, isPeriod, PERIOD_RULE);
+  return ms;
 }
 
 /** The value of a label; `null` without it, or if it is empty. */

@@ -1,4 +1,4 @@
-import { checkDuration } from "../../values/check_duration.ts";
+import { type Duration, readDuration } from "../../values/duration.ts";
 import { ValidationError } from "../../error.ts";
 import type { PayloadOptions, WaitForSignalOptions } from "../../job.ts";
 import { decode, type JsonText } from "../../values/json.ts";
@@ -42,10 +42,12 @@ export class PauseCalls {
   }
 
   /** See `StepContext.sleep()` and `StepContext.sleepUntil()`. */
-  async sleep(givenName: string, until: { afterMs: number } | { at: number }): Promise<void> {
+  async sleep(givenName: string, until: { after: Duration } | { at: number }): Promise<void> {
     this.#check();
-    if ("afterMs" in until) checkDuration(until.afterMs, `The length of sleep "${givenName}"`, -Infinity);
-    const deadline = this.#checkDeadline(until, `sleep "${givenName}"`);
+    const end = "at" in until
+      ? until
+      : { afterMs: readDuration(until.after, `The length of sleep "${givenName}"`, -Infinity) };
+    const deadline = this.#checkDeadline(end, `sleep "${givenName}"`);
     const name = this.#sleepNames.begin(givenName);
     try {
       await this.over(this.#history.pause("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
@@ -194,8 +196,9 @@ export class PauseCalls {
       throw new TypeError(`Wait "${name}" cannot have both a timeout and a deadline`);
     }
     if (deadline !== undefined) return this.#checkDeadline({ at: new Date(deadline).getTime() }, `wait "${name}"`);
-    if (timeout !== undefined) checkDuration(timeout, `The timeout of wait "${name}"`, -Infinity);
-    return timeout === undefined ? null : this.#checkDeadline({ afterMs: timeout }, `wait "${name}"`);
+    if (timeout === undefined) return null;
+    const afterMs = readDuration(timeout, `The timeout of wait "${name}"`, -Infinity);
+    return this.#checkDeadline({ afterMs }, `wait "${name}"`);
   }
 
   #checkDeadline<D extends { afterMs: number } | { at: number }>(deadline: D, subject: string): D {

@@ -1,5 +1,5 @@
 import { runAround, type StepInfo, type StepOutcome } from "../../around.ts";
-import { checkDuration } from "../../values/check_duration.ts";
+import { type Duration, readDuration } from "../../values/duration.ts";
 import { NonRetryableError, StepError, TimeoutError } from "../../error.ts";
 import { isInstance } from "../../values/is_instance.ts";
 import type { Failure } from "../../failure.ts";
@@ -90,7 +90,8 @@ export class StepCalls {
         `Step "${givenName}" cannot begin inside the function of step "${outer}": call it before or after that step`,
       );
     }
-    const { retry, timeout } = checkOptions(options, givenName);
+    const { retry } = checkOptions(options, givenName);
+    const timeout = readTimeout(options?.timeout, givenName);
     const name = this.#names.begin(givenName);
     this.#checkFunction(givenName, name === givenName, work);
     try {
@@ -314,14 +315,16 @@ function checkOptions(options: StepOptions | undefined, stepName: string): StepO
   if (options === undefined) return NO_OPTIONS;
   checkOptionNames(options, STEP_OPTIONS, "step.run()");
   if (options.retry !== undefined) checkRetryPolicy(options.retry, ` of step "${stepName}"`);
-  checkTimeout(options.timeout, stepName);
   return options;
 }
 
-function checkTimeout(timeout: number | undefined, name: string): void {
-  if (timeout === undefined) return;
-  checkDuration(timeout, `The timeout of step "${name}"`);
-  if (timeout === 0 || timeout === Infinity) {
-    throw new RangeError(`The timeout of step "${name}" must be positive and finite, not ${timeout}`);
+function readTimeout(timeout: Duration | undefined, name: string): number | undefined {
+  if (timeout === undefined) return undefined;
+  const ms = readDuration(timeout, `The timeout of step "${name}"`);
+  if (ms === 0 || ms === Infinity) {
+    throw new RangeError(
+      `The timeout of step "${name}" must be a positive, finite number of milliseconds, not ${timeout}`,
+    );
   }
+  return ms;
 }

@@ -48,7 +48,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     abortSignal,
     // The recorded value has the return type of the function: it is the same step.
     run: (name, work, options) => forJob("run", name, steps.run(name, work, options ?? undefined)) as never,
-    sleep: (name, ms) => forJob("sleep", name, pauses.sleep(name, { afterMs: ms })),
+    sleep: (name, after) => forJob("sleep", name, pauses.sleep(name, { after })),
     sleepUntil: (name, date) => forJob("sleepUntil", name, pauses.sleep(name, { at: new Date(date).getTime() })),
     prepareWait: (name, options) => forJob("prepareWait", name, pauses.prepareWait(name, options ?? {})),
     waitFor: (wait, options) =>

@@ -3,6 +3,7 @@ import * as z from "zod";
 import { ValidationError } from "../../error.ts";
 import { FAILURE_KINDS } from "../../failure.ts";
 import { DELAY_RULE, isDelay, isPeriod, isPriority, PERIOD_RULE, PRIORITY_RULE } from "../../flow.ts";
+import { type Duration, toMs } from "../../values/duration.ts";
 import { INSTANT_RULE, isInstant } from "../../values/instant.ts";
 import type { Json } from "../../values/json.ts";
 import { checkLabels, isName, NAME_RULE } from "../../values/name.ts";
@@ -21,7 +22,7 @@ const labels = z.unknown().transform((value, context): Labels => {
   }
 });
 
-const period = z.custom<number>(isPeriod, PERIOD_RULE);
+const period = z.custom<Duration>((value) => isPeriod(toMs(value)), PERIOD_RULE);
 
 // Every other option of a trigger is a field of the body. Ignored, this one would seem to have been taken.
 const NO_FAIRNESS_KEY = "cannot be given over HTTP: a client with a key for each run would pass all others";
@@ -35,7 +36,7 @@ const triggerFields = z.object({
   coalesce: z.enum(COALESCE_MODES).optional(),
   labels: labels.optional(),
   startAt: z.custom<string>(isInstant, INSTANT_RULE).optional(),
-  delay: z.custom<number>(isDelay, DELAY_RULE).optional(),
+  delay: z.custom<Duration>((value) => isDelay(toMs(value)), DELAY_RULE).optional(),
   priority: z.custom<number>(isPriority, PRIORITY_RULE).optional(),
   fairnessKey: z.custom<undefined>((value) => value === undefined, NO_FAIRNESS_KEY).optional(),
   startWithin: period.optional(),

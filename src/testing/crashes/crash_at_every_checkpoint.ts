@@ -1,5 +1,5 @@
 import type { Job } from "../../job.ts";
-import { checkDuration } from "../../values/check_duration.ts";
+import { readDuration } from "../../values/duration.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { type CrashResult, executeWith } from "./crash_execution.ts";
 import {
@@ -86,15 +86,15 @@ async function crashEverywhere(
   if (!Number.isInteger(most) || most < 2) {
     throw new RangeError(`most must be a whole number of 2 or more, not ${most}`);
   }
-  checkDuration(patience, "patience");
+  const patienceMs = readDuration(patience, "patience");
   await reset();
-  const baseline = await executeWith(setUp, null, patience);
+  const baseline = await executeWith(setUp, null, patienceMs);
   checkBaseline(baseline, expected);
   const crashes = planCrashes(baseline.checkpoints, modes);
   const findings = new CrashFindings(baseline, { leftOut: crashes.slice(most - 1), ordered });
   for (const crash of crashes.slice(0, most - 1)) {
     await reset();
-    findings.add(crash, await executeWith(setUp, crash, patience));
+    findings.add(crash, await executeWith(setUp, crash, patienceMs));
   }
   return findings;
 }

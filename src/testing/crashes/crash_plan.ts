@@ -1,3 +1,4 @@
+import type { Duration } from "../../values/duration.ts";
 import type { Jobs } from "../../engine/job_handle.ts";
 import type { Job } from "../../job.ts";
 import type { Json } from "../../values/json.ts";
@@ -51,7 +52,7 @@ export interface CrashOptions {
   /** Whether the order of what `observe()` returns counts. Default: no. */
   ordered?: boolean;
   /** For how many milliseconds of real time a function of a step may hang before time moves on. Default: 200. */
-  patience?: number;
+  patience?: Duration;
 }
 
 /** A checkpoint of the execution without crashes. */

@@ -49,7 +49,7 @@ Deno.test("trigger() without options has the defaults of its job, and options re
   assert.deepEqual(flows, [[5, 1_000, 2_000], [-1, 3, 4]]);
 });
 
-Deno.test("startAt is a Date or ISO 8601, delay is milliseconds, and an instant in the past is passed on", async () => {
+Deno.test("startAt is a Date or ISO 8601, delay is a duration, and an instant in the past is passed on", async () => {
   const { engine, asked } = anEngine();
   const trigger = (options: TriggerOptions) => engine.trigger("resize", null, options);
 
@@ -115,9 +115,9 @@ const REFUSED: [Record<string, unknown>, RegExp][] = [
   [{ startAt: new Date(NaN) }, /^startAt/],
   [{ startAt: 5 }, /^startAt/],
   [{ startAt: null }, /^startAt/],
-  [{ delay: -1 }, /^delay must be an integer from 0 to .*, in milliseconds$/],
+  [{ delay: -1 }, /^delay must be an integer from 0 to .*, in milliseconds, or a duration such as "30s"/],
   [{ delay: 0.5 }, /^delay/],
-  [{ delay: "1m" }, /^delay/],
+  [{ delay: "1 fortnight" }, /^delay/],
   [{ delay: NaN }, /^delay/],
   [{ delay: Infinity }, /^delay/],
   [{ delay: Number.MAX_SAFE_INTEGER }, /^delay/],
@@ -130,9 +130,12 @@ const REFUSED: [Record<string, unknown>, RegExp][] = [
   [{ fairnessKey: "a".repeat(256) }, /^fairnessKey/],
   [{ fairnessKey: "a\n" }, /^fairnessKey/],
   [{ fairnessKey: 5 }, /^fairnessKey/],
-  [{ startWithin: 0 }, /^startWithin must be an integer from 1 to .*, in milliseconds$/],
+  [{ startWithin: 0 }, /^startWithin must be an integer from 1 to .*, in milliseconds, or a duration such as "30s"/],
   [{ startWithin: "5" }, /^startWithin/],
-  [{ finishWithin: 1.5 }, /^finishWithin must be an integer from 1 to .*, in milliseconds$/],
+  [
+    { finishWithin: 1.5 },
+    /^finishWithin must be an integer from 1 to .*, in milliseconds, or a duration such as "30s"/,
+  ],
   [{ finishWithin: Infinity }, /^finishWithin/],
   [{ concurrencyKey: "k", coalesce: "skip", delay: 5 }, /^coalesce excludes startAt and delay/],
   [{ concurrencyKey: "k", coalesce: "active", startAt: "2026-11-01" }, /^coalesce excludes startAt and delay/],
