@@ -63,7 +63,7 @@ async function serve(args: readonly string[], body: (url: string) => Promise<voi
   try {
     await body(`http://127.0.0.1:${await inTime(portOf(lines), `${args.join(" ")} was to listen`)}`);
   } finally {
-    server.kill("SIGTERM");
+    server.kill("SIGKILL");
     await server.status;
   }
 }

@@ -4,6 +4,7 @@ import { StoreError } from "../../../src/error.ts";
 import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { aRun } from "../../support/fixtures.ts";
+import { needs } from "../../support/platform.ts";
 import { afterClose, withFile } from "../../support/stores/sqlite.ts";
 
 Deno.test("SqliteStore.backup() writes a copy that opens clean", () =>
@@ -32,21 +33,25 @@ Deno.test("SqliteStore.backup() leaves no file behind when it fails", () =>
     await assert.rejects(Deno.stat(`${path}.copy`), Deno.errors.NotFound);
   }));
 
-Deno.test("SqliteStore.backup() leaves nothing behind when it is refused, not even behind a link", () =>
-  withFile(async (path) => {
-    await using store = await SqliteStore.open(path);
-    await store.migrate();
-    Deno.symlinkSync(`${path}.missing`, `${path}.link`);
-    Deno.mkdirSync(`${path}.directory`);
-    const directory = path.slice(0, path.lastIndexOf("/"));
-    const before = Array.from(Deno.readDirSync(directory), ({ name }) => name).sort();
+Deno.test(
+  "SqliteStore.backup() leaves nothing behind when it is refused, not even behind a link",
+  needs("file modes"),
+  () =>
+    withFile(async (path) => {
+      await using store = await SqliteStore.open(path);
+      await store.migrate();
+      Deno.symlinkSync(`${path}.missing`, `${path}.link`);
+      Deno.mkdirSync(`${path}.directory`);
+      const directory = path.slice(0, path.lastIndexOf("/"));
+      const before = Array.from(Deno.readDirSync(directory), ({ name }) => name).sort();
 
-    for (const to of [`${path}.link`, `${path}.directory`, `${path}.missing/copy`, path]) {
-      await assert.rejects(store.backup(to), StoreError);
-    }
+      for (const to of [`${path}.link`, `${path}.directory`, `${path}.missing/copy`, path]) {
+        await assert.rejects(store.backup(to), StoreError);
+      }
 
-    assert.deepEqual(Array.from(Deno.readDirSync(directory), ({ name }) => name).sort(), before);
-  }));
+      assert.deepEqual(Array.from(Deno.readDirSync(directory), ({ name }) => name).sort(), before);
+    }),
+);
 
 Deno.test("SqliteStore.backup() refuses a store that is closed", () =>
   withFile(async (path) => {
