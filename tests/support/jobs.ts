@@ -70,3 +70,8 @@ export function anOutsideJob(after: (step: StepContext) => unknown = () => "done
   });
   return { job, reached: reached.promise, letGo: gate.resolve, bodies };
 }
+
+/** Awaits all of them, as an output that can be stored: `null` for `undefined`. */
+export async function allOf(parts: readonly Promise<unknown>[]): Promise<unknown[]> {
+  return (await Promise.all(parts)).map((part) => part ?? null);
+}

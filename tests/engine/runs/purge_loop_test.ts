@@ -72,8 +72,12 @@ forEachStore("purgeRuns() deletes runs that ended in one way, or in several", as
 });
 
 const WRONG_PURGES: [options: Record<string, unknown>, name: string, message: RegExp][] = [
-  [{}, "TypeError", /^olderThan of purgeRuns\(\) must be a number of milliseconds, not undefined$/],
-  [{ olderThan: "30d" }, "TypeError", /^olderThan of purgeRuns\(\) must be a number of milliseconds, not "30d"$/],
+  [{}, "TypeError", /^olderThan of purgeRuns\(\) must be milliseconds, or a duration such as .*, not undefined$/],
+  [
+    { olderThan: "30 d." },
+    "TypeError",
+    /^olderThan of purgeRuns\(\) must be milliseconds, or a duration such as .*, not "30 d\."$/,
+  ],
   [{ olderThan: -1 }, "RangeError", /^olderThan of purgeRuns\(\) must be 0 or more milliseconds, not -1$/],
   [
     { olderThan: 1, statuses: [] },
@@ -225,7 +229,7 @@ forEachStore("runUntilIdle() refuses a wrong maxRuns or timeout", async (context
     };
     await assert.rejects(engine.runUntilIdle({ maxRuns }), refusal);
   }
-  await assert.rejects(engine.runUntilIdle({ timeout: "2d" as unknown as number }), TypeError);
+  await assert.rejects(engine.runUntilIdle({ timeout: "2 fortnights" as never }), TypeError);
   await assert.rejects(engine.runUntilIdle({ timeout: -1 }), RangeError);
 });
 

@@ -15,7 +15,7 @@ import {
   recordEvents,
 } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
-import { aGate, aJob } from "../../support/jobs.ts";
+import { aGate, aJob, allOf } from "../../support/jobs.ts";
 import { outputOf, signal, waitings, waitNamed } from "../../support/pauses.ts";
 
 /** Claims runs in a process whose clock never advances: as good as dead. */
@@ -50,7 +50,7 @@ forEachStore("a signal is delivered while a parallel step is still executed", as
   const gate = aGate();
   const delivered = Promise.withResolvers<unknown>();
   const job = aJob((step) =>
-    Promise.all([step.wait("review").then((result) => delivered.resolve(result)), step.run("slow", gate.work)])
+    allOf([step.wait("review").then((result) => delivered.resolve(result)), step.run("slow", gate.work)])
   );
   await using engine = createEngine({ store, host, jobs: { job } });
   const events = recordEvents(engine);
@@ -75,7 +75,7 @@ forEachStore("a signal that another process takes is delivered while a step is e
   const gate = aGate();
   const delivered = Promise.withResolvers<unknown>();
   const job = aJob((step) =>
-    Promise.all([step.wait("review").then((result) => delivered.resolve(result)), step.run("slow", gate.work)])
+    allOf([step.wait("review").then((result) => delivered.resolve(result)), step.run("slow", gate.work)])
   );
   await using engine = createEngine({ store, host, jobs: { job } });
   await using other = createEngine({ store, host, jobs: { job } });
@@ -98,7 +98,7 @@ forEachStore("a deadline and a sleep end on time while a parallel step is execut
   const times: Record<string, number> = {};
   const job = aJob((step) => {
     const note = (name: string) => () => void (times[name] = host.now() - FAKE_START);
-    return Promise.all([
+    return allOf([
       step.wait("review", { timeout: 2_500 }).then(note("review")),
       step.sleep("nap", 300).then(note("nap")),
       step.run("slow", gate.work),

@@ -7,7 +7,7 @@ import { isoTime } from "../../../src/values/iso_time.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { forEachStore, pass, recordEvents } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
-import { aGate, aJob } from "../../support/jobs.ts";
+import { aGate, aJob, allOf } from "../../support/jobs.ts";
 import { outputOf, signal, waitings, waitNamed } from "../../support/pauses.ts";
 
 type Body = (step: StepContext, input: unknown) => unknown;
@@ -274,7 +274,7 @@ forEachStore("a pause keeps nothing in memory: no lease, no timer", async ({ sto
       cancel();
     };
   };
-  const job = aJob((step) => Promise.all([step.wait("review", { timeout: 60_000 }), step.sleep("nap", 1_000)]));
+  const job = aJob((step) => allOf([step.wait("review", { timeout: 60_000 }), step.sleep("nap", 1_000)]));
   await using engine = createEngine({ store, host, jobs: { job } });
   await engine.trigger(job, null);
 
@@ -508,7 +508,7 @@ const LONG: [string, number][] = [["30 days", 30 * DAY_MS], ["ten years", 3_653 
 
 for (const [length, ms] of LONG) {
   forEachStore(`a pause of ${length} is neither early nor late`, async ({ store, host }) => {
-    const job = aJob((step) => Promise.all([step.sleep("nap", ms), step.wait("review", { timeout: ms })]));
+    const job = aJob((step) => allOf([step.sleep("nap", ms), step.wait("review", { timeout: ms })]));
     await using engine = createEngine({ store, host, jobs: { job } });
     const { id } = await engine.trigger(job, null);
     await engine.start();
@@ -528,7 +528,7 @@ for (const [length, ms] of LONG) {
     const gate = aGate();
     const ended: string[] = [];
     const job = aJob((step) =>
-      Promise.all([step.run("slow", gate.work), step.sleep("nap", ms).then(() => ended.push("nap"))])
+      allOf([step.run("slow", gate.work), step.sleep("nap", ms).then(() => ended.push("nap"))])
     );
     // Leases that last until the clock is looked at again: it moves by days here.
     const worker = { heartbeatInterval: 2 ** 28, staleThreshold: 2 ** 30 };

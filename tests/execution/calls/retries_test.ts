@@ -10,7 +10,7 @@ import type { RetryPolicy } from "../../../src/retry.ts";
 import { isoTime } from "../../../src/values/iso_time.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../../support/stores/for_each_store.ts";
-import { aJob } from "../../support/jobs.ts";
+import { aJob, allOf } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 
 /** A step's function that notes when it was called, and succeeds at the given attempt. */
@@ -126,7 +126,7 @@ forEachStore("pauses beside a step are not asked for again and again by a clock 
     },
   });
   const gate = Promise.withResolvers<void>();
-  const job = aJob((step) => Promise.all([step.sleep("nap", 30_000), step.run("slow", () => gate.promise)]));
+  const job = aJob((step) => allOf([step.sleep("nap", 30_000), step.run("slow", () => gate.promise)]));
   await using engine = createEngine({ store: counting, host: skewed(host, 60_000), jobs: { job } });
   await engine.trigger(job, null);
   await engine.start();
@@ -562,7 +562,7 @@ forEachStore("retry of a step comes to its turn while another step is still exec
   const gate = Promise.withResolvers<void>();
   const { calls, work } = failsUntil(2, host);
   const job = aJob((step) =>
-    Promise.all([
+    allOf([
       step.run("slow", () => gate.promise),
       step.run("flaky", work, { retry: { maxAttempts: 2, delay: 5_000 } }).then(() => gate.resolve()),
     ])
