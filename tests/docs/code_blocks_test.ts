@@ -18,7 +18,7 @@ const CHECKED_BY: Record<string, string> = {
   "ts": "`deno test --doc`, which executes them",
   "ts ignore":
     "a test of this file: they open ports and databases, or are parts of a program, so only types are checked",
-  "js": "`tests/npm/frameworks_test.ts`, which executes them on Node, with the packages that they import",
+  "js ignore": "`tests/npm/frameworks_test.ts`, which executes them on Node, with the packages that they import",
   "json": "a test of this file: they parse",
   "sql": "a test of this file: each SELECT is executed on new tables; statements that make roles are excluded",
   "sh": "a test of this file: commands of this project exist, with these options, routes and files",

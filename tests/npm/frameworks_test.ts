@@ -31,7 +31,7 @@ Deno.test.beforeAll(async () => {
   installation = await install(FRAMEWORKS);
   const page = readPages().find(({ path }) => path === "docs/guides/frameworks.md")!; // it exists
   for (const { info, code } of page.blocks) {
-    if (info !== "js") continue;
+    if (info !== "js ignore") continue;
     const [first, ...lines] = code.split("\n");
     const path = join(installation.folder, first!.replace("// ", ""));
     await Deno.mkdir(dirname(path), { recursive: true });
