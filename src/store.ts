@@ -205,7 +205,11 @@ export interface Store extends AsyncDisposable {
    * - It extends the leases in `holding` that have expired to `leaseMs` from now, unless they are lost.
    * - It revokes the other expired leases. Their runs become pending. The run counts as interrupted and as abandoned.
    *   If it was abandoned `maxAbandonments` times since it last recorded a step or parked, it fails instead
-   *   (`abandonedFailure`), and its waits are closed.
+   *   (`abandonedFailure`), and its waits are closed. A time does not count if the claim that gave the lease took other
+   *   runs, too, or came while the worker held some, or if the worker took others since.
+   * - A run that was abandoned twice since then, or more often, is claimed alone: only a claim with `isAlone` takes it.
+   *   It is due after `aloneDelayMs`, and keeps its place in the queue of its key. It is claimed with others again once it
+   *   has recorded a step, parked, or was held.
    * - It cancels children of closed pauses (`cancelled`), as `cancel` does.
    * - It releases the concurrency keys and the places under the limit of a job that cancelled runs held, if their lease
    *   would have expired.

@@ -58,6 +58,7 @@ async function storeCalls({ folder, size }: Setting): Promise<number[]> {
       claimId: systemHost.newId(),
       jobs: [{ name: jobName, names: [jobName], version: 1, print: "print-1", concurrency: null, rate: null }],
       triesHeld: false,
+      isAlone: false,
       holding: [],
       limit: TOGETHER,
       leaseMs: LEASE_MS,

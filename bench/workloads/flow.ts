@@ -103,6 +103,7 @@ function storeCalls({ flow, key, limits }: Variant, prepare: (setting: Setting) 
         jobs,
         holding: [],
         triesHeld: false,
+        isAlone: false,
         limit: TOGETHER,
         leaseMs: LEASE_MS,
         maxAbandonments: 10,

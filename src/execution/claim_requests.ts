@@ -24,6 +24,8 @@ export interface Capacity {
   limit: number;
   /** Whether held runs are claimed, and no others. */
   triesHeld: boolean;
+  /** Whether runs that are claimed alone are claimed, and no others. */
+  isAlone: boolean;
 }
 
 /** Builds the claims of a worker. A claim that was not answered is repeated unchanged: it may have claimed runs. */
@@ -59,7 +61,7 @@ export class ClaimRequests {
     this.#unanswered = null;
   }
 
-  #newRequest({ executions, limit, triesHeld }: Capacity): ClaimRequest {
+  #newRequest({ executions, limit, triesHeld, isAlone }: Capacity): ClaimRequest {
     const holding = [...executions].filter(({ state }) => !state.isInterrupted);
     return {
       workerId: this.#workerId,
@@ -69,6 +71,7 @@ export class ClaimRequests {
       holding: holding.map(({ lease }) => lease),
       limit: Math.min(MAX_CLAIMS, limit),
       triesHeld,
+      isAlone,
       leaseMs: this.#settings.staleThreshold,
       maxAbandonments: this.#settings.maxAbandonments,
     };

@@ -82,6 +82,8 @@ export interface ExecutionOptions {
   renewLease: () => Promise<void>;
   /** Called when there is something to report, since the next write may come late. */
   onReport: () => void;
+  /** Called when the run has recorded a step. */
+  onStep: () => void;
   /** Called when the job has returned and the end of the run is about to be saved. */
   onEnding: () => void;
   /** What plugins learn of it; `null`: there is no plugin that learns of executions. */
@@ -124,6 +126,7 @@ export class Execution {
   #lease: Lease;
   readonly #renewLease: () => Promise<void>;
   readonly #onEnding: () => void;
+  readonly #onStep: () => void;
   readonly #listeners = new Set<() => void>();
   /** The attempts at steps, and other work of the job, that are under way. */
   #working = 0;
@@ -149,6 +152,7 @@ export class Execution {
     });
     this.#renewLease = options.renewLease;
     this.#onEnding = options.onEnding;
+    this.#onStep = options.onStep;
   }
 
   /** The lease, for a call to the store that is made now: it says how many records the execution knows. */
@@ -159,6 +163,12 @@ export class Execution {
   /** Notes the number of a record that the store has answered: a store that lacks it is not the one that was written to. */
   noteRecorded(recordedNo: number): void {
     if (recordedNo > this.#lease.recorded) this.#lease = { ...this.#lease, recorded: recordedNo };
+  }
+
+  /** Notes that a step was recorded, and with which number. */
+  noteStep(recordedNo: number): void {
+    this.noteRecorded(recordedNo);
+    this.#onStep();
   }
 
   /** Fires when the execution is interrupted or the run is late, with the reason. */

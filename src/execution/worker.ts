@@ -4,6 +4,7 @@ import type { CatalogJob, JobCatalog } from "../job/job_catalog.ts";
 import type { CancelledExecution, Claim, ClaimResult } from "../store/claim.ts";
 import { isoTime } from "../values/iso_time.ts";
 import { type ExecutionInfo, type ExecutionOutcome, runAround } from "../around.ts";
+import { AloneRuns } from "./alone_runs.ts";
 import { ClaimRequests } from "./claim_requests.ts";
 import { type Executed, executeRun } from "./execute_run.ts";
 import { executionInfo, toExecutionOutcome } from "./execution_info.ts";
@@ -36,6 +37,9 @@ export class Worker {
   readonly #slots: Slots;
   /** Resolves when the next slot becomes free, possibly before the lease of its run is released. */
   #slotFreed = Promise.withResolvers<void>();
+  readonly #aloneRuns: AloneRuns;
+  /** The execution of a run that was claimed alone, until it has recorded something: nothing is claimed beside it. */
+  #alone: Execution | null = null;
   readonly #idle: InterruptibleSleep;
   readonly #keeper: LeaseKeeper;
   readonly #unrenewed: DeadWorkerLeases;
@@ -72,6 +76,7 @@ export class Worker {
     this.#settings = settings;
     this.#requests = new ClaimRequests(this.id, jobs, settings, deps.host);
     this.#slots = new Slots(settings, deps.host, () => this.#wakeSoon());
+    this.#aloneRuns = new AloneRuns(settings.staleThreshold, deps.host);
     this.#idle = new InterruptibleSleep(deps.host);
     this.#keeper = new LeaseKeeper(deps, settings, this.id, poller);
     this.#unrenewed = new DeadWorkerLeases(deps.store, settings.staleThreshold, deps.host);
@@ -94,7 +99,7 @@ export class Worker {
 
   /** How many runs it executes, and how many more it could. */
   get slots(): { busy: number; free: number } {
-    return { busy: this.#slots.busy, free: Math.max(0, this.#slots.free) };
+    return { busy: this.#slots.busy, free: Math.max(0, this.#freeSlots()) };
   }
 
   /** Polls for work at once. */
@@ -166,7 +171,7 @@ export class Worker {
     let claimed = 0;
     let isLastLook = false;
     while (!ends.aborted && claimed < maxRuns) {
-      if (this.#slots.free <= 0) {
+      if (this.#freeSlots() <= 0) {
         await this.#slotFreed.promise;
         continue;
       }
@@ -240,7 +245,8 @@ export class Worker {
         if (!this.#deps.surroundings.polls) idleMs = Infinity;
         await this.#unrenewed.look();
         if (cancelled.length > 0) this.wake(); // there may be more of them
-        if (this.#slots.free > 0) {
+        idleMs = Math.min(idleMs, this.#aloneRuns.drainsForMs);
+        if (this.#freeSlots() > 0) {
           if (hasMore) this.#wakeSoon();
           if (nextTimerAt !== null) idleMs = Math.min(idleMs, Math.max(1, nextTimerAt - now));
         }
@@ -256,11 +262,17 @@ export class Worker {
 
   /** Waits for an instant, on the monotonic clock, unless a slot becomes free or there is more to do than to look. */
   async #restWhileFull(until: number): Promise<void> {
-    while (this.#slots.free <= 0 && !this.#isUrgent && !this.#stopping.signal.aborted) {
+    while (this.#freeSlots() <= 0 && !this.#isUrgent && !this.#stopping.signal.aborted) {
       const restMs = until - this.#deps.host.monotonic();
       if (restMs <= 0) return;
       await this.#idle.sleep(restMs);
     }
+  }
+
+  /** How many more runs may be claimed: none while it executes one alone, or is to hold nothing before it claims one. */
+  #freeSlots(): number {
+    const isAlone = this.#alone !== null && this.#executions.get(this.#alone.claim.run.id) === this.#alone;
+    return isAlone || (this.#executions.size > 0 && this.#aloneRuns.isDraining) ? 0 : this.#slots.free;
   }
 
   /** Wakes the loop in the next macrotask, so that runs that become due together are claimed together. */
@@ -294,39 +306,50 @@ export class Worker {
 
   async #claimNow(most: number): Promise<ClaimResult> {
     await this.#keeper.renewOverdue();
+    const first = this.#executions.size === 0 && this.#aloneRuns.isDraining ? await this.#claimAlone() : null;
+    if (first !== null && (first.claims.length > 0 || first.hasMore)) return first;
     this.#slots.serve();
     const early = this.#slots.areTrialsOverdue ? await this.#tryHeld(1) : null;
     const left = most - (early?.claims.length ?? 0);
-    const result = await this.#sendClaim(Math.min(left, Math.max(0, this.#slots.free)), false);
+    const result = await this.#sendClaim(Math.min(left, Math.max(0, this.#freeSlots())));
+    const mayBeAlone = first === null && result.aloneSince !== null && !result.hasMore;
+    const alone = mayBeAlone ? await this.#claimAlone() : null;
     // Held runs come after all others.
     const tried = result.hasMore ? early : early ?? await this.#tryHeld(left - result.claims.length);
-    if (tried === null) return result;
+    const all = [first, result, alone, tried].filter((one) => one !== null);
     return {
-      claims: [...result.claims, ...tried.claims],
-      failed: [...result.failed, ...tried.failed],
-      cancelled: [...result.cancelled, ...tried.cancelled],
-      nextTimerAt: earliest(result.nextTimerAt, tried.nextTimerAt),
-      hasMore: result.hasMore,
-      now: result.now,
+      ...result,
+      claims: all.flatMap(({ claims }) => claims),
+      failed: all.flatMap(({ failed }) => failed),
+      cancelled: all.flatMap(({ cancelled }) => cancelled),
+      nextTimerAt: all.map((one) => one.nextTimerAt).reduce(earliest),
     };
+  }
+
+  /** Claims a run that is claimed alone; `null`: it holds others. */
+  async #claimAlone(): Promise<ClaimResult | null> {
+    if (this.#executions.size > 0 || this.#stopping.signal.aborted) return null;
+    return await this.#sendClaim(1, { isAlone: true });
   }
 
   /** Claims held runs, to try whether the code fits them now; `null`: none may be tried. */
   async #tryHeld(most: number): Promise<ClaimResult | null> {
-    const limit = Math.min(most, this.#slots.countTrials(this.#draining > 0));
+    const limit = Math.min(most, this.#freeSlots(), this.#slots.countTrials(this.#draining > 0));
     if (limit <= 0 || this.#stopping.signal.aborted) return null;
-    const tried = await this.#sendClaim(limit, true);
+    const tried = await this.#sendClaim(limit, { triesHeld: true });
     this.#slots.noteTrials(tried.claims.length, limit);
     return tried;
   }
 
-  async #sendClaim(limit: number, triesHeld: boolean): Promise<ClaimResult> {
+  async #sendClaim(limit: number, { triesHeld = false, isAlone = false } = {}): Promise<ClaimResult> {
     const { store, hub } = this.#deps;
-    const { request, sentAt } = this.#requests.next({ executions: this.#executions.values(), limit, triesHeld });
+    const executions = this.#executions.values();
+    const { request, sentAt } = this.#requests.next({ executions, limit, triesHeld, isAlone });
     this.#hasClaimed = true;
     const result = await store.claim(request);
     this.#requests.noteAnswer();
-    if (request.limit > 0 && !request.triesHeld) this.#hasMore = result.hasMore;
+    this.#aloneRuns.noteAnswer(request, result);
+    if (request.limit > 0 && !request.triesHeld && !request.isAlone) this.#hasMore = result.hasMore;
     for (const { run, error, failureKind } of result.failed) {
       hub.publish(run, { type: "run:fail", error, failedStepName: null, failureKind });
     }
@@ -340,7 +363,8 @@ export class Worker {
       else if (job === undefined) hub.publishError(unknownJobError(claim));
       else {
         this.#countTimeouts(claim, result.now);
-        this.#begin(claim, job, sentAt);
+        const execution = this.#begin(claim, job, sentAt);
+        if (request.isAlone) this.#alone = execution;
       }
     }
     this.#cancelled.clear();
@@ -363,7 +387,7 @@ export class Worker {
     }
   }
 
-  #begin(claim: Claim, definition: CatalogJob, sentAt: number): void {
+  #begin(claim: Claim, definition: CatalogJob, sentAt: number): Execution {
     const { run, execution: number, leaseExpiresAt } = claim;
     const { around } = this.#deps;
     // Its lease has ended, since it was claimed again: interrupt the old execution before the new one begins.
@@ -378,6 +402,7 @@ export class Worker {
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
       onReport: () => this.#keeper.sendReportsSoon(),
+      onStep: () => this.#noteStep(execution),
       onEnding: () => this.#noteEnding(execution),
       info: around.execution === null && around.step === null
         ? null
@@ -391,6 +416,14 @@ export class Worker {
     execution.publish({ type: "run:start", execution: number });
     const running = this.#executeRun(execution).finally(() => this.#running.delete(running));
     this.#running.add(running);
+    return execution;
+  }
+
+  /** Notes that a run has recorded a step: if it was claimed alone, others may be claimed now. */
+  #noteStep(execution: Execution): void {
+    if (execution !== this.#alone) return;
+    this.#alone = null;
+    this.#wakeSoon();
   }
 
   async #executeRun(execution: Execution): Promise<void> {

@@ -12,7 +12,10 @@ export interface WorkerOptions {
   staleThreshold?: Duration;
   /** The maximum number of runs that it executes at the same time. Default 10. */
   concurrency?: number;
-  /** A run fails if it is abandoned this many times in a row with nothing recorded in between. Default 10. */
+  /**
+   * A run fails if it is abandoned this many times in a row with nothing recorded in between, those times not counted when
+   * its worker held other runs. Default 10.
+   */
   maxAbandonments?: number;
   /** A name for operators, such as that of the machine or the container: 1 to 255 characters. Default: none. */
   name?: string;

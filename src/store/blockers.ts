@@ -50,6 +50,11 @@ export type Blocker =
   | { kind: "parent_ended"; runId: string }
   /** A deadline of its own has passed: the next claim fails it. */
   | { kind: "late"; deadline: "startBy" | "finishBy"; at: number }
+  /**
+   * It was abandoned so often in a row that it is claimed alone: not before `until`, or, `null`, by the next worker that
+   * has its job and executes nothing.
+   */
+  | { kind: "alone"; abandonments: number; until: number | null }
   /** Its start has not come. */
   | { kind: "delayed"; until: number }
   /** It waits for a signal. */

@@ -28,9 +28,17 @@ export interface ClaimRequest {
   limit: number;
   /** Whether held runs are claimed, to try whether the code fits them now, and no others; otherwise none of them is. */
   triesHeld: boolean;
+  /**
+   * Whether to claim runs that are claimed alone, and no others. The worker holds nothing then, and claims nothing more
+   * until the run has recorded something, or its execution has ended.
+   */
+  isAlone: boolean;
   /** How long the leases last unless renewed, in milliseconds. */
   leaseMs: number;
-  /** A run fails if its lease expires or is revoked this many times in a row with nothing recorded in between. */
+  /**
+   * A run fails if its lease expires this many times in a row with nothing recorded in between, those times not counted
+   * when its worker held other runs.
+   */
   maxAbandonments: number;
 }
 
@@ -51,6 +59,11 @@ export interface ClaimResult {
   nextTimerAt: number | null;
   /** Whether there is more to do at once than this call did; with a `limit` of 0, `false` may be wrong. */
   hasMore: boolean;
+  /**
+   * Since when a run is due that is claimed alone, and whose job the worker has; `null`: none is, or the worker holds
+   * runs, and another live one whose id comes first has the job, too.
+   */
+  aloneSince: number | null;
   /** The current instant of the store's clock. */
   now: number;
 }

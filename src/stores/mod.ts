@@ -108,7 +108,7 @@ export { parseStep, retryTime, startedAt, stepId } from "../step.ts";
 export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../wait.ts";
 
 // Rules that stores share.
-export { abandonedFailure } from "./abandoned_failure.ts";
+export { abandonedFailure, ALONE_FROM, aloneDelayMs } from "./abandonment.ts";
 export { DELETED_RUNS_KNOWN_MS } from "./deleted_runs_ttl.ts";
 export { MAX_FAILURES } from "./operate/timeline_rows.ts";
 export { queueName } from "./queue_name.ts";

@@ -18,8 +18,23 @@ export function versionOf(queue: string): number {
   return queue.includes("\t") ? Number(queue.split("\t", 2)[1]) : 1;
 }
 
-/** Whether the runs in a queue are held ones that are offered to the code with one print. */
-export function isOfPrint(queue: string): boolean {
+/** The queue of the runs of another one, that of a version of a job, which are claimed alone. No print is empty. */
+export function aloneQueue(queue: string): string {
+  return queueName(jobNameOf(queue), versionOf(queue), "");
+}
+
+/** Whether the runs in a queue are claimed alone. */
+export function isAloneQueue(queue: string): boolean {
+  return queue.endsWith("\t");
+}
+
+/** Whether a queue is not that of a version of a job: its runs are claimed alone, or offered to the code with one print. */
+export function isSpecialQueue(queue: string): boolean {
   const end = queue.indexOf("\t");
   return end !== -1 && queue.includes("\t", end + 1);
+}
+
+/** Whether the runs in a queue are held ones that are offered to the code with one print. */
+export function isOfPrint(queue: string): boolean {
+  return isSpecialQueue(queue) && !isAloneQueue(queue);
 }

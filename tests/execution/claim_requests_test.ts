@@ -12,7 +12,7 @@ function someRequests() {
 }
 
 function aCapacity({ limit = 10, triesHeld = false } = {}) {
-  return { executions: [], limit, triesHeld };
+  return { executions: [], limit, triesHeld, isAlone: false };
 }
 
 Deno.test("ClaimRequests.next() repeats a claim unchanged until it was answered", () => {

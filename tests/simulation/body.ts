@@ -15,7 +15,7 @@ const LONG_TURNS = 2;
 const OUTSIDE_MS = 50;
 
 /** One execution of a job's function: what it is given is judged by what was committed. */
-export class Body implements Omit<BodyWitness, "jobOf">, ChangingBody {
+export class Body implements Omit<BodyWitness, "jobOf" | "crashes">, ChangingBody {
   readonly #facts: Facts;
   readonly #incarnation: Incarnation;
   readonly #run: RunFacts;

@@ -28,7 +28,7 @@ import { checkClaim } from "./check_claim.ts";
 import { type AskedRun, checkOptions, checkRetryOptions } from "./check_options.ts";
 import { checkPauses } from "./check_pauses.ts";
 import { noteChildDeletion, noteChildEnd, noteChildren } from "./child_facts.ts";
-import { attemptKey, type Facts, newRunFacts, type RunFacts } from "./facts.ts";
+import { attemptKey, type Facts, newRunFacts, noteAbandoned, type RunFacts } from "./facts.ts";
 
 /** A call that a store has carried out or refused. */
 export interface Call {
@@ -262,7 +262,11 @@ function checkRelease(facts: Facts, [{ runId, generation }]: [Lease]): string[] 
   run.isGhost = false;
   run.heldUnder = null;
   // Who gives a run back has not abandoned it.
-  if (!run.hasEnded && run.parking === null) run.claimsSinceRecord -= 1;
+  if (!run.hasEnded && run.parking === null) {
+    run.claimsSinceRecord -= 1;
+    run.soleLeases.delete(generation);
+    noteAbandoned(run);
+  }
   return [runId];
 }
 
@@ -273,6 +277,7 @@ function checkRevoke(facts: Facts, [leases]: [SeenLease[]], outcome: Outcome<voi
       const run = facts.run(runId);
       // One that was renewed since it was seen stays.
       if (run.generation !== generation || run.leaseEndsAt !== expiresAt) continue;
+      if (!run.hasEnded) noteAbandoned(run);
       run.leaseEndsAt = null;
       run.isGhost = false;
       run.heldUnder = null;
@@ -335,6 +340,8 @@ function checkSaveStep(
   }
   noteRecordBy(facts, run, code);
   run.claimsSinceRecord = 1; // this one, should it be abandoned
+  run.soleLeases = new Set([...run.soleLeases].filter((generation) => generation === lease.generation));
+  run.aloneUnder = null;
   return [lease.runId];
 }
 
@@ -420,6 +427,8 @@ function checkPause(
     checkParked(facts, run, lease, sentAt);
     run.leaseEndsAt = null;
     run.claimsSinceRecord = 0;
+    run.soleLeases.clear();
+    run.aloneUnder = null;
     run.heldUnder = null;
     run.isWoken = false;
     run.overPauses = new Set();
@@ -473,6 +482,7 @@ function checkHolding(
   run.leaseEndsAt = null;
   run.heldUnder = null;
   run.claimsSinceRecord -= 1; // whoever holds a run has not abandoned it
+  run.soleLeases.delete(lease.generation);
   return [lease.runId];
 }
 

@@ -5,9 +5,9 @@ import { checkOffered, noteClaimed, noteOffers } from "./change_facts.ts";
 import type { Code } from "./changes_plan.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import { isOrphan, noteChildEnd } from "./child_facts.ts";
-import { type Facts, isDue, type RunFacts } from "./facts.ts";
+import { type Facts, isDue, noteAbandoned, type RunFacts } from "./facts.ts";
 import type { Invariant } from "./invariants.ts";
-import { keepsKey, lineOf, type Obstacle, Queue } from "./queue.ts";
+import { isHeld, keepsKey, lineOf, type Obstacle, Queue } from "./queue.ts";
 
 /** Judges what a claim brought against what was committed before, and takes note of it. */
 export function checkClaim(
@@ -35,12 +35,16 @@ export function checkClaim(
     "I-D8",
     () => `${request.workerId} is to try ${request.limit} held runs, and may use ${trials} slots for them`,
   );
+  checkNothingBeside(facts, request);
   const isRepeated = facts.claimIds.has(request.claimId);
   facts.claimIds.add(request.claimId);
   if (isRepeated && claims.length > 0) facts.notice("a repeated claim found what it had claimed");
   if (!isRepeated && explained !== undefined) checkExplained(facts, request, outcome.value, explained);
   const isNew = (claim: Claim) => facts.run(claim.run.id).claimIds.get(claim.lease.generation) !== request.claimId;
   const taken = claims.filter(isNew);
+  for (const { runId, generation } of taken.length > 0 ? request.holding : []) {
+    facts.run(runId).soleLeases.delete(generation);
+  }
   const offered = isRepeated ? [] : noteOffers(facts, request, code);
   // A repeated claim does nothing, and says that there is more to do, unless the first one did nothing.
   if (!isRepeated || taken.length > 0 || failed.length > 0 || cancelled.length > 0 || !hasMore) {
@@ -49,10 +53,27 @@ export function checkClaim(
   for (const claim of claims) {
     const run = facts.run(claim.run.id);
     if (taken.includes(claim)) noteTaken(facts, run, claim, request, code);
+    if (taken.length === 1 && request.holding.length === 0) run.soleLeases.add(claim.lease.generation);
     checkGiven(facts, run, claim, now);
   }
   checkOffered(facts, request, outcome.value, offered);
   return "any";
+}
+
+/** Nothing is claimed beside a run that was claimed alone, until it has recorded something. */
+function checkNothingBeside(facts: Facts, { workerId, isAlone, holding, limit }: ClaimRequest): void {
+  const alone = holding.find(({ runId, generation }) => facts.run(runId).aloneUnder === generation);
+  if (alone !== undefined) facts.notice("a worker held a run that was claimed alone");
+  facts.expect(
+    alone === undefined || limit === 0,
+    "I24",
+    () => `${workerId} is to claim ${limit} runs beside ${alone!.runId}, which was claimed alone`,
+  );
+  facts.expect(
+    !isAlone || holding.length === 0,
+    "I24",
+    () => `${workerId} is to claim a run alone, and holds ${holding.length}`,
+  );
 }
 
 function knows({ jobs }: ClaimRequest, { jobName, version }: NewRun): boolean {
@@ -75,6 +96,14 @@ function noteTaken(facts: Facts, run: RunFacts, claim: Claim, request: ClaimRequ
     () => `${id} was claimed under lease ${generation} after ${run.generation}`,
   );
   facts.expect(!run.hasEnded && !run.isDeleted, "I3", () => `${id} was claimed although it has ended`);
+  facts.expect(
+    run.isClaimedAlone === request.isAlone,
+    "I24",
+    () => `${id} was claimed ${request.isAlone ? "" : "not "}alone after ${run.claimsSinceRecord} claims in a row`,
+  );
+  if (request.isAlone) facts.notice("a run was claimed alone");
+  run.isClaimedAlone = false;
+  run.aloneUnder = request.isAlone ? generation : null;
   if (run.steps.size > 0) facts.notice("a run was taken over in the middle");
   if (run.claimedGeneration > 0 && run.parking === null && !run.changed.wasHeld) run.interruptions += 1;
   noteClaimed(facts, run, claim, { code, triesHeld: request.triesHeld });
@@ -165,6 +194,9 @@ function noteTimers(facts: Facts, request: ClaimRequest, now: number): void {
   for (const run of facts.runs.values()) {
     if (run.isDelayed && run.startAt! <= now) run.isDelayed = false;
     if (run.parking !== null && !run.isUnread && isDue(facts, run, now)) run.isWoken = true;
+    const isLost = run.heldUnder !== null && run.leaseEndsAt !== null && run.leaseEndsAt <= now &&
+      !isHeld(request, run);
+    if (isLost && !run.hasEnded && !run.isDeleted) noteAbandoned(run);
     if (!run.isGhost) continue;
     if (run.leaseEndsAt === null || run.leaseEndsAt <= now) run.isGhost = false;
     else if (run.request.concurrencyKey !== null) facts.notice("a cancelled run kept its key");
@@ -203,9 +235,10 @@ function checkFailed(
   if (kind === "abandoned") {
     facts.notice("a run failed because it was abandoned too often");
     facts.expect(
-      claimsSinceRecord >= request.maxAbandonments,
+      run.soleLeases.size >= request.maxAbandonments,
       "I11",
-      () => `${id} failed as abandoned after ${claimsSinceRecord} claims`,
+      () =>
+        `${id} failed as abandoned after ${claimsSinceRecord} claims, of which ${run.soleLeases.size} took no other`,
     );
   } else if (kind === "expired") {
     facts.notice("a run failed because it had not started in time");

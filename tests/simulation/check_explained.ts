@@ -36,7 +36,8 @@ export function checkExplained(
     const reason = blocker?.kind;
     if (mayShareKey(facts, id)) continue;
     facts.expect(
-      reason === undefined || reason === "due" || reason === "slots" || (reason === "limit" && !isOrderKnown) ||
+      reason === undefined || reason === "due" || reason === "slots" || (reason === "alone" && request.isAlone) ||
+        (reason === "limit" && !isOrderKnown) ||
         (reason === "key" && mayPassOthers),
       "E1",
       () => `${id} was claimed, and explain() said that it was not due: ${JSON.stringify(blocker)}`,
@@ -44,7 +45,7 @@ export function checkExplained(
   }
   if (taken.size > 0) facts.notice("a run was claimed after explain() had said that it was due");
   // Another worker may take what this one does not know, or has other limits for.
-  if (hasMore || claims.length >= request.limit || !facts.flow.areWorkersAlike(request, now)) return;
+  if (request.isAlone || hasMore || claims.length >= request.limit || !facts.flow.areWorkersAlike(request, now)) return;
   for (const [id, { kind: reason }] of explained) {
     const { jobName, version } = facts.run(id).request;
     const job = request.jobs.find((job) => job.name === jobName && job.version === version);
@@ -97,6 +98,7 @@ function isSettled(facts: Facts, { holding, triesHeld, limit }: ClaimRequest, no
     if (run.hasEnded || run.isDeleted) continue;
     if (run.isUnread || isOrphan(run)) return false;
     if (run.state?.run.status === "running" && (run.leaseEndsAt ?? 0) <= now) return false;
+    if (run.isClaimedAlone && run.request.concurrencyKey !== null) return false;
     if (run.isDelayed && (run.startAt ?? 0) <= now) return false;
     if (run.parking !== null && !run.isWoken && isDue(facts, run, now)) return false;
     if (((run.startedAt === null ? run.startBy : run.finishBy) ?? Infinity) <= now) return false;

@@ -163,6 +163,14 @@ export interface RunFacts {
   interruptions: number;
   /** How often it was claimed since something was last recorded in it. */
   claimsSinceRecord: number;
+  /** The leases since then under which its worker held no other run. */
+  soleLeases: Set<number>;
+  /** Whether it is claimed alone. */
+  isClaimedAlone: boolean;
+  /** The lease of a claim alone, until something is recorded under it. */
+  aloneUnder: number | null;
+  /** How often it has killed its process. */
+  crashes: number;
   /** When the newest lease ends unless it is renewed, as far as it was not given back. */
   leaseEndsAt: number | null;
   isCancelled: boolean;
@@ -382,6 +390,10 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     folded: newFolded(copied),
     interruptions: 0,
     claimsSinceRecord: 0,
+    soleLeases: new Set(),
+    isClaimedAlone: false,
+    aloneUnder: null,
+    crashes: 0,
     leaseEndsAt: null,
     isCancelled: false,
     permitted: new Set(),
@@ -394,6 +406,11 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     reported: null,
     saw: new Map(),
   };
+}
+
+/** Notes that nobody executes a run any more that has not paused: it is claimed alone if that was so twice in a row. */
+export function noteAbandoned(run: RunFacts): void {
+  run.isClaimedAlone = run.claimsSinceRecord >= 2;
 }
 
 /** The name of an attempt at a step. */

@@ -1,6 +1,6 @@
 import { HoldfastError } from "../../src/error.ts";
 import type { Lease } from "../../src/lease.ts";
-import type { ClaimResult } from "../../src/store/claim.ts";
+import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import { type Call, checkCall } from "./check_calls.ts";
 import { checkKeys, checkLogs, checkRuns } from "./check_state.ts";
 import type { Facts } from "./facts.ts";
@@ -112,8 +112,8 @@ export class Inspector {
 }
 
 /** Most claims find nothing, and would hide in the trace what does happen. */
-function isIdleClaim({ method, outcome }: Call): boolean {
-  if (method !== "claim" || "error" in outcome) return false;
+function isIdleClaim({ method, parameters: [request], outcome }: Call): boolean {
+  if (method !== "claim" || "error" in outcome || (request as ClaimRequest).isAlone) return false;
   const { claims, failed, cancelled } = outcome.value as ClaimResult;
   return claims.length + failed.length + cancelled.length === 0;
 }

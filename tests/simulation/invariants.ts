@@ -27,6 +27,7 @@ export const INVARIANTS = {
   I21: "A log has each of its lines once, in the order in which they were written.",
   I22: "The latest progress that a run reports is kept: while it executes soon, and when it ends.",
   I23: "After a stop nothing of the process goes on, and a lease is released when no code of its job runs any more.",
+  I24: "A run that was abandoned twice in a row is claimed alone, and nothing beside it before it records something.",
   F1: "A run starts neither before its start, nor after it was to start, nor from the commit on that paused its job.",
   F2: "A run takes a place only if its job, and those who hold its key, are fewer than the limit allows.",
   F3: "In each window of a rate, by the store's clock, no more runs start than its limit.",

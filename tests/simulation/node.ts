@@ -199,6 +199,22 @@ export class Node {
     return mutant?.client?.(remote, host) ?? remote;
   }
 
+  /** A run kills its process, soon after it has begun, unless it has done so often enough, or all trouble is over. */
+  async #crash(runId: string, times: number, incarnation: Incarnation): Promise<void> {
+    const { facts, seed, way: { faults } } = this.#deps;
+    const run = facts.run(runId);
+    const name = `crash ${run.crashes} of ${runId}`;
+    if (run.crashes >= times || !faults.happens(name)) return;
+    run.crashes += 1;
+    const chance = new Chance(seed, name);
+    await this.process.sleep(chance.between(0, 20));
+    if (this.process.label === incarnation.label) {
+      facts.notice("a run killed its process");
+      this.kill(chance.between(1, 50));
+    }
+    await new Promise(() => {});
+  }
+
   async #startEngine(engine: Engine): Promise<void> {
     while (!this.#isStopping) {
       try {
@@ -261,6 +277,7 @@ export class Node {
           waits: (name, timeout) => body.waits(name, timeout),
           idles: (turns) => body.idles(turns),
           branches: () => body.branches(),
+          crashes: (times) => this.#crash(step.runId, times, incarnation),
           asks: (kind, name) => body.asks(kind, name),
           patched: (name, isNew) => body.patched(name, isNew),
           slept: (name) => body.slept(name),

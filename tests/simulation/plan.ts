@@ -85,9 +85,16 @@ export interface Plan {
 }
 
 /** What a plan has beside what all have. */
-export type Part = "flow" | "children" | "schedules" | "bulk" | "changes";
+export type Part = "flow" | "children" | "schedules" | "bulk" | "changes" | "poison";
 
-const PARTS = { flow: 0.5, children: 0.4, schedules: 0.25, bulk: 0.2, changes: 0.4 } as const satisfies Record<
+const PARTS = {
+  flow: 0.5,
+  children: 0.4,
+  schedules: 0.25,
+  bulk: 0.2,
+  changes: 0.4,
+  poison: 0.2,
+} as const satisfies Record<
   Part,
   number
 >;
@@ -110,7 +117,20 @@ export function makePlan(seed: number, parts: readonly Part[] | "some"): Plan {
   if (has("schedules")) plan = addSchedules(plan, seed);
   if (has("bulk")) plan = addBulk(plan, seed);
   if (has("changes")) plan = addChanges(plan, seed);
+  if (has("poison")) plan = addPoison(plan, seed);
   return plan;
+}
+
+/** Lets some of the runs kill their processes. The rest of the plan stays the same. */
+function addPoison(plan: Plan, seed: number): Plan {
+  const requests = plan.requests.map((planned, no) => {
+    const { request } = planned;
+    const chance = new Chance(seed, "poison", no);
+    if (request.ask !== "trigger" || !chance.happens(0.2)) return planned;
+    const crash = { do: "crash", times: 1 + chance.int(8) } as const;
+    return { ...planned, request: { ...request, program: [crash, ...request.program] } };
+  });
+  return { ...plan, requests };
 }
 
 function makePlainPlan(seed: number): Plan {

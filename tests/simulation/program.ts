@@ -19,7 +19,8 @@ export type Action =
   | { do: "catch"; body: Program }
   | { do: "progress"; current: number }
   | { do: "idle"; turns: number }
-  | { do: "throw" };
+  | { do: "throw" }
+  | { do: "crash"; times: number };
 
 /** A step: what its function does, and how often. */
 export interface StepAction {
@@ -67,6 +68,8 @@ export interface BodyWitness {
   sleeps(name: string, ms: number): void;
   /** The program does something outside of steps, for some turns. */
   idles(turns: number): Promise<void>;
+  /** The program kills its process, unless it has done so often enough. */
+  crashes(times: number): Promise<void>;
   /** From now on, several branches of the program may run side by side. */
   branches(): void;
   /** The program is about to wait, or to prepare to. */
@@ -217,6 +220,8 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
       witness.saw(`patch ${action.name} ${isNew}`);
       return isNew ? await perform(action.body, step, witness) : undefined;
     }
+    case "crash":
+      return await witness.crashes(action.times);
     case "throw":
       throw new Error("the program fails");
     case "invoke":

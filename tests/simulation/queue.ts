@@ -25,10 +25,14 @@ export class Queue {
     this.#request = request;
     this.#now = now;
     const open = facts.open().filter(({ request: { id } }) => !failed.has(id));
-    // Nor which workers may take a held run that was offered to one.
-    this.isBlurred = open.some(({ isUnread, changed }) => isUnread || (request.triesHeld && changed.isOffered));
+    // Nor which workers may take a held run that was offered to one, and when a run that is claimed alone becomes due and
+    // precedes others in the line of its key.
+    this.isBlurred = request.isAlone ||
+      open.some((run) =>
+        run.isUnread || (request.triesHeld && run.changed.isOffered) || (run.isClaimedAlone && sharesKey(run, open))
+      );
     for (const run of open) {
-      if (run.changed.heldUnder !== null) continue;
+      if (run.changed.heldUnder !== null || run.isClaimedAlone) continue;
       const status = run.state?.run.status;
       const isExecuted = status === "running" && ((run.leaseEndsAt ?? 0) > now || isHeld(request, run));
       if (isExecuted) this.#executing.add(run);
@@ -240,6 +244,11 @@ export function lineOf({ request: { jobName, version } }: Pick<RunFacts, "reques
   return `${jobName} ${version}`;
 }
 
+function sharesKey(run: RunFacts, others: readonly RunFacts[]): boolean {
+  const { concurrencyKey: key } = run.request;
+  return key !== null && others.some((other) => other !== run && other.request.concurrencyKey === key);
+}
+
 /** What keeps a run from being claimed. */
 export type Obstacle =
   | "it is not due"
@@ -258,6 +267,7 @@ export function keepsKey({ request, parking }: RunFacts): boolean {
   return request.concurrencyKey !== null && parking !== null && parking.retryAt !== null;
 }
 
-function isHeld({ holding }: ClaimRequest, { request: { id }, generation }: RunFacts): boolean {
+/** Whether a worker holds a run, and says so. */
+export function isHeld({ holding }: ClaimRequest, { request: { id }, generation }: RunFacts): boolean {
   return holding.some((lease) => lease.runId === id && lease.generation === generation);
 }

@@ -115,7 +115,7 @@ class Trial {
 
   /** A claim that has left nothing to do leaves nothing to the next one either. */
   async #claimNothing(request: ClaimRequest): Promise<void> {
-    const { workerId, worker, jobs, leaseMs, maxAbandonments } = request;
+    const { workerId, worker, jobs, leaseMs, maxAbandonments, isAlone } = request;
     const claimId = `again-${this.#claimNo++}`;
     const again = await this.#store.claim({
       workerId,
@@ -126,6 +126,7 @@ class Trial {
       maxAbandonments,
       holding: [],
       triesHeld: false,
+      isAlone,
       limit: request.limit === 0 ? 0 : 10,
     });
     assert.deepEqual([again.claims, again.failed], [[], []], "the claim before has left something to do");
@@ -135,14 +136,16 @@ class Trial {
   async #drain(): Promise<void> {
     for (const jobName of JOBS) await this.#store.resumeJob(jobName);
     const jobs = JOBS.map((name) => aKnownJob({ name, concurrency: 2, rate: name === "b" ? JOB_RATE : null }));
+    let isAlone = false;
     for (let i = 0; i < 2_000; i++) {
       this.#latest = Math.max(this.#latest, this.#now);
-      const claimId = `drain-${i}`;
-      const result = await this.#claim(aClaimRequest({ workerId: "drain", claimId, jobs, leaseMs: 100, limit: 3 }));
+      const request = { workerId: "drain", claimId: `drain-${i}`, jobs, leaseMs: 100, limit: 3, isAlone };
+      const result = await this.#claim(aClaimRequest(request));
       for (const { lease } of result.claims) {
         await this.#store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
       }
-      if (result.claims.length > 0 || result.hasMore) continue;
+      isAlone = !isAlone && result.aloneSince !== null;
+      if (result.claims.length > 0 || result.hasMore || isAlone) continue;
       if (result.nextTimerAt === null) break;
       this.host.jump(result.nextTimerAt - this.#now);
     }

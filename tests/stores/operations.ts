@@ -222,6 +222,8 @@ export class Script {
     const [workerId, jobNames] = this.#chance.pick(WORKERS);
     const isRepeated = this.#chance.happens(0.15);
     if (!isRepeated) this.#claimIds.set(workerId, this.#id());
+    const triesHeld = this.#options.evolution === true && this.#chance.happens(0.6);
+    const isAlone = !triesHeld && this.#chance.happens(0.2);
     const request = {
       workerId,
       worker: someDetails(),
@@ -229,7 +231,8 @@ export class Script {
       jobs: this.#jobs(jobNames),
       holding: this.#chance.happens(0.3) ? this.#leases.slice(-3) : [],
       limit: this.#chance.int(4),
-      triesHeld: this.#options.evolution === true && this.#chance.happens(0.6),
+      triesHeld,
+      isAlone,
       leaseMs: 100,
       maxAbandonments: 3,
     };

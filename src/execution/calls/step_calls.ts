@@ -206,7 +206,7 @@ export class StepCalls {
         deps.store.saveStep(execution.lease, { ...current(), result }, reports)
       );
       const { recordedNo, retry } = await execution.order.expect(save);
-      execution.noteRecorded(recordedNo);
+      execution.noteStep(recordedNo);
       this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
       end?.(toStepOutcome(performed, retry !== null));
       if (retry === null && !this.#parking.isNext) await this.#parking.untilTurn(recordedNo);

@@ -25,6 +25,7 @@ const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
   worker_lost: { worker: WORKER, leaseExpiresAt: INSTANT },
   parent_ended: { runId: orNull(TEXT) },
   late: { deadline: oneOf(["startBy", "finishBy"]), at: INSTANT },
+  alone: { abandonments: COUNT, until: orNull(INSTANT) },
   delayed: { until: INSTANT },
   signal: { waitId: TEXT, name: TEXT, deadlineAt: orNull(INSTANT) },
   sleep: { name: TEXT, until: INSTANT },

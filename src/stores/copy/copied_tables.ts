@@ -34,7 +34,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
       ...same(
         "r",
         `seq id job status labels idempotency_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
-        lease_generation last_report_no recorded has_pauses interruptions abandonments retrigger_of retriggered_as
+        lease_generation last_report_no recorded has_pauses interruptions abandonments abandonments_alone retrigger_of retriggered_as
         origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at
         leased_at trace`,
       ),
@@ -47,7 +47,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
       ...same("c", "parent_id parent_seq"),
       parent_pause: "c.pause_seq",
       depth: "coalesce(c.depth, 0)",
-      queue: "iif(h.offered_in > '', h.offered_in, r.job)",
+      queue: "iif(h.offered_in > '', h.offered_in, iif(substr(f.job, -1) = char(9), f.job, r.job))",
       position: "coalesce(f.position, r.seq)",
       queue_state: "coalesce(f.queue_state, r.queue_state)",
       priority: "coalesce(f.priority, 0)",

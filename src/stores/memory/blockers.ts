@@ -2,7 +2,16 @@ import { failureText } from "../../failure.ts";
 import type { Rate } from "../../flow.ts";
 import type { BlockingRun } from "../../store/blockers.ts";
 import type { BlockerFacts, KeyFacts, LimitFacts, WorkerFacts } from "../operate/blocker_facts.ts";
-import { countAhead, isLimitMeant, limitsOf, liveWorkers, MAX_AHEAD, versionQueue } from "../operate/blocker_facts.ts";
+import {
+  countAhead,
+  hasQueue,
+  isLimitMeant,
+  limitsOf,
+  liveWorkers,
+  MAX_AHEAD,
+  versionQueue,
+} from "../operate/blocker_facts.ts";
+import { isAloneQueue } from "../queue_name.ts";
 import { toNamedWorker } from "../worker_details.ts";
 import { isOrphan } from "./children.ts";
 import type { ClaimState } from "./writes/claim.ts";
@@ -22,7 +31,7 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
   const workers = toWorkerFacts(state);
   const queue = queueOf(run);
   const live = liveWorkers(workers, now);
-  const able = live.filter(({ queues }) => queues.includes(queue));
+  const able = live.filter((worker) => hasQueue(worker, queue));
   const key = toKeyFacts(state, due, run, now);
   const queues = new Set([queue, ...key?.firsts.map((first) => first.queue) ?? []].map(versionQueue));
   const limits = live.flatMap((worker) => toLimits(state, due, run, { worker, queues }, now));
@@ -37,6 +46,8 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
     leasedAt: run.lease?.since ?? null,
     endedParentId: isOrphan(run) ? run.parent!.run.id : null, // an orphan has a parent
     isDue: isDueNow(run, now),
+    delayedUntil: run.dueAt,
+    abandonments: run.abandonments,
     dueSince: run.parking !== null ? wakesAt(run) ?? run.updatedAt : run.startAt ?? run.createdAt,
     awaited: toAwaited(run),
     paused: [...state.paused.values()],
@@ -55,7 +66,7 @@ function toWorkerFacts({ runs, workers }: ClaimState): WorkerFacts[] {
     ...toNamedWorker(details),
     lastSeenAt: seenAt,
     leaseMs,
-    queues: jobs.flatMap(queuesOf),
+    queues: jobs.flatMap(queuesOf).filter((queue) => !isAloneQueue(queue)),
     limits: limitsOf(jobs),
     leases: runs.open.filter(({ lease }) => lease?.owner === id).length,
   }));
@@ -63,9 +74,9 @@ function toWorkerFacts({ runs, workers }: ClaimState): WorkerFacts[] {
 
 /** Whether a run is due, or becomes so with the next claim. */
 function isDueNow(run: KeptRun, now: number): boolean {
-  const { status, hold, offeredTo, isDelayed, startAt, parking } = run;
+  const { status, hold, offeredTo, dueAt, parking } = run;
   if (hold !== null && offeredTo === null) return false;
-  if (status === "pending") return !isDelayed || (startAt ?? 0) <= now;
+  if (status === "pending") return (dueAt ?? 0) <= now;
   return parking !== null && (parking.isWoken || (wakesAt(run) ?? Infinity) <= now);
 }
 

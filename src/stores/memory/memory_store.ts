@@ -224,7 +224,7 @@ export class MemoryStore implements Store {
 
   /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
   revoke(leases: readonly SeenLease[]): Promise<void> {
-    return this.#perform((now) => revokeLeases(this.#runs, leases, now));
+    return this.#perform((now) => revokeLeases(this.#state, leases, now));
   }
 
   /** Adds a schedule, or replaces one that has not changed meanwhile. */

@@ -8,7 +8,7 @@ import type { CopiedHistory, HoldRecord } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
 import type { TraceText } from "../../trace_context.ts";
-import { queueName } from "../queue_name.ts";
+import { aloneQueue, queueName } from "../queue_name.ts";
 import { deadlineAt, type PauseRecord } from "../../wait.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
@@ -44,8 +44,8 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   seq: number;
   /** Not claimed before this instant. */
   startAt: number | null;
-  /** Whether it waits for its start. It stays due even if the clock is set back. */
-  isDelayed: boolean;
+  /** When it becomes due, if its start is delayed; `null`: it is due, and stays so even if the clock is set back. */
+  dueAt: number | null;
   /** When it was triggered. */
   createdAt: number;
   /** When it last changed. */
@@ -72,6 +72,10 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   interruptions: number;
   /** How often its lease was revoked since the last record. */
   abandonments: number;
+  /** How often its worker held no other run then. */
+  abandonmentsAlone: number;
+  /** Whether it is claimed alone. */
+  isClaimedAlone: boolean;
   /** The request that cancelled it. */
   cancelledBy: string | null;
   /** The position of the last record. */
@@ -183,7 +187,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
       keyRate: request.flow.keyRate && { ...request.flow.keyRate },
     },
     startAt,
-    isDelayed: startAt !== null && startAt > now,
+    dueAt: startAt !== null && startAt > now ? startAt : null,
     retriggerOf: request.retriggerOf?.runId ?? null,
     retriggeredAs: null,
     originId: request.id,
@@ -210,6 +214,8 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     interrupted: [],
     interruptions: 0,
     abandonments: 0,
+    abandonmentsAlone: 0,
+    isClaimedAlone: false,
     cancelledBy: null,
     lastRecordedNo: 0,
     steps: new Map(),
@@ -233,7 +239,8 @@ export function finishBy({ flow: { finishWithin }, startedAt }: KeptRun): number
 }
 
 /** The queue in which a run waits for a worker. */
-export function queueOf({ jobName, version, offeredTo }: KeptRun): string {
+export function queueOf({ jobName, version, offeredTo, isClaimedAlone }: KeptRun): string {
+  if (isClaimedAlone) return aloneQueue(queueName(jobName, version));
   return queueName(jobName, version, offeredTo ?? undefined);
 }
 

@@ -8,6 +8,7 @@ import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
+import { ALONE_FROM, aloneDelayMs } from "../abandonment.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
 import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
@@ -171,6 +172,7 @@ export class MemoryRuns {
     if (isResumed) this.#endHold(run);
     run.status = "running";
     run.parking = null;
+    run.isClaimedAlone = false;
     run.generation += 1;
     const { workerId: owner, claimId } = worker;
     run.claimId = claimId;
@@ -187,6 +189,7 @@ export class MemoryRuns {
   interrupt(run: KeptRun, now: number, kind: Interruption["kind"] = "released"): void {
     this.#endLease(run, kind, now);
     run.interruptions += 1;
+    run.isClaimedAlone = run.abandonments >= ALONE_FROM;
   }
 
   #endLease(run: KeptRun, kind: Interruption["kind"], now: number): void {
@@ -199,10 +202,18 @@ export class MemoryRuns {
     this.touch(run, now);
   }
 
-  /** Revokes the lease of a run whose worker has abandoned it. */
-  abandon(run: KeptRun, now: number): void {
-    this.interrupt(run, now, "lost");
+  /**
+   * Revokes the lease of a run whose worker has abandoned it.
+   *
+   * @param worker Its worker; `undefined`: it is forgotten.
+   */
+  abandon(run: KeptRun, worker: { soleClaimId: string | null; leaseMs: number } | undefined, now: number): void {
+    const wasAlone = worker !== undefined && worker.soleClaimId === run.claimId;
+    run.abandonmentsAlone = (run.abandonments === 0 ? 0 : run.abandonmentsAlone) + (wasAlone ? 1 : 0);
     run.abandonments += 1;
+    this.interrupt(run, now, "lost");
+    const delayMs = aloneDelayMs(run.abandonments, worker?.leaseMs ?? 0);
+    if (run.isClaimedAlone && delayMs > 0) run.dueAt = now + delayMs;
   }
 
   /** Holds a run. */
@@ -258,7 +269,7 @@ export class MemoryRuns {
 
   /** Makes a run due whose start has passed. */
   endDelay(run: KeptRun, now: number): void {
-    run.isDelayed = false;
+    run.dueAt = null;
     this.touch(run, now);
   }
 

@@ -2,7 +2,7 @@ import type { KnownJob, Rate } from "../../flow.ts";
 import type { StoredRun } from "../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../store/blockers.ts";
 import type { JobPause } from "../../store/job_pause.ts";
-import { jobNameOf, queueName, versionOf } from "../queue_name.ts";
+import { isAloneQueue, jobNameOf, queueName, versionOf } from "../queue_name.ts";
 
 /** Up to how many runs before another one are counted. */
 export const MAX_AHEAD = 1_000;
@@ -23,6 +23,10 @@ export interface BlockerFacts {
   endedParentId: string | null;
   /** Whether it stands in a queue, or will with the next claim; a held run does only while it is offered. */
   isDue: boolean;
+  /** When it becomes due, if it is delayed, or is claimed alone, and waits for that; `null`: it does not. */
+  delayedUntil: number | null;
+  /** How often in a row it was abandoned. */
+  abandonments: number;
   /** Since when it is due, or was triggered; of a waiting run whose time comes later, when it will be due. */
   dueSince: number;
   /** What a waiting run waits for, the first deadline first. */
@@ -48,7 +52,7 @@ export interface WorkerFacts extends BlockingWorker {
   lastSeenAt: number;
   /** How long its leases last. */
   leaseMs: number;
-  /** The queues from which it claims. */
+  /** The queues from which it claims, without those of the runs that are claimed alone. */
   queues: readonly string[];
   /** The limits of its jobs, where they have any. */
   limits: readonly WorkerLimit[];
@@ -152,6 +156,11 @@ export interface FirstInQueue {
 /** The queue of the version of the job, of a queue that may be that of a print. */
 export function versionQueue(queue: string): string {
   return queueName(jobNameOf(queue), versionOf(queue));
+}
+
+/** Whether a worker has the job of a queue. */
+export function hasQueue({ queues }: WorkerFacts, queue: string): boolean {
+  return queues.includes(isAloneQueue(queue) ? versionQueue(queue) : queue);
 }
 
 /** The live workers: those that claimed within the length of their leases. */

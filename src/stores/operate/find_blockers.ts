@@ -1,9 +1,10 @@
 import { isTerminal } from "../../run.ts";
 import type { Blocker, BlockingWorker, RunBlockers } from "../../store/blockers.ts";
-import { jobNameOf } from "../queue_name.ts";
+import { isAloneQueue, jobNameOf } from "../queue_name.ts";
 import {
   type BlockerFacts,
   type FirstInQueue,
+  hasQueue,
   type KeyFacts,
   type LimitFacts,
   liveWorkers,
@@ -44,7 +45,8 @@ function toWorker(worker: WorkerFacts | undefined): BlockingWorker | null {
 }
 
 function gatesOf(facts: BlockerFacts): Blocker[] {
-  const { run, now, endedParentId, isDue, dueSince, awaited } = facts;
+  const { run, now, endedParentId, isDue, dueSince, awaited, delayedUntil, abandonments } = facts;
+  const isAlone = isAloneQueue(facts.queue);
   if (endedParentId !== null) return [{ kind: "parent_ended", runId: endedParentId }];
   const late = missedDeadline(facts);
   if (late !== null) return [late];
@@ -54,9 +56,12 @@ function gatesOf(facts: BlockerFacts): Blocker[] {
   }
   if (!isDue) {
     if (run.status === "waiting") return [...awaited, ...jobBlockers(facts)];
-    return [{ kind: "delayed", until: Date.parse(run.startAt ?? run.createdAt) }, ...jobBlockers(facts)];
+    const until = delayedUntil ?? now;
+    const delay: Blocker = isAlone ? { kind: "alone", abandonments, until } : { kind: "delayed", until };
+    return [delay, ...jobBlockers(facts)];
   }
-  const blockers = [...jobBlockers(facts), ...queueBlockers(facts)];
+  const alone: Blocker[] = isAlone ? [{ kind: "alone", abandonments, until: null }] : [];
+  const blockers = [...jobBlockers(facts), ...alone, ...queueBlockers(facts)];
   return blockers.length > 0 ? blockers : slotsOf(facts) ?? [{ kind: "due", since: Math.min(dueSince, now) }];
 }
 
@@ -78,7 +83,7 @@ function jobBlockers(facts: BlockerFacts): Blocker[] {
   return [...pauseOf(facts), {
     kind: "unknown_job",
     hasOtherVersion: live.some(({ queues }) => queues.some((other) => jobNameOf(other) === run.jobName)),
-    lastKnownBy: toWorker(byNewest.find((worker) => worker.queues.includes(queue))),
+    lastKnownBy: toWorker(byNewest.find((worker) => hasQueue(worker, queue))),
   }];
 }
 
@@ -90,7 +95,7 @@ function pauseOf({ run: { jobName }, paused }: BlockerFacts): Blocker[] {
 }
 
 function knowing(workers: readonly WorkerFacts[], queue: string): WorkerFacts[] {
-  return workers.filter(({ queues }) => queues.includes(queue));
+  return workers.filter((worker) => hasQueue(worker, queue));
 }
 
 /**

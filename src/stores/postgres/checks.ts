@@ -61,7 +61,7 @@ export const POSTGRES_CHECKS: readonly TableCheck[] = [
          or (r.queue_state is not null and r.status not in ('pending', 'waiting'))
          or (r.is_held and (r.status <> 'pending' or (h.offered_in = '') <> (r.queue_state is null)
            or (h.offered_in <> '' and h.offered_in <> r.queue)))
-         or (not r.is_held and r.queue <> r.job)`,
+         or (not r.is_held and r.queue <> r.job and right(r.queue, 1) <> E'\\t')`,
   },
   {
     name: "a run has ended exactly if it has a time of its end",

@@ -17,7 +17,7 @@ import {
 import { type PauseRow, toPauseRecord } from "./rows.ts";
 
 /** What `fn.claim()` returns. */
-export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore" | "now"> {
+export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore" | "aloneSince" | "now"> {
   claims: ClaimedRow[];
   failed: (IdentityRow & { error: string; kind: FailureKind })[];
   cancelled: IdentityRow[];
@@ -58,14 +58,12 @@ interface ClaimedRow extends IdentityRow {
 }
 
 /** What `fn.claim()` returns, as the result of a claim. */
-export function toClaimResult({ claims, failed, cancelled, nextTimerAt, hasMore, now }: ClaimAnswer): ClaimResult {
+export function toClaimResult({ claims, failed, cancelled, ...answer }: ClaimAnswer): ClaimResult {
   return {
-    claims: claims.map((row) => toClaim(row, now)),
+    claims: claims.map((row) => toClaim(row, answer.now)),
     failed: failed.map((row) => ({ run: toRunIdentity(row), error: row.error, failureKind: row.kind })),
     cancelled: cancelled.map(toRunIdentity),
-    nextTimerAt,
-    hasMore,
-    now,
+    ...answer,
   };
 }
 

@@ -65,7 +65,7 @@ export const QUEUE_CHECKS: readonly TableCheck[] = [
     sql:
       `SELECT 'Run ' || r.id || ' is in another queue than that of its job, or in which it is offered' AS r FROM ${RUNS}
        WHERE iif(h.run_seq IS NULL,
-         f.queue_state IS NOT NULL AND f.job <> r.job,
+         f.queue_state IS NOT NULL AND f.job <> r.job AND substr(f.job, -1) <> char(9),
          r.status <> 'pending' OR r.queue_state IS NOT NULL OR
            iif(h.offered_in = '', f.queue_state IS NOT NULL, f.queue_state IS NULL OR f.job <> h.offered_in))`,
   },

@@ -207,6 +207,14 @@ ALTER TABLE holdfast_runs ADD COLUMN lease_claim TEXT;
 ALTER TABLE holdfast_ghosts ADD COLUMN lease_claim TEXT;
 `;
 
+// `abandonments_alone` counts only while `abandonments` is not 0. `sole_claim` of a worker is the last claim by which
+// it took a run, if that was the only run that it held then. Runs that are claimed alone have a queue of their own: see `aloneQueue()`.
+const ABANDONMENTS = `
+ALTER TABLE holdfast_runs ADD COLUMN abandonments_alone INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE holdfast_workers ADD COLUMN sole_claim TEXT;
+CREATE INDEX holdfast_flow_alone ON holdfast_flow (job) WHERE queue_state IS NOT NULL AND substr(job, -1) = char(9);
+`;
+
 /** The statements that lead from each version of the tables to the next. They never change once they are released. */
 export const MIGRATIONS: readonly string[] = [
   FIRST_VERSION,
@@ -216,6 +224,7 @@ export const MIGRATIONS: readonly string[] = [
   OPERATE_TABLES,
   TIMELINE_TABLES,
   TRACING_TABLES,
+  ABANDONMENTS,
 ];
 
 /**

@@ -128,6 +128,7 @@ export function aClaimRequest({ jobNames = [A_JOB], ...overrides }: ClaimOverrid
     holding: [],
     limit: 10,
     triesHeld: false,
+    isAlone: false,
     leaseMs: 1_000,
     maxAbandonments: 10,
     ...overrides,

@@ -8,6 +8,7 @@ import { aStep } from "../../support/fixtures.ts";
 import {
   anything,
   claimOne,
+  endDelay,
   forEachStore,
   forever,
   LEASE_MS,
@@ -712,6 +713,7 @@ forEachStore("run() fails a run that was abandoned maxAbandonments times in a ro
   const events = recordEvents(engine);
   const { id } = await engine.trigger(job, null);
   for (let crash = 0; crash < 3; crash++) {
+    await endDelay(store, host);
     await claimOne(store, "job");
     host.advance(LEASE_MS);
   }
@@ -736,10 +738,12 @@ forEachStore("run() counts abandonments anew after something was recorded", asyn
   });
   const { id } = await engine.trigger(job, null);
   for (const records of [false, false, true, false]) {
+    await endDelay(store, host);
     const { lease } = await claimOne(store, "job");
     if (records) await store.saveStep(lease, aStep(), []);
     host.advance(LEASE_MS);
   }
+  await endDelay(store, host);
 
   await engine.runUntilIdle();
 

@@ -32,7 +32,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
       replace(MemoryRuns.prototype, "add", (add) =>
         function (...parameters) {
           const run = add.apply(this, parameters);
-          run.isDelayed = false;
+          run.dueAt = null;
           return run;
         }),
   },
@@ -319,9 +319,9 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
           }),
         replace(Gates.prototype, "opensAt", (opensAt) =>
           function (run) {
-            const isBehind = runs!.open.some(({ concurrencyKey, seq, jobName, status, isDelayed }) =>
+            const isBehind = runs!.open.some(({ concurrencyKey, seq, jobName, status, dueAt }) =>
               concurrencyKey === run.concurrencyKey && seq < run.seq && paused.has(jobName) && status === "pending" &&
-              !isDelayed
+              dueAt === null
             );
             return run.concurrencyKey !== null && isBehind ? Infinity : opensAt.call(this, run);
           }),

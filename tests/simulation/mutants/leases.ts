@@ -1,8 +1,12 @@
 import { LeaseLostError } from "../../../src/error.ts";
 import type { Lease } from "../../../src/lease.ts";
+import { ClaimRequests } from "../../../src/execution/claim_requests.ts";
+import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
 import type { Store } from "../../../src/store.ts";
 import { double, over, overClient } from "./doubles.ts";
+import type { Plan } from "../plan.ts";
 import type { Mutant } from "./mutant.ts";
+import { replace } from "./replace.ts";
 
 /** Bugs of leases and of the workers that hold them. */
 export const LEASE_MUTANTS: readonly Mutant[] = [
@@ -43,6 +47,63 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
     name: "a run is given up too early",
     rule: "a run fails after so many abandonments, not before",
     store: over((store) => ({ claim: (request) => store.claim({ ...request, maxAbandonments: 1 }) })),
+  },
+  {
+    name: "a run fails for the crashes of others",
+    rule: "only abandonments alone count",
+    parts: ["poison"],
+    plan: givesUpSoon,
+    code: () =>
+      replace(MemoryRuns.prototype, "abandon", (old) =>
+        function (run, worker, now) {
+          old.call(this, run, worker, now);
+          run.abandonmentsAlone = run.abandonments;
+        }),
+  },
+  {
+    name: "a run that kills its process is claimed with others",
+    rule: "a run that was abandoned twice in a row is claimed alone",
+    parts: ["poison"],
+    code: () =>
+      replace(MemoryRuns.prototype, "abandon", (old) =>
+        function (run, worker, now) {
+          old.call(this, run, worker, now);
+          run.isClaimedAlone = false;
+          run.dueAt = null;
+        }),
+  },
+  {
+    name: "a worker holds others when it claims a run alone",
+    rule: "a run that was abandoned twice in a row is claimed alone",
+    parts: ["poison"],
+    client: overClient((store) => ({
+      claim: async (request) => {
+        const result = await store.claim(request);
+        const hasFound = request.isAlone || result.claims.length > 0 || result.aloneSince === null;
+        if (hasFound || request.limit === 0) return result;
+        const claimId = `${request.claimId} alone`;
+        return await store.claim({ ...request, claimId, isAlone: true, limit: 1 });
+      },
+    })),
+  },
+  {
+    name: "others are claimed beside a run that was claimed alone",
+    rule: "nothing is claimed beside a run that was claimed alone",
+    parts: ["poison"],
+    code: () =>
+      replace(ClaimRequests.prototype, "next", (old) =>
+        function (capacity) {
+          return old.call(this, { ...capacity, limit: Math.max(1, capacity.limit) });
+        }),
+    plan: (plan) => ({ ...plan, worker: { ...plan.worker, concurrency: 10 } }),
+  },
+  {
+    name: "a run that is claimed alone is forgotten",
+    rule: "a run that was abandoned twice in a row is claimed",
+    parts: ["poison"],
+    client: overClient((store) => ({
+      claim: async (request) => ({ ...await store.claim(request), aloneSince: null }),
+    })),
   },
   {
     name: "nobody looks for leases that stand still",
@@ -108,6 +169,10 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
       }),
   },
 ];
+
+function givesUpSoon(plan: Plan): Plan {
+  return { ...plan, worker: { ...plan.worker, maxAbandonments: 2 } };
+}
 
 /** A write that is made under the lease that its run has now when it is refused under its own. */
 function underAnyLease<Rest extends unknown[], T>(

@@ -49,9 +49,18 @@ export const LEASE_MS = 30_000;
 
 /** Claims a run of a job, as a worker does that is then forgotten: a crash is such a claim and time that passes. */
 export async function claimOne(store: Store, jobName: string, workerId = "dead-worker"): Promise<Claim> {
-  const { claims } = await store.claim(aClaimRequest({ workerId, jobNames: [jobName], limit: 1, leaseMs: LEASE_MS }));
-  if (claims[0] === undefined) throw new Error(`No run of "${jobName}" is due`);
-  return claims[0];
+  const request = { workerId, jobNames: [jobName], limit: 1, leaseMs: LEASE_MS };
+  const { claims: [first], aloneSince } = await store.claim(aClaimRequest(request));
+  if (first !== undefined) return first;
+  const { claims: [alone] } = await store.claim(aClaimRequest({ ...request, isAlone: aloneSince !== null }));
+  if (alone === undefined) throw new Error(`No run of "${jobName}" is due`);
+  return alone;
+}
+
+/** Revokes the leases that have expired, and lets the time pass for which a run that is claimed alone waits. */
+export async function endDelay(store: Store, host: FakeHost): Promise<void> {
+  await store.claim(aClaimRequest({ limit: 0 }));
+  host.advance(LEASE_MS);
 }
 
 /** Holds a run that is due, as a worker with changed code does. */

@@ -24,7 +24,7 @@ interface Finding {
 const MAX_FINDINGS = 20;
 const DUE_TOO_LONG_MS = 60_000;
 // What holds up a run on purpose.
-const ON_PURPOSE = ["job_paused", "limit", "key", "held", "delayed"];
+const ON_PURPOSE = ["job_paused", "limit", "key", "held", "alone", "delayed"];
 
 /** Checks a database. */
 export const doctor: Command = {

@@ -34,6 +34,11 @@ export function describeReason(blocker: Blocker, { run, now, visibility }: Reaso
     case "late":
       return `Too late by ${since(blocker.at)} to ${blocker.deadline === "startBy" ? "start" : "end"}: ` +
         "the next claim fails it";
+    case "alone": {
+      const { abandonments, until: at } = blocker;
+      const when = at === null ? "by the next worker that executes nothing else" : `not before ${until(at)}`;
+      return `Claimed alone, after ${abandonments} executions in a row whose workers died or stalled: ${when}`;
+    }
     case "delayed":
       return `Starts at ${until(blocker.until)}`;
     case "signal": {

@@ -46,6 +46,7 @@ export type Reason =
     | { kind: "worker_lost"; worker: WorkerRef | null; leaseExpiresAt: string }
     | { kind: "parent_ended"; runId: string | null }
     | { kind: "late"; deadline: "startBy" | "finishBy"; at: string }
+    | { kind: "alone"; abandonments: number; until: string | null }
     | { kind: "delayed"; until: string }
     | { kind: "signal"; waitId: string; name: string; deadlineAt: string | null }
     | { kind: "sleep"; name: string; until: string }
@@ -107,6 +108,8 @@ function toFields(blocker: Blocker, run: StoredRun, visibility: Visibility): Fie
       return { kind: "parent_ended", runId: visibility.mayRead(blocker.runId) ? blocker.runId : null };
     case "late":
       return { kind: "late", deadline: blocker.deadline, at: isoTime(blocker.at) };
+    case "alone":
+      return { kind: "alone", abandonments: blocker.abandonments, until: isoTime(blocker.until) };
     case "delayed":
       return { kind: "delayed", until: isoTime(blocker.until) };
     case "signal": {

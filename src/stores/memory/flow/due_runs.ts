@@ -99,7 +99,7 @@ export class DueRuns {
   }
 }
 
-function isDue({ status, isDelayed, parking, hold, offeredTo }: KeptRun): boolean {
+function isDue({ status, dueAt, parking, hold, offeredTo }: KeptRun): boolean {
   if (hold !== null && offeredTo === null) return false;
-  return status === "pending" ? !isDelayed : parking?.isWoken === true;
+  return status === "pending" ? dueAt === null : parking?.isWoken === true;
 }

@@ -6,7 +6,7 @@ import type { DueRuns } from "./due_runs.ts";
 import { jobScope, type MemoryRates } from "./rates.ts";
 import { type KeptRun, queueOf } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
-import { queueName } from "../../queue_name.ts";
+import { aloneQueue, isAloneQueue, queueName } from "../../queue_name.ts";
 
 /** What the gates of a claim look at. */
 export interface GatesContext {
@@ -34,7 +34,9 @@ export class Gates {
   readonly #now: number;
 
   constructor(request: ClaimRequest, due: DueRuns, context: GatesContext, now: number) {
-    this.#jobs = new Map(request.jobs.flatMap((job) => queuesOf(job).map((queue) => [queue, job])));
+    const { jobs, isAlone } = request;
+    const queues = (job: KnownJob) => queuesOf(job).filter((queue) => isAloneQueue(queue) === isAlone);
+    this.#jobs = new Map(jobs.flatMap((job) => queues(job).map((queue) => [queue, job])));
     this.#triesHeld = request.triesHeld;
     this.#due = due;
     this.#context = context;
@@ -109,7 +111,11 @@ export class Gates {
   }
 }
 
-/** The queues from which a worker claims that knows a version of a job: its runs, and those offered to its print. */
+/**
+ * The queues from which a worker claims that knows a version of a job: its runs, those offered to its print, and those
+ * that are claimed alone.
+ */
 export function queuesOf({ name, version, print }: Pick<KnownJob, "name" | "version" | "print">): string[] {
-  return [queueName(name, version), queueName(name, version, print)];
+  const queue = queueName(name, version);
+  return [queue, queueName(name, version, print), aloneQueue(queue)];
 }

@@ -72,7 +72,7 @@ function listNumbers({ runs, rates }: ClaimState, now: number): JobNumbers[] {
   const due = new DueRuns(runs, rates);
   for (const run of due.inOrder) {
     const job = jobs.get(run.jobName)!; // each run was counted
-    if (job.oldestDue !== null || run.hold !== null || due.keyOpensAt(run) > now) continue;
+    if (job.oldestDue !== null || run.hold !== null || run.isClaimedAlone || due.keyOpensAt(run) > now) continue;
     job.oldestDue = { runId: run.id, dueSince: dueSince(run) };
   }
   return [...jobs.values()].sort((one, other) => one.jobName < other.jobName ? -1 : 1);
@@ -84,5 +84,5 @@ function dueSince(run: KeptRun): number {
 }
 
 function nextTimer(run: KeptRun): number | null {
-  return earliest([wakesAt(run), run.isDelayed ? run.startAt : null, nextDeadline(run)]);
+  return earliest([wakesAt(run), run.dueAt, nextDeadline(run)]);
 }

@@ -26,6 +26,8 @@ export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {
   runIds: readonly string[];
   /** What it says of itself. */
   details: WorkerDetails;
+  /** The last claim by which it took a run, if that was the only run that it held then. */
+  soleClaimId: string | null;
   /** When it claimed first. */
   startedAt: number;
   /** Whether it claims nothing more. */
@@ -56,24 +58,46 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
       .filter((run) => run.claimId === claimId && run.lease?.owner === workerId)
       .map((run) => toClaim(run, now));
     // The next call checks for more: this one is a repetition and does nothing.
-    return { claims, failed: [], cancelled: [], nextTimerAt: findNextTimer(runs), hasMore: true, now };
+    return {
+      claims,
+      failed: [],
+      cancelled: [],
+      nextTimerAt: findNextTimer(runs),
+      hasMore: true,
+      aloneSince: null,
+      now,
+    };
   }
   const jobs = request.jobs.map((
     job,
   ) => ({ ...job, names: [...job.names], rate: job.rate && { ...job.rate } } as const));
-  const { startedAt = now, isStopping = false } = last ?? {};
-  const worker = { claimId, jobs, leaseMs, seenAt: now, details: { ...request.worker }, startedAt, isStopping };
+  const { startedAt = now, isStopping = false, soleClaimId = null } = last ?? {};
+  const worker = {
+    claimId,
+    jobs,
+    leaseMs,
+    seenAt: now,
+    details: { ...request.worker },
+    startedAt,
+    isStopping,
+    soleClaimId,
+  };
   workers.set(workerId, { ...worker, runIds: [] });
   state.rates.update(now);
   extendHeld(runs, request, now);
-  const { failed, cancelled, hasMoreTimers } = processTimers(runs, request.maxAbandonments, now);
-  let taken = claimDueRuns(state, request, now);
-  const mayOffer = request.triesHeld && request.limit > 0 && taken.claims.length + taken.late.length === 0;
+  const { failed, cancelled, hasMoreTimers } = processTimers(state, request.maxAbandonments, now);
+  let found = claimDueRuns(state, request, now);
+  const mayOffer = request.triesHeld && request.limit > 0 && found.claims.length + found.late.length === 0;
   if (mayOffer && offerHeldRuns(runs, request.jobs, findLiveQueues(workers, now))) {
-    taken = claimDueRuns(state, request, now);
+    found = claimDueRuns(state, request, now);
   }
-  const { claims, late, opensAt, hasMoreRuns } = taken;
-  workers.set(workerId, { ...worker, runIds: claims.map(({ run }) => run.id) });
+  const { claims, late, opensAt, hasMoreRuns } = found;
+  const taken = claims.map(({ run }) => run.id);
+  workers.set(workerId, {
+    ...worker,
+    runIds: taken,
+    soleClaimId: taken.length === 0 ? soleClaimId : taken.length + request.holding.length === 1 ? claimId : null,
+  });
   if (claims.length === 0) forgetDeadWorkers(workers, now);
   return {
     claims,
@@ -81,6 +105,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     cancelled,
     nextTimerAt: earliest([findNextTimer(runs), opensAt]),
     hasMore: hasMoreTimers || hasMoreRuns || runs.open.some(isOrphan),
+    aloneSince: findAloneSince(state, request, now),
     now,
   };
 }
@@ -96,6 +121,18 @@ function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: n
     lease.expiresAt = now + leaseMs;
     runs.countChange();
   }
+}
+
+/** Since when a run is due that is claimed alone, and that the worker is to claim as soon as it holds nothing. */
+function findAloneSince({ runs, workers, paused }: ClaimState, request: ClaimRequest, now: number): number | null {
+  const isMeant = (run: KeptRun): boolean => {
+    if (!run.isClaimedAlone || run.dueAt !== null || paused.has(run.jobName)) return false;
+    const known = ({ jobs }: Pick<KnownWorker, "jobs">) =>
+      jobs.some(({ name, version }) => name === run.jobName && version === run.version);
+    const others = [...workers].filter(([id, worker]) => id < request.workerId && isLive(worker, now));
+    return known(request) && (request.holding.length === 0 || !others.some(([, worker]) => known(worker)));
+  };
+  return earliest(runs.open.filter(isMeant).map(({ updatedAt }) => updatedAt));
 }
 
 /** Removes the workers that died long ago. */

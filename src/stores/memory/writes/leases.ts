@@ -2,7 +2,7 @@ import type { Lease, SeenLease } from "../../../lease.ts";
 import type { Report } from "../../../execution_report.ts";
 import type { Renewal } from "../../../store/claim.ts";
 import type { MemoryRuns } from "../runs.ts";
-import type { KnownWorker } from "./claim.ts";
+import type { ClaimState, KnownWorker } from "./claim.ts";
 
 /** Extends leases. See `Store.renew()`. */
 export function renewLeases(
@@ -36,11 +36,15 @@ export function releaseLease(runs: MemoryRuns, lease: Lease, reports: readonly R
 }
 
 /** Revokes leases that were not renewed since they were read. See `Store.revoke()`. */
-export function revokeLeases(runs: MemoryRuns, leases: readonly SeenLease[], now: number): void {
+export function revokeLeases(
+  { runs, workers }: Pick<ClaimState, "runs" | "workers">,
+  leases: readonly SeenLease[],
+  now: number,
+): void {
   for (const lease of leases) {
     const run = runs.findLeased(lease);
     const ghost = runs.keys.findGhost(lease);
-    if (run?.lease?.expiresAt === lease.expiresAt) runs.abandon(run, now);
+    if (run?.lease?.expiresAt === lease.expiresAt) runs.abandon(run, workers.get(run.lease.owner), now);
     else if (ghost?.expiresAt === lease.expiresAt) runs.releaseGhost(ghost);
   }
 }

@@ -1,13 +1,14 @@
 import type { Failure } from "../../../failure.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
-import { abandonedFailure } from "../../abandoned_failure.ts";
+import { abandonedFailure } from "../../abandonment.ts";
 import { isOrphan } from "../children.ts";
 import { missedDeadline, nextDeadline } from "../flow/deadlines.ts";
 import { wakesAt } from "../pauses.ts";
 import { earliest, type KeptRun } from "../records.ts";
 import { toIdentity } from "../copies.ts";
 import type { MemoryRuns } from "../runs.ts";
+import type { ClaimState } from "./claim.ts";
 import { cancelSteps } from "./steps.ts";
 
 // The maximum number of timers of each kind that one claim processes, so that a claim is always short.
@@ -19,18 +20,19 @@ export function findNextTimer(runs: MemoryRuns): number | null {
   return earliest([...runs.open.filter(hasTimer).map(nextTimerOf), ...ghostsEndAt]);
 }
 
-function hasTimer({ lease, parking, isDelayed, flow }: KeptRun): boolean {
-  return lease !== null || parking !== null || isDelayed || flow.startWithin !== null || flow.finishWithin !== null;
+function hasTimer({ lease, parking, dueAt, flow }: KeptRun): boolean {
+  return lease !== null || parking !== null || dueAt !== null || flow.startWithin !== null ||
+    flow.finishWithin !== null;
 }
 
 function nextTimerOf(run: KeptRun): number | null {
   if (run.lease !== null) return run.lease.expiresAt;
-  return earliest([wakesAt(run), run.isDelayed ? run.startAt : null, nextDeadline(run)]);
+  return earliest([wakesAt(run), run.dueAt, nextDeadline(run)]);
 }
 
 /** Processes expired timers, a bounded number of each kind. */
 export function processTimers(
-  runs: MemoryRuns,
+  { runs, workers }: Pick<ClaimState, "runs" | "workers">,
   maxAbandonments: number,
   now: number,
 ): Pick<ClaimResult, "failed" | "cancelled"> & { hasMoreTimers: boolean } {
@@ -43,8 +45,8 @@ export function processTimers(
   const failed: ClaimResult["failed"] = [];
   const open = runs.open.filter(hasTimer);
   for (const run of take(open.filter(({ lease }) => lease !== null && lease.expiresAt <= now))) {
-    runs.abandon(run, now);
-    if (run.abandonments >= maxAbandonments) failed.push(fail(runs, run, abandonedFailure(run.abandonments), now));
+    runs.abandon(run, workers.get(run.lease!.owner), now); // it is under a lease
+    if (run.abandonmentsAlone >= maxAbandonments) failed.push(fail(runs, run, abandonedFailure(run.abandonments), now));
   }
   for (const ghost of take(runs.keys.ghosts.filter(({ expiresAt }) => expiresAt <= now))) runs.releaseGhost(ghost);
   const late = open.flatMap((run) => {
@@ -53,7 +55,7 @@ export function processTimers(
   });
   for (const { run, missed } of take(late)) failed.push(fail(runs, run, missed, now));
   for (const run of take(open.filter((run) => isFree(run) && (wakesAt(run) ?? Infinity) <= now))) runs.wake(run, now);
-  for (const run of take(open.filter((run) => isFree(run) && run.isDelayed && (run.startAt ?? 0) <= now))) {
+  for (const run of take(open.filter((run) => isFree(run) && run.dueAt !== null && run.dueAt <= now))) {
     runs.endDelay(run, now);
   }
   return { failed, cancelled, hasMoreTimers };

@@ -3,7 +3,7 @@ import { isoTime } from "../../../values/iso_time.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { RunStatus } from "../../../run.ts";
 import type { BlockerFacts, WorkerFacts } from "../../operate/blocker_facts.ts";
-import { jobNameOf } from "../../queue_name.ts";
+import { isAloneQueue, jobNameOf } from "../../queue_name.ts";
 import { toFailure } from "../../rows.ts";
 import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
 import { type RunRow, toRunText } from "../rows.ts";
@@ -36,8 +36,9 @@ export function toBlockerFacts({ run, awaited, paused, workers, ...facts }: Bloc
       by: paused_by,
       note,
     })),
-    workers: workers.map(({ details, ...worker }) => ({
+    workers: workers.map(({ details, queues, ...worker }) => ({
       ...worker,
+      queues: queues.filter((queue) => !isAloneQueue(queue)),
       ...toNamedWorker(parseWorkerDetails(details)),
     })),
   };

@@ -5,7 +5,9 @@ import { OPERATE_TABLES } from "./operate/tables.ts";
 // in one queue; facts have rows of their own, and no other row is a fact; what is counted is appended.
 //
 // `queue` is the queue from which a run is claimed (`queueName()`): that of the version of its job, or, for a held run,
-// that of the print to which it is offered. `job` is always the first of the two.
+// that of the print to which it is offered, or, for one that is claimed alone, that of those (`aloneQueue()`). `job` is
+// always the first of these. `abandonments_alone` counts only while `abandonments` is not 0. `sole_claim` of a worker
+// is the last claim by which it took a run, if that was the only run that it held then.
 // `position` is the place in the order of claims (`positionOf()`). A run that kept its key over a retry delay comes
 // 2^52 before its position.
 // `queue_state` is R (it has passed its key and can be claimed), B (blocked by its key) or NULL (it is not due).
@@ -58,6 +60,7 @@ create table {schema}.runs (
   is_held boolean not null default false,
   interruptions int not null default 0,
   abandonments int not null default 0,
+  abandonments_alone int not null default 0,
   priority int not null default 0,
   key_concurrency bigint not null default 1,
   key_rate_limit bigint,
@@ -110,6 +113,7 @@ create index runs_keyed_waiting on {schema}.runs (concurrency_key, job, seq)
   where concurrency_key is not null and status = 'waiting';
 create index runs_leases on {schema}.runs (lease_expires_at) where status = 'running';
 create index runs_timers on {schema}.runs (timer_at) where timer_at is not null;
+create index runs_alone on {schema}.runs (queue) where queue_state is not null and right(queue, 1) = E'\\t';
 create index runs_delayed on {schema}.runs (due_at) where due_at is not null;
 create index runs_deadlines on {schema}.runs (deadline_at) where deadline_at is not null;
 create index runs_by_job on {schema}.runs (job, seq);
@@ -376,6 +380,7 @@ create table {schema}.workers (
   limits jsonb not null default '[]',
   details text not null,
   started_at bigint not null,
-  stopping boolean not null default false
+  stopping boolean not null default false,
+  sole_claim text collate "C"
 ) with (fillfactor = 50);
 ${OPERATE_TABLES}`;

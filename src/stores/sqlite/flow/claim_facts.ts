@@ -15,6 +15,8 @@ export interface ClaimFacts {
   newestStart: number | null;
   /** Whether a run with flow is due. */
   hasFlow: boolean;
+  /** Whether a run is due that is claimed alone. */
+  hasAlone: boolean;
   /** Whether a held run is offered to the code with a print. */
   hasOffers: boolean;
   /** Whether a job is paused. */
@@ -30,6 +32,7 @@ interface FactsRow {
   newest_start: number | null;
   /** 0: no run with flow is due, 1: one is, 2: among them may be a held run that is offered. */
   flow: number;
+  has_alone: number;
   has_paused: number;
   has_orphans: number;
 }
@@ -51,6 +54,8 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
          OR EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
            WHERE concurrency_key >= '' AND queue_state IS NOT NULL),
          1 + EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_offered WHERE offered_in > ''), 0) AS flow,
+       EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_alone
+         WHERE queue_state IS NOT NULL AND substr(job, -1) = char(9) AND job >= '') AS has_alone,
        EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused,
        EXISTS (SELECT 1 FROM holdfast_orphans WHERE parent_seq >= 0) AS has_orphans`,
   );
@@ -61,6 +66,7 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
     newestStart: row.newest_start,
     hasFlow: row.flow > 0,
     hasOffers: row.flow === 2,
+    hasAlone: row.has_alone === 1,
     hasPaused: row.has_paused === 1,
     hasOrphans: row.has_orphans === 1,
   };

@@ -1,6 +1,7 @@
 import type { KnownJob } from "../../../flow.ts";
+import type { ClaimRequest } from "../../../store/claim.ts";
 import { versionQueue, type WorkerLimit } from "../../operate/blocker_facts.ts";
-import { jobNameOf, queueName } from "../../queue_name.ts";
+import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
 import { versionRange } from "../evolution/queues.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { firstsBefore, hasKept } from "./concurrency_keys.ts";
@@ -10,7 +11,7 @@ import { addStarts, countAllowed, jobScope, rateOpensAt } from "./rates.ts";
 export interface JobGate {
   /** The job, with the limits in the code of the worker. */
   readonly job: KnownJob;
-  /** The queue: that of the version of the job, or that of the held runs which are offered to its print. */
+  /** The queue: of the version of the job, of the held runs that are offered to its print, or of those claimed alone. */
   readonly queue: string;
   /** How many more of its runs may be executed. */
   room: number;
@@ -24,14 +25,16 @@ export interface JobGate {
 export function openGates(
   db: SqliteDatabase,
   jobs: readonly KnownJob[],
-  { paused, triesHeld }: { paused: ReadonlySet<string>; triesHeld: boolean },
+  { paused, triesHeld, isAlone }: Pick<ClaimRequest, "triesHeld" | "isAlone"> & { paused: ReadonlySet<string> },
   most: number,
   now: number,
 ): JobGate[] {
   const open = paused.size === 0 ? jobs : jobs.filter(({ name }) => !paused.has(name));
   return open.map((job) => ({
     job,
-    queue: queueName(job.name, job.version, triesHeld ? job.print : undefined),
+    queue: isAlone
+      ? aloneQueue(queueName(job.name, job.version))
+      : queueName(job.name, job.version, triesHeld ? job.print : undefined),
     room: job.concurrency === null ? Infinity : job.concurrency - countExecuted(db, job),
     starts: job.rate === null ? Infinity : countAllowed(db, jobScope(job.names[0]), job.rate, most, now),
     started: 0,

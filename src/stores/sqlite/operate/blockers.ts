@@ -2,8 +2,14 @@ import { failureText } from "../../../failure.ts";
 import { positionOf } from "../../../flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { RunStatus } from "../../../run.ts";
-import { type BlockerFacts, liveWorkers, versionQueue, type WorkerFacts } from "../../operate/blocker_facts.ts";
-import { jobNameOf } from "../../queue_name.ts";
+import {
+  type BlockerFacts,
+  hasQueue,
+  liveWorkers,
+  versionQueue,
+  type WorkerFacts,
+} from "../../operate/blocker_facts.ts";
+import { isAloneQueue, jobNameOf } from "../../queue_name.ts";
 import { toFailure } from "../../rows.ts";
 import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
 import { isOrphan } from "../children/orphans.ts";
@@ -19,6 +25,7 @@ interface BlockedRow extends RunRow {
   queue_state: "R" | "B" | null;
   timer_at: number | null;
   leased_at: number | null;
+  abandonments: number;
 }
 
 /** Reads what may hold up a run. See `Store.getBlockers()`. */
@@ -35,7 +42,7 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
   const workers = readWorkers(db);
   const paused = readJobPauses(db);
   const live = liveWorkers(workers, now);
-  const able = live.filter(({ queues }) => queues.includes(queue));
+  const able = live.filter((worker) => hasQueue(worker, queue));
   const key = readKey(db, run, now);
   const queues = new Set([queue, ...key?.firsts.map((first) => first.queue) ?? []].map(versionQueue));
   const pausedNames = new Set(paused.map(({ jobName }) => jobName));
@@ -50,6 +57,8 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
     leasedAt: row.leased_at,
     endedParentId: row.parent_id !== null && isOrphan(db, row.seq) ? row.parent_id : null,
     isDue: isDueNow(row, flow, now),
+    delayedUntil: flow.due_at,
+    abandonments: row.abandonments,
     dueSince: row.status === "waiting" ? row.timer_at ?? row.updated_at : row.start_at ?? row.created_at,
     awaited: isWaiting ? readAwaited(db, row) : [],
     paused,
@@ -140,7 +149,7 @@ function readWorkers(db: SqliteDatabase): WorkerFacts[] {
     ...toNamedWorker(parseWorkerDetails(details)),
     lastSeenAt: seen_at,
     leaseMs: lease_ms,
-    queues: JSON.parse(jobs),
+    queues: (JSON.parse(jobs) as string[]).filter((queue) => !isAloneQueue(queue)),
     limits: JSON.parse(limits),
     leases: leases.get(id) ?? 0,
   }));

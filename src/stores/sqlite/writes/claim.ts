@@ -7,7 +7,8 @@ import type { Candidate } from "../flow/candidate.ts";
 import { Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, readClaimFacts } from "../flow/claim_facts.ts";
 import { endHold, hasOffer, type LiveQueues, offerHeldRuns, returnToQueue } from "../evolution/offers.ts";
-import { isOfPrint, jobNameOf } from "../../queue_name.ts";
+import { limitsOf } from "../../operate/blocker_facts.ts";
+import { aloneQueue, isOfPrint, isSpecialQueue, jobNameOf } from "../../queue_name.ts";
 import { cancelOrphans, PassedOrphans } from "../children/orphans.ts";
 import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
 import { failLateRun, failLateRuns, missedDeadline, startDelayedRuns } from "../flow/deadlines.ts";
@@ -33,6 +34,7 @@ import { type HeldRow, toHeldRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import {
+  findAloneSince,
   forgetDeadWorkers,
   liveQueues,
   noteWorker,
@@ -92,13 +94,13 @@ export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
 /**
  * Whether a claim would find nothing to do; checks without taking the lock.
  *
- * @returns When the next timer expires, or `null` if there is something to do.
+ * @returns What the claim answers, or `null` if there is something to do.
  */
 export function findIdle(
   db: SqliteDatabase,
   request: ClaimRequest,
   now: number,
-): { nextTimerAt: number | null } | null {
+): Pick<ClaimResult, "nextTimerAt" | "aloneSince"> | null {
   const worker = readLastClaim(db, request.workerId);
   if (worker?.claim_id === request.claimId) return null;
   const age = worker === undefined ? Infinity : now - worker.seen_at;
@@ -106,10 +108,14 @@ export function findIdle(
   if (age < 0 || age > request.leaseMs / 3) return null;
   const facts = readClaimFacts(db);
   if (hasExpired(facts, now)) return null;
-  const gates = openGates(db, request.jobs, { ...request, paused: pausedJobs(db, facts) }, 1, now);
+  const paused = pausedJobs(db, facts);
+  const gates = openGates(db, request.jobs, { ...request, paused }, 1, now);
   if (request.limit > 0 && hasReady(db, gates, facts.hasFlow)) return null;
   if (mayOffer(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now))) return null;
-  return { nextTimerAt: nextInstant(db, request, { facts, gates }, now) };
+  return {
+    nextTimerAt: nextInstant(db, request, { facts, gates }, now),
+    aloneSince: facts.hasAlone ? findAloneSince(db, request, paused, now) : null,
+  };
 }
 
 /** Whether a claim offers held runs to the worker, if none is offered to it already. */
@@ -143,15 +149,19 @@ function nextInstant(
 function precedenceOf(
   db: SqliteDatabase,
   request: ClaimRequest,
-  { hasOffers }: ClaimFacts,
+  { hasOffers, hasAlone }: ClaimFacts,
   paused: ReadonlySet<string>,
   now: number,
 ): Precedence {
   const isOpen = (queue: string) => paused.size === 0 || !paused.has(jobNameOf(queue));
-  const own = new Set(request.jobs.flatMap((job) => queuesOf(job, hasOffers)).filter(isOpen));
+  const normal = request.jobs.flatMap((job) => queuesOf(job, hasOffers)).filter(isOpen);
+  const alone = hasAlone ? normal.filter((queue) => !isOfPrint(queue)).map(aloneQueue) : [];
+  const [own, rest] = request.isAlone ? [alone, normal] : [normal, alone];
   const others = readLiveWorkers(db, now, request.workerId);
-  const live = new Set([...own, ...others.flatMap(({ queues }) => [...queues]).filter(isOpen)]);
-  return { live, own, canPass: passLimits(db, others, now) };
+  const live = new Set([...own, ...rest, ...others.flatMap(({ queues }) => [...queues]).filter(isOpen)]);
+  // The worker itself can claim the rest by another claim.
+  const claiming = rest.length === 0 ? others : [...others, { queues: new Set(rest), limits: limitsOf(request.jobs) }];
+  return { live, own: new Set(own), canPass: passLimits(db, claiming, now) };
 }
 
 /** Claims due runs. See `Store.claim()`. */
@@ -160,7 +170,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   if (repeated !== null) {
     // The next call checks for more: this one is a repetition, and does nothing.
     const { timerAt: nextTimerAt } = readClaimFacts(db);
-    return { rows: repeated, failed: [], cancelled: [], nextTimerAt, hasMore: true };
+    return { rows: repeated, failed: [], cancelled: [], nextTimerAt, hasMore: true, aloneSince: null };
   }
   extendHeld(db, request, now);
   const before = readClaimFacts(db);
@@ -187,6 +197,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
     // A run that failed may have made one ready that was passed over.
     hasMore: hasMore || late.length > 0 || hasExpired(facts, now),
+    aloneSince: facts.hasAlone ? findAloneSince(db, request, pausedJobs(db, facts), now) : null,
   };
 }
 
@@ -342,7 +353,7 @@ function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, no
       run.seq,
     );
     touchGroup(db, run.job, run.fairness_key);
-    if (isOfPrint(run.job)) returnToQueue(db, run.seq);
+    if (isSpecialQueue(run.job)) returnToQueue(db, run.seq);
     if (key !== null) forgetOpening(db, key, run.job);
     if (key !== null && run.begun === 0) countKeyStart(db, key, run.seq, now);
   } else if (key !== null) db.run("UPDATE holdfast_runs SET queue_state = NULL WHERE seq = ?", run.seq);

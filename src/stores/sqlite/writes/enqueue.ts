@@ -3,7 +3,7 @@ import { coalescedFacts } from "../../../fact.ts";
 import type { Host } from "../../../host.ts";
 import type { StoredRun } from "../../../run.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
-import { queueName } from "../../queue_name.ts";
+import { aloneQueue, queueName } from "../../queue_name.ts";
 import { QueueSearch } from "../evolution/queues.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -81,7 +81,8 @@ function findRun(
 function findCoalescable(db: SqliteDatabase, run: NewRun, queues: readonly string[], now: number): RunRow | null {
   const { concurrencyKey: key, coalesce } = run;
   if (key === null || coalesce === null) return null;
-  const pending = oldest(queues.map((queue) => findPending(db, key, queue, now)));
+  const all = [...queues, ...queues.map(aloneQueue)];
+  const pending = oldest(all.map((queue) => findPending(db, key, queue, now)));
   if (pending !== null || coalesce !== "active") return pending;
   const leased = oldest(queues.map((queue) =>
     db.get<RunRow>(

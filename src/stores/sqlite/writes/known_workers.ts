@@ -2,7 +2,7 @@ import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import { limitsOf } from "../../operate/blocker_facts.ts";
 import type { LiveWorker } from "../flow/job_gates.ts";
-import { jobNameOf, queueName } from "../../queue_name.ts";
+import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
 import { LISTED_LEASES } from "../../worker_details.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -38,14 +38,16 @@ export function noteWorker(
   now: number,
 ): void {
   db.run(
-    `INSERT INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed, details, started_at, limits)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    `INSERT INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed, details, started_at, limits, sole_claim)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT DO UPDATE SET jobs = excluded.jobs, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
-       claim_id = excluded.claim_id, claimed = excluded.claimed, details = excluded.details, limits = excluded.limits`,
+       claim_id = excluded.claim_id, claimed = excluded.claimed, details = excluded.details, limits = excluded.limits,
+       sole_claim = iif(excluded.claimed = '[]', sole_claim, excluded.sole_claim)`,
     request.workerId,
     JSON.stringify(request.jobs.flatMap(({ name, version, print }) => [
       queueName(name, version),
       queueName(name, version, print),
+      aloneQueue(queueName(name, version)),
     ])),
     now,
     request.leaseMs,
@@ -54,6 +56,7 @@ export function noteWorker(
     JSON.stringify(request.worker),
     now,
     JSON.stringify(limitsOf(request.jobs)),
+    rows.length + request.holding.length === 1 ? request.claimId : null,
   );
 }
 
@@ -77,6 +80,32 @@ export function readLiveWorkers(db: SqliteDatabase, now: number, exceptWorkerId:
     now,
   );
   return workers.map(({ jobs, limits }) => ({ queues: new Set(JSON.parse(jobs)), limits: JSON.parse(limits) }));
+}
+
+/**
+ * Since when a run is due that is claimed alone, and that the worker is to claim as soon as it holds nothing. See
+ * `ClaimResult`.
+ */
+export function findAloneSince(
+  db: SqliteDatabase,
+  { workerId, jobs, holding }: ClaimRequest,
+  paused: ReadonlySet<string>,
+  now: number,
+): number | null {
+  const queues = jobs.filter(({ name }) => !paused.has(name))
+    .map(({ name, version }) => aloneQueue(queueName(name, version)));
+  return db.one<{ at: number | null }>(
+    `SELECT min(r.updated_at) AS at FROM holdfast_flow f INDEXED BY holdfast_flow_alone
+     JOIN holdfast_runs r ON r.seq = f.run_seq
+     WHERE f.queue_state IS NOT NULL AND substr(f.job, -1) = char(9) AND f.job IN (SELECT value FROM json_each(?))
+       AND (? = 0 OR NOT EXISTS (SELECT 1 FROM holdfast_workers w, json_each(w.jobs) j
+         WHERE w.id < ? AND w.seen_at <= ? AND w.seen_at + w.lease_ms > ? AND j.value = f.job))`,
+    JSON.stringify(queues),
+    holding.length,
+    workerId,
+    now,
+    now,
+  ).at;
 }
 
 /** Deletes the entries of workers that died long ago. */

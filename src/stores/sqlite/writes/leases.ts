@@ -3,11 +3,11 @@ import type { Report } from "../../../execution_report.ts";
 import type { Renewal } from "../../../store/claim.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
+import { releaseKey } from "../flow/concurrency_keys.ts";
 import { releaseGhost } from "../flow/ghosts.ts";
 import { noteInterruption } from "../operate/timeline_writes.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
-import { type LeasedRow, revokeLease } from "./revoked_leases.ts";
+import { type LeasedRow, requeue, revokeLease } from "./revoked_leases.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
 /** Extends leases. See `Store.renew()`. */
@@ -42,10 +42,10 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   const released = { ...lease, recorded: 0 };
   const added = findNewReports(db, released, reports);
   noteInterruption(db, lease, "released", now);
-  const row = db.get<{ seq: number; job: string; flow: number | null }>(
+  const row = db.get<{ seq: number; job: string; flow: number | null; abandonments: number }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE ${UNDER_LEASE} RETURNING seq, job, flow`,
+     WHERE ${UNDER_LEASE} RETURNING seq, job, flow, abandonments`,
     now,
     added.progress,
     added.lastNo,
@@ -54,7 +54,7 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   if (row !== undefined) {
     noteReports(db, lease, row.seq, added);
     moveRun(db, row.job, "running", "pending");
-    enterQueue(db, { ...row, concurrency_key: key }, now);
+    requeue(db, { ...row, concurrency_key: key }, now, now);
     if (key !== null) releaseKey(db, key, runId, generation, now);
   } else {
     releaseGhost(db, lease, { claimId: lease.claimId }, now);

@@ -1,7 +1,8 @@
 import { failedFact } from "../../../fact.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
-import { abandonedFailure } from "../../abandoned_failure.ts";
-import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
+import { abandonedFailure, ALONE_FROM, aloneDelayMs } from "../../abandonment.ts";
+import { aloneQueue } from "../../queue_name.ts";
+import { addFlow, enterQueue, type QueuedRun, releaseKey } from "../flow/concurrency_keys.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -14,7 +15,10 @@ export interface LeasedRow extends IdentityRow {
   concurrency_key: string | null;
   flow: number | null;
   lease_generation: number;
+  lease_owner: string;
+  lease_claim: string | null;
   abandonments: number;
+  abandonments_alone: number;
 }
 
 /** Revokes leases that have expired. Returns the runs that failed. */
@@ -46,26 +50,56 @@ export function revokeLease(
 ): string | null {
   const runSeq = row.seq;
   const abandonments = row.abandonments + 1;
-  const failure = abandonments < maxAbandonments ? null : abandonedFailure(abandonments);
+  const worker = db.get<{ sole_claim: string | null; lease_ms: number }>(
+    "SELECT sole_claim, lease_ms FROM holdfast_workers WHERE id = ?",
+    row.lease_owner,
+  );
+  const wasAlone = worker !== undefined && worker.sole_claim === row.lease_claim;
+  const alone = (row.abandonments === 0 ? 0 : row.abandonments_alone) + (wasAlone ? 1 : 0);
+  const failure = alone < maxAbandonments ? null : abandonedFailure(abandonments);
   const error = failure?.message ?? null;
   noteInterruption(db, { runId: row.id, generation: row.lease_generation }, "lost", now);
   db.run(
     `UPDATE holdfast_runs SET status = ?, error = ?, failure = ?, completed_at = ?, updated_at = ?, lease_owner = NULL,
        lease_expires_at = NULL, lease_generation = lease_generation + 1, interruptions = interruptions + 1,
-       abandonments = ? WHERE seq = ?`,
+       abandonments = ?, abandonments_alone = ? WHERE seq = ?`,
     error === null ? "pending" : "failed",
     error,
     failure === null ? null : JSON.stringify(failure),
     error === null ? null : now,
     now,
     abandonments,
+    alone,
     runSeq,
   );
   moveRun(db, row.job, "running", error === null ? "pending" : "failed");
   if (error !== null) db.facts.note(failedFact(runSeq, "abandoned"));
   const key = row.concurrency_key;
-  if (error === null) enterQueue(db, row, now);
-  else closePauses(db, runSeq, "closed", now);
+  if (error === null) {
+    requeue(db, { ...row, abandonments }, now + aloneDelayMs(abandonments, worker?.lease_ms ?? 0), now);
+  } else closePauses(db, runSeq, "closed", now);
   if (key !== null) releaseKey(db, key, row.id, row.lease_generation, now);
   return error;
+}
+
+/**
+ * Puts a run back into its queue whose lease has ended. One that is claimed alone comes into a queue of its own.
+ *
+ * @param aloneAt When it is due, if it is claimed alone.
+ */
+export function requeue(
+  db: SqliteDatabase,
+  run: QueuedRun & { job: string; abandonments: number },
+  aloneAt: number,
+  now: number,
+): void {
+  if (run.abandonments < ALONE_FROM) return enterQueue(db, run, now);
+  addFlow(db, run.seq);
+  db.run(
+    "UPDATE holdfast_flow SET job = ?, due_at = ?, deadline_at = finish_by WHERE run_seq = ?",
+    aloneQueue(run.job),
+    aloneAt,
+    run.seq,
+  );
+  if (aloneAt <= now) enterQueue(db, { ...run, flow: 1 }, now);
 }

@@ -18,6 +18,7 @@ timed("claim() answers what a replay needs", async ({ store, host }) => {
   const result = await store.claim(aClaimRequest({ claimId: "claim-1", leaseMs: 5_000 }));
 
   assert.deepEqual(result, {
+    aloneSince: null,
     claims: [{
       run: { id: request.id, jobName: A_JOB, labels: { org: "acme" } },
       lease: { runId: request.id, generation: 1, claimId: "claim-1", recorded: 0, concurrencyKey: "cust-1" },
@@ -79,6 +80,7 @@ timed("claim() answers nothing if nothing is due", async ({ store, host }) => {
   const result = await store.claim(aClaimRequest());
 
   assert.deepEqual(result, {
+    aloneSince: null,
     claims: [],
     failed: [],
     cancelled: [],

@@ -119,6 +119,7 @@ timed("finish() ends a run for good", async ({ store, host }) => {
   const result = await store.claim(aClaimRequest());
 
   assert.deepEqual(result, {
+    aloneSince: null,
     claims: [],
     failed: [],
     cancelled: [],

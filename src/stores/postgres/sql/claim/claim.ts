@@ -27,7 +27,7 @@ begin
   if w.claim_id = v_claim then
     -- A repetition does nothing. The next call checks for more.
     return fn.claim_json(array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
-      and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, v_now);
+      and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, null, v_now);
   end if;
   if not fn.has_expired(f.other_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now) then
     g := fn.open_gates(p, f.paused, v_limit + 1, v_now);
@@ -42,7 +42,8 @@ begin
         and not ((p ->> 'triesHeld')::boolean and v_limit > 0
           and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
       return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
-        g.limits, g.periods, f.paused, p, v_now), false, v_now);
+        g.limits, g.periods, f.paused, p, v_now), false,
+        case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, v_now);
     end if;
   end if;
 
@@ -58,11 +59,12 @@ begin
     t := fn.take_in_turn(p, v_now);
   end if;
   perform fn.give_leases(p, t.seqs, t.before, t.resumed, v_now);
-  insert into {schema}.workers as q (id, queues, seen_at, lease_ms, claim_id, details, started_at, limits)
-    values (v_worker, v_own, v_now, v_lease_ms, v_claim, p ->> 'worker', v_now, p -> 'limits')
+  insert into {schema}.workers as q (id, queues, seen_at, lease_ms, claim_id, details, started_at, limits, sole_claim)
+    values (v_worker, fn.all_queues_of_worker(p), v_now, v_lease_ms, v_claim, p ->> 'worker', v_now, p -> 'limits',
+      case when jsonb_array_length(p -> 'holding') + cardinality(t.seqs) = 1 then v_claim end)
     on conflict (id) do update set queues = excluded.queues, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
       claim_id = excluded.claim_id, details = excluded.details,
-      limits = excluded.limits;
+      limits = excluded.limits, sole_claim = case when cardinality(t.seqs) = 0 then q.sole_claim else excluded.sole_claim end;
   perform fn.settle_heads();
   -- An idle worker writes an empty claim at intervals, to show that it is alive.
   if cardinality(t.seqs) = 0 and not v_beside then perform fn.tidy_up(v_now);
@@ -72,22 +74,40 @@ begin
   g := fn.open_gates(p, f.paused, 1, v_now);
   return fn.claim_json(t.seqs, t.failed, t.cancelled, fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
       g.limits, g.periods, f.paused, p, v_now),
-    t.more or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now), v_now);
+    t.more or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now),
+    case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, v_now);
 end $$;
 
 create or replace function fn.claim_json(p_seqs bigint[], p_failed jsonb, p_cancelled jsonb, p_timer_at bigint,
-  p_more boolean, p_now bigint) returns json language plpgsql stable as $$
+  p_more boolean, p_alone_since bigint, p_now bigint) returns json language plpgsql stable as $$
 begin
   return (select json_build_object('claims', fn.claimed(p_seqs), 'failed', p_failed, 'cancelled', p_cancelled,
-    'nextTimerAt', p_timer_at, 'hasMore', p_more, 'now', p_now));
+    'nextTimerAt', p_timer_at, 'hasMore', p_more, 'aloneSince', p_alone_since, 'now', p_now));
 end $$;
 
--- The queues from which a worker claims.
+-- The queues from which a claim takes runs.
 create or replace function fn.queues_of_worker(p jsonb) returns text[] language plpgsql immutable as $$
 begin
   return (select coalesce(array_agg(distinct x), '{}')
-  from jsonb_array_elements(p -> 'jobs') j, unnest(array[j ->> 'queue', j ->> 'printQueue']) x);
+  from jsonb_array_elements(p -> 'jobs') j, unnest(fn.queues_of_job(j, (p ->> 'isAlone')::boolean)) x);
 end $$;
+
+-- The same of one job.
+create or replace function fn.queues_of_job(j jsonb, p_alone boolean) returns text[] language sql immutable as $$
+  select case when p_alone then array[fn.alone_queue(j ->> 'queue')] else array[j ->> 'queue', j ->> 'printQueue'] end
+$$;
+
+-- The queues from which a worker claims, those of the runs that are claimed alone included.
+create or replace function fn.all_queues_of_worker(p jsonb) returns text[] language plpgsql immutable as $$
+begin
+  return (select coalesce(array_agg(distinct x), '{}') from jsonb_array_elements(p -> 'jobs') j,
+    unnest(fn.queues_of_job(j, false) || fn.queues_of_job(j, true)) x);
+end $$;
+
+-- The queue of the runs of another one which are claimed alone: see aloneQueue().
+create or replace function fn.alone_queue(p_queue text) returns text language sql immutable as $$
+  select case when strpos(p_queue, E'\\t') > 0 then p_queue || E'\\t' else p_queue || E'\\t1\\t' end
+$$;
 
 -- Gives a lease to each run that was taken. p_before are their statuses before, p_resumed those that were held.
 create or replace function fn.give_leases(p jsonb, p_seqs bigint[], p_before text[], p_resumed bigint[], p_now bigint)

@@ -6,7 +6,8 @@ export const CLAIM_FACTS = `
 -- What a claim has to know before it looks for runs.
 -- pause_at is when the first pause ends, other_at when the first of all other timers expires, timer_at the earlier one.
 create or replace function fn.claim_facts(out timer_at bigint, out pause_at bigint, out other_at bigint,
-  out opening_at bigint, out passed_opening_at bigint, out newest_start bigint, out has_orphans boolean, out paused text[])
+  out opening_at bigint, out passed_opening_at bigint, out newest_start bigint, out has_orphans boolean, out has_alone boolean,
+  out paused text[])
 language plpgsql stable as $$
 begin
   -- PostgreSQL ignores NULL in least(). Each of these reads one row of an index.
@@ -21,6 +22,7 @@ begin
   select o.opens_at into passed_opening_at from {schema}.openings o where o.is_open order by o.opens_at desc limit 1;
   select s.at into newest_start from {schema}.starts s order by s.at desc limit 1;
   has_orphans := exists (select 1 from {schema}.orphans);
+  has_alone := exists (select 1 from {schema}.runs r where r.queue_state is not null and right(r.queue, 1) = E'\\t');
   paused := array(select j.job from {schema}.paused_jobs j);
 end $$;
 
@@ -50,7 +52,8 @@ begin
       v_starts := fn.count_allowed('job ' || v_names[1], (j ->> 'rateLimit')::bigint, (j ->> 'ratePeriod')::bigint,
         p_most, p_now);
     end if;
-    queues := queues || (j ->> case when (p ->> 'triesHeld')::boolean then 'printQueue' else 'queue' end);
+    queues := queues || case when (p ->> 'isAlone')::boolean then fn.alone_queue(j ->> 'queue')
+      when (p ->> 'triesHeld')::boolean then j ->> 'printQueue' else j ->> 'queue' end;
     names := names || v_names[1];
     rooms := rooms || v_room;
     starts := starts || v_starts;
@@ -80,6 +83,20 @@ begin
         and r.started_at is not null)));
 end $$;
 
+-- Since when a run is due that is claimed alone, and that the worker is to claim as soon as it holds nothing. See
+-- ClaimResult.
+create or replace function fn.alone_since(p jsonb, p_paused text[], p_now bigint) returns bigint
+language plpgsql stable as $$
+begin
+  return (select min(r.updated_at) from {schema}.runs r
+    where r.queue_state is not null and right(r.queue, 1) = E'\\t'
+      and r.queue = any(array(select q from jsonb_array_elements(p -> 'jobs') j, unnest(fn.queues_of_job(j, true)) q
+        where j ->> 'name' <> all(p_paused)))
+      and (p -> 'holding' = '[]' or not exists (select from {schema}.workers w
+        where w.id < (p ->> 'workerId') collate "C" and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now
+          and r.queue = any(w.queues))));
+end $$;
+
 -- When the next timer expires, or the next rate opens that holds up a run.
 create or replace function fn.next_instant(p_timer_at bigint, p_opening_at bigint, p_queues text[], p_names text[],
   p_rooms bigint[], p_limits bigint[], p_periods bigint[], p_paused text[], p jsonb, p_now bigint)
@@ -102,7 +119,7 @@ begin
         (l.x #>> '{rate,period}')::bigint, 1, p_now) > 0 end) as open
     from (select w.queues, w.limits from {schema}.workers w
         where w.id <> p ->> 'workerId' and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now
-      union all select fn.queues_of_worker(p), p -> 'limits') w
+      union all select fn.all_queues_of_worker(p), p -> 'limits') w
       cross join lateral unnest(w.queues) q (queue)
       left join lateral jsonb_array_elements(w.limits) l (x) on l.x ->> 'queue' = fn.version_queue(q.queue)
     where fn.job_name_of(q.queue) <> all(p_paused) group by q.queue) o);

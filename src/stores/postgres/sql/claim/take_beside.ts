@@ -84,8 +84,8 @@ begin
       select q.* from {schema}.runs q where q.seq = any(p_page[:v_left])
         and (q.concurrency_key is null or q.concurrency_key = any(v_keys))
         order by q.position, q.seq offset 0 for no key update skip locked) o
-      -- Since it looked, one can have been claimed, held and offered to other code.
-      where o.queue_state = 'R' and not o.is_held
+      -- Since it looked, one can have been claimed, and held and offered to other code, or abandoned.
+      where o.queue_state = 'R' and not o.is_held and o.queue = any(p_open)
         and (o.concurrency_key is null or fn.is_alone(o.concurrency_key, o.queue));
     if t.keys is not null then
       insert into {schema}.holders (concurrency_key, run_id, generation)

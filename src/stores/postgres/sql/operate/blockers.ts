@@ -24,7 +24,7 @@ begin
   -- The queues of the live workers that have its job, without those of paused jobs.
   select coalesce(array_agg(distinct q), '{}') into v_able from {schema}.workers w, unnest(w.queues) q
     where r.queue = any(w.queues) and w.seen_at <= v_now and w.seen_at + w.lease_ms > v_now
-      and not exists (select 1 from {schema}.paused_jobs j where j.job = fn.job_name_of(q));
+      and right(q, 1) <> E'\\t' and not exists (select 1 from {schema}.paused_jobs j where j.job = fn.job_name_of(q));
   v_key := fn.key_facts(r, v_holder, v_now);
   v_limits := fn.limit_facts(r, v_key, v_now);
   v_closed := exists (select 1 from jsonb_array_elements(v_limits) l
@@ -53,7 +53,7 @@ begin
     'endedParentId', case when r.parent_seq is not null and fn.is_orphan(r.parent_seq) then r.parent_id end,
     'isDue', r.queue_state is not null or case when r.status = 'waiting' then coalesce(r.timer_at <= v_now, false)
       else not r.is_held and coalesce(r.due_at <= v_now, false) end,
-    'dueSince', case when r.status = 'waiting' then coalesce(r.timer_at, r.updated_at)
+    'delayedUntil', r.due_at, 'abandonments', r.abandonments, 'dueSince', case when r.status = 'waiting' then coalesce(r.timer_at, r.updated_at)
       else coalesce(r.start_at, r.created_at) end,
     'awaited', case when v_waits then fn.awaited_json(r.seq, r.timer_at) else '[]' end,
     'paused', (select coalesce(jsonb_agg(to_jsonb(j) order by j.job), '[]') from {schema}.paused_jobs j),
@@ -119,7 +119,7 @@ begin
           union all
           (select f.started_at, f.position, f.seq from fn.let_pass(x.queue, p_now) f
             where f.position < r.position and f.seq <> r.seq)) c
-      where fn.job_name_of(x.queue) = any(v_names)
+      where fn.job_name_of(x.queue) = any(v_names) and right(x.queue, 1) <> E'\\t'
         and not exists (select 1 from {schema}.paused_jobs j where j.job = fn.job_name_of(x.queue))
       order by c.position, c.seq limit ${MAX_AHEAD}),
     numbered as (select o.queue, o.begun, row_number() over (order by o.position, o.seq) as no,

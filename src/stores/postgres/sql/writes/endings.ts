@@ -1,4 +1,4 @@
-import { abandonedFailure } from "../../../abandoned_failure.ts";
+import { abandonedFailure, ALONE_DELAY, ALONE_FROM } from "../../../abandonment.ts";
 import { deadlineFailure } from "../../../../failure/deadline_failure.ts";
 import { type Failure, failureText } from "../../../../failure.ts";
 import { hadLease, underLease } from "./under_lease.ts";
@@ -137,16 +137,21 @@ end $$;
 -- Revokes a lease, so that the run can be claimed again; a run that was abandoned too often fails instead: then it
 -- returns what a claim says of it. p_max NULL: none fails.
 create or replace function fn.revoke_lease(r {schema}.runs, p_max int, p_now bigint) returns jsonb language plpgsql as $$
-declare v_failure text[];
+declare v_failure text[]; w record; v_alone int;
 begin
-  if r.abandonments + 1 >= p_max then v_failure := fn.failure_of('abandoned', r.abandonments + 1); end if;
+  select q.sole_claim, q.lease_ms into w from {schema}.workers q where q.id = r.lease_owner;
+  v_alone := case when r.abandonments = 0 then 0 else r.abandonments_alone end + case when w.sole_claim = r.lease_claim then 1 else 0 end;
+  if v_alone >= p_max then v_failure := fn.failure_of('abandoned', r.abandonments + 1); end if;
   perform fn.note_interruption(r, 'lost', p_now);
   update {schema}.runs set status = case when v_failure is null then 'pending' else 'failed' end, error = v_failure[2],
     failure = v_failure[1], completed_at = case when v_failure is not null then p_now end, updated_at = p_now,
     lease_owner = null, lease_claim = null, lease_expires_at = null, lease_generation = lease_generation + 1,
-    interruptions = interruptions + 1, abandonments = abandonments + 1 where seq = r.seq;
+    interruptions = interruptions + 1, abandonments = abandonments + 1,
+    abandonments_alone = v_alone where seq = r.seq;
   perform fn.move_run(r.job, 'running', case when v_failure is null then 'pending' else 'failed' end);
-  if v_failure is null then perform fn.enter_queue(r.seq, p_now);
+  if v_failure is null then
+    perform fn.requeue(r.seq, r.abandonments + 1,
+      p_now + ceil(r.abandonments * coalesce(w.lease_ms, 0) * ${ALONE_DELAY})::bigint, p_now);
   else
     perform fn.note(r.seq, '"failed","abandoned"]', p_now);
     perform fn.close_pauses(r, 'closed', p_now);
@@ -156,6 +161,18 @@ begin
   end if;
   if v_failure is null then return null; end if;
   return jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels, 'error', v_failure[2], 'kind', 'abandoned');
+end $$;
+
+-- Puts a run back into its queue whose lease has ended. One that is claimed alone comes into a queue of its own, and is due
+-- at p_alone_at.
+create or replace function fn.requeue(p_seq bigint, p_abandonments int, p_alone_at bigint, p_now bigint) returns void
+language plpgsql as $$
+begin
+  if p_abandonments >= ${ALONE_FROM} then
+    update {schema}.runs set queue = fn.alone_queue(job), due_at = p_alone_at, deadline_at = finish_by where seq = p_seq;
+    if p_alone_at > p_now then return; end if;
+  end if;
+  perform fn.enter_queue(p_seq, p_now);
 end $$;
 
 -- Deletes a run that has ended. See Store.delete().

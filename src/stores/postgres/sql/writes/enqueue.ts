@@ -108,7 +108,7 @@ begin
   r.parent_seq := p_parent; r.parent_id := p_parent_id; r.parent_pause := p_pause; r.depth := p_depth;
   r.created_at := p_now; r.updated_at := p_now; r.position := r.seq; r.priority := 0; r.key_concurrency := 1;
   r.lease_generation := 0; r.last_report_no := 0; r.recorded := 0; r.has_pauses := false; r.is_held := false;
-  r.interruptions := 0; r.abandonments := 0;
+  r.interruptions := 0; r.abandonments := 0; r.abandonments_alone := 0;
   if f is not null then
     r.priority := (f ->> 'priority')::int; r.position := r.seq - ${POSITIONS_PER_PRIORITY} * r.priority::bigint;
     r.fairness_key := f ->> 'fairnessKey'; r.key_concurrency := (f ->> 'keyConcurrency')::bigint;

@@ -46,7 +46,7 @@ begin
     progress = coalesce(n.progress, progress), last_report_no = n.last_no where seq = r.seq;
   perform fn.note_all(r.seq, n.facts, p_now);
   perform fn.move_run(r.job, 'running', 'pending');
-  perform fn.enter_queue(r.seq, p_now);
+  perform fn.requeue(r.seq, r.abandonments, p_now, p_now);
   if r.concurrency_key is not null then
     perform fn.release_key(r.concurrency_key, r.id, r.lease_generation, p_now);
   end if;
