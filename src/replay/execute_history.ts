@@ -92,6 +92,7 @@ class HistoryExecution {
       leaseSureUntil: Infinity,
       renewLease: () => Promise.resolve(),
       onReport: () => {},
+      onStep: () => {},
       onEnding: () => {},
       info: null,
     };

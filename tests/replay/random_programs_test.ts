@@ -31,6 +31,7 @@ function aJob(program: Program, attempts: BodyWitness["attempts"], changes: Chan
       for (let at = 0; at < turns % 3; at++) await (hasRaces ? null : turn());
     },
     branches: nothing,
+    crashes: neverCalled, // nor do they kill anything
     waits: nothing,
     slept: nothing,
     waited: nothing,
