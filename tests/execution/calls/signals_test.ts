@@ -562,7 +562,7 @@ async function assertWinner(contested: Contested, seen: WaitResult[], first: Hap
   host.advance(2 * CONTESTED_MS);
   for (let round = 0; round < 4; round++) {
     await engine.runUntilIdle();
-    host.advance(1_000);
+    host.advance(10_000); // a run that has lost two leases waits before it is claimed alone
   }
   const { status, outcome, signalId, payload } = (await engine.getWait(waitId))!;
   const run = (await engine.getRun(runId))!;
