@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { AloneRuns } from "../../src/execution/alone_runs.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { aClaimRequest, aStep } from "../support/fixtures.ts";
+import { aClaimRequest } from "../support/fixtures.ts";
 import { claimOne, endDelay, forEachStore, LEASE_MS, pass } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { aGatedJob, aJob } from "../support/jobs.ts";
