@@ -104,7 +104,9 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     failed: [...failed, ...late],
     cancelled,
     nextTimerAt: earliest([findNextTimer(runs), opensAt]),
-    hasMore: hasMoreTimers || hasMoreRuns || runs.open.some(isOrphan),
+    // A limit that is used up now may let others pass a run that is claimed alone.
+    hasMore: hasMoreTimers || hasMoreRuns || runs.open.some(isOrphan) ||
+      (claims.length > 0 && runs.open.some(({ isClaimedAlone, dueAt }) => isClaimedAlone && dueAt === null)),
     aloneSince: findAloneSince(state, request, now),
     now,
   };

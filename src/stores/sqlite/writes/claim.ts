@@ -195,8 +195,9 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
     failed: [...failed, ...late],
     cancelled,
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
-    // A run that failed may have made one ready that was passed over.
-    hasMore: hasMore || late.length > 0 || hasExpired(facts, now),
+    // A run that failed may have made one ready that was passed over, and a limit that is used up now may let others pass
+    // a run that is claimed alone.
+    hasMore: hasMore || late.length > 0 || (rows.length > 0 && facts.hasAlone) || hasExpired(facts, now),
     aloneSince: facts.hasAlone ? findAloneSince(db, request, pausedJobs(db, facts), now) : null,
   };
 }

@@ -74,7 +74,8 @@ begin
   g := fn.open_gates(p, f.paused, 1, v_now);
   return fn.claim_json(t.seqs, t.failed, t.cancelled, fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
       g.limits, g.periods, f.paused, p, v_now),
-    t.more or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now),
+    -- A limit that is used up now may let others pass a run that is claimed alone.
+    t.more or (cardinality(t.seqs) > 0 and f.has_alone) or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now),
     case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, v_now);
 end $$;
 
