@@ -137,6 +137,7 @@ class Trial {
     for (const jobName of JOBS) await this.#store.resumeJob(jobName);
     const jobs = JOBS.map((name) => aKnownJob({ name, concurrency: 2, rate: name === "b" ? JOB_RATE : null }));
     let isAlone = false;
+    let timers: number[] = [];
     for (let i = 0; i < 2_000; i++) {
       this.#latest = Math.max(this.#latest, this.#now);
       const request = { workerId: "drain", claimId: `drain-${i}`, jobs, leaseMs: 100, limit: 3, isAlone };
@@ -144,10 +145,11 @@ class Trial {
       for (const { lease } of result.claims) {
         await this.#store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
       }
+      timers = [...(isAlone ? timers : []), ...(result.nextTimerAt === null ? [] : [result.nextTimerAt])];
       isAlone = !isAlone && result.aloneSince !== null;
       if (result.claims.length > 0 || result.hasMore || isAlone) continue;
-      if (result.nextTimerAt === null) break;
-      this.host.jump(result.nextTimerAt - this.#now);
+      if (timers.length === 0) break;
+      this.host.jump(Math.min(...timers) - this.#now);
     }
     for (const run of (await this.#read()).values()) {
       if (run.completedAt !== null) continue;
