@@ -111,6 +111,6 @@ export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../w
 export { abandonedFailure, ALONE_FROM, aloneDelayMs } from "./abandonment.ts";
 export { DELETED_RUNS_KNOWN_MS } from "./deleted_runs_ttl.ts";
 export { MAX_FAILURES } from "./operate/timeline_rows.ts";
-export { queueName } from "./queue_name.ts";
+export { aloneQueue, isAloneQueue, queueName } from "./queue_name.ts";
 export { slotAt, STATISTICS_SPANS } from "./statistics_slots.ts";
 export { LISTED_LEASES } from "./worker_details.ts";

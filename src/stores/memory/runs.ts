@@ -18,6 +18,14 @@ import { type KeptPause, type KeptRun, newKeptRun, triedPrints } from "./records
 import { retriesOf, toAwaitedPause, toIdentity } from "./copies.ts";
 import { copyHistory } from "./copy_history.ts";
 
+/** The worker of a run whose lease is revoked. */
+export interface LostWorker {
+  /** The last claim by which it took a run, if that was the only run that it held then. */
+  soleClaimId: string | null;
+  /** How long its leases last. */
+  leaseMs: number;
+}
+
 /** The runs of a memory store and their concurrency keys: one method for each state change of a run. */
 export class MemoryRuns {
   // Maps keep the order in which entries were added: that of the triggers.
@@ -207,7 +215,7 @@ export class MemoryRuns {
    *
    * @param worker Its worker; `undefined`: it is forgotten.
    */
-  abandon(run: KeptRun, worker: { soleClaimId: string | null; leaseMs: number } | undefined, now: number): void {
+  abandon(run: KeptRun, worker: LostWorker | undefined, now: number): void {
     const wasAlone = worker !== undefined && worker.soleClaimId === run.claimId;
     run.abandonmentsAlone = (run.abandonments === 0 ? 0 : run.abandonmentsAlone) + (wasAlone ? 1 : 0);
     run.abandonments += 1;

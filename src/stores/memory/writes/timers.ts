@@ -7,8 +7,7 @@ import { missedDeadline, nextDeadline } from "../flow/deadlines.ts";
 import { wakesAt } from "../pauses.ts";
 import { earliest, type KeptRun } from "../records.ts";
 import { toIdentity } from "../copies.ts";
-import type { MemoryRuns } from "../runs.ts";
-import type { ClaimState } from "./claim.ts";
+import type { LostWorker, MemoryRuns } from "../runs.ts";
 import { cancelSteps } from "./steps.ts";
 
 // The maximum number of timers of each kind that one claim processes, so that a claim is always short.
@@ -32,7 +31,7 @@ function nextTimerOf(run: KeptRun): number | null {
 
 /** Processes expired timers, a bounded number of each kind. */
 export function processTimers(
-  { runs, workers }: Pick<ClaimState, "runs" | "workers">,
+  { runs, workers }: { runs: MemoryRuns; workers: ReadonlyMap<string, LostWorker> },
   maxAbandonments: number,
   now: number,
 ): Pick<ClaimResult, "failed" | "cancelled"> & { hasMoreTimers: boolean } {
