@@ -129,7 +129,7 @@ const BUNDLES: readonly [entry: string, names: string, most: number][] = [
   ["@holdfast/jobs", "createEngine, MemoryStore", 310_000],
   ["@holdfast/jobs", "createEngine, createHandler, SqliteStore", 590_000],
   ["@holdfast/jobs/client", "createClient", 6_000],
-  ["@holdfast/jobs/postgres", "PostgresStore", 310_000],
+  ["@holdfast/jobs/postgres", "PostgresStore", 300_000],
 ];
 
 for (const [entry, names, most] of BUNDLES) {
