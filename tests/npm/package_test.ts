@@ -74,7 +74,7 @@ test("the program of the README of the npm package survives a kill on Node", asy
     "README.md",
     await Deno.readTextFile(join(folder, "node_modules", "@holdfast", "jobs", "README.md")),
   );
-  const program = page.blocks.find(({ info }) => info === "ts")!.code; // it has one
+  const program = page.blocks.find(({ info }) => info === "ts ignore")!.code; // it has one
   const app = await Deno.makeTempDir({ dir: folder });
   await Deno.writeTextFile(join(app, "main.ts"), program.replace("port: 8000", "port: 0").replace("1_000", "50"));
   const rows: string[] = [];
