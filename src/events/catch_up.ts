@@ -116,10 +116,10 @@ export class CatchUp {
       ofRuns: Map.groupBy(members.filter(({ consumer }) => consumer.runSeq !== null), (one) => one.consumer.runSeq),
       ofLists: members.filter(({ consumer }) => consumer.runSeq === null),
     };
-    const breathe = async () => {
+    const breathe = async (bytes: number) => {
       const isLong = this.#deps.host.monotonic() - this.#turnedAt > SLICE_MS;
-      if (isLong || members.some(({ consumer }) => consumer.ready() !== null)) await this.#turn();
-      for (const member of members) if (!member.isPaused) this.#pauseIfSlow(member, rows);
+      if (isLong || members.some(({ consumer }) => consumer.ready(bytes) !== null)) await this.#turn();
+      for (const member of members) if (!member.isPaused) this.#pauseIfSlow(member, rows, bytes);
     };
     const shown = { ofRun: (seq: number) => receivers.ofRuns.get(seq) ?? [], ofLists: receivers.ofLists };
     await this.#deps.events.publish(rows, shown, breathe, abortSignal);
@@ -127,8 +127,8 @@ export class CatchUp {
   }
 
   /** Leaves a consumer out until it can receive more: nobody waits for a slow reader. */
-  #pauseIfSlow(member: Member, rows: readonly JournalRow[]): void {
-    const ready = member.consumer.ready();
+  #pauseIfSlow(member: Member, rows: readonly JournalRow[], bytes: number): void {
+    const ready = member.consumer.ready(bytes);
     if (ready === null) return;
     member.isPaused = true;
     this.#members.delete(member.consumer);

@@ -16,6 +16,6 @@ export interface EventConsumer {
   reach(place: Cursor): void;
   /** Called when there are no more events, with the error if there was one. */
   end(error?: unknown): void;
-  /** While it catches up: resolves when it can receive more; `null`: it can. */
-  ready(): Promise<void> | null;
+  /** While it catches up: resolves when it can receive so many bytes more (default 0); `null`: it can. */
+  ready(bytes?: number): Promise<void> | null;
 }

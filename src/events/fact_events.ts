@@ -51,6 +51,8 @@ const VALUES_LENGTH = 262_144;
 const MAX_VALUES = 500;
 // After this many characters of events it yields, so that readers can receive them: far fewer than a stream may buffer.
 const BREATHE_LENGTH = 16_384;
+// In UTF-8.
+const MAX_CHARACTER_BYTES = 3;
 // About how many characters the events of a fact have, without labels and values.
 const EVENT_LENGTH = 400;
 
@@ -65,12 +67,13 @@ export class FactEvents {
   /**
    * Publishes the events of rows to their consumers. Of deleted runs it publishes only the deletion.
    *
-   * @param breathe Awaited whenever much has been published, also within a row: a row can have any number of facts.
+   * @param breathe Awaited whenever much has been published, also within a row (a row can have any number of facts), and
+   * before an event for which a consumer has no room. It is given the size of what comes next.
    */
   async publish(
     rows: readonly JournalRow[],
     receivers: Receivers,
-    breathe: () => Promise<void>,
+    breathe: (bytes: number) => Promise<void>,
     abortSignal: AbortSignal,
   ): Promise<void> {
     const wanted = await this.#findWanted(rows, receivers, abortSignal);
@@ -81,14 +84,19 @@ export class FactEvents {
         const { valueRef, ...item } = wanted[from]!; // `from` is below the length
         const value = valueRef === null ? null : values.shift();
         if (value === undefined) break; // is read next
+        const added = lengthOf(item.run, value);
+        const bytes = MAX_CHARACTER_BYTES * added;
+        if (item.receivers.some((receiver) => !receiver.isPaused && receiver.consumer.ready(bytes) !== null)) {
+          await breathe(bytes);
+        }
         publishTo(item, valueRef !== null && value === null ? [] : toEvents(item.fact, item.place, item.run, value));
-        length += lengthOf(item.run, value);
+        length += added;
         if (length < BREATHE_LENGTH) continue;
-        await breathe();
+        await breathe(0);
         length = 0;
       }
     }
-    if (length > 0) await breathe();
+    if (length > 0) await breathe(0);
   }
 
   async #findWanted(rows: readonly JournalRow[], receivers: Receivers, abortSignal: AbortSignal): Promise<Wanted[]> {

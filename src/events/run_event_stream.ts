@@ -5,17 +5,19 @@ import type { EventConsumer } from "./event_consumer.ts";
 import type { JournalReader } from "./journal_reader.ts";
 import { openingEvents } from "./opening_events.ts";
 
-// The most unread events: beyond it the stream fails.
+// The most unread events, and the most characters of JSON that they have together: beyond either the stream fails.
 const MAX_UNREAD = 10_000;
+const MAX_UNREAD_LENGTH = 4_194_304;
 
 /**
  * The events of a run as a stream: first its state, then its events, up to the last one.
  *
- * Of unread progress events only the latest is kept. With more than 10,000 other unread events the stream fails with
- * a {@linkcode StoreError}.
+ * Of unread progress events only the latest is kept. With more than 10,000 other unread events, or more than 4 MiB of
+ * them, the stream fails with a {@linkcode StoreError}. One larger event alone is kept.
  */
 export function subscribe(runId: string, reader: JournalReader, store: Store): ReadableStream<RunEvent> {
-  const unread: RunEvent[] = [];
+  const unread: { event: RunEvent; length: number }[] = [];
+  let unreadLength = 0;
   const ending = new AbortController();
   const { signal: abortSignal } = ending;
   let detach: () => void = () => {};
@@ -27,11 +29,15 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
     ending.abort();
     detach();
   };
+  const take = (item: { event: RunEvent; length: number }) => {
+    unreadLength -= item.length;
+    return item.event;
+  };
   /** Enqueues unread events as far as the reader asks for them. */
   const flush = () => {
     while (isWanted && unread.length > 0) {
       isWanted = false;
-      controller.enqueue(unread.shift()!); // it is not empty
+      controller.enqueue(take(unread.shift()!)); // it is not empty
     }
     if (unread.length === 0) end?.();
   };
@@ -45,9 +51,12 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
   };
   const next = (event: RunEvent) => {
     if (abortSignal.aborted) return;
-    if (event.type === "run:progress" && unread.at(-1)?.type === "run:progress") unread.pop();
-    unread.push(event);
-    if (unread.length > MAX_UNREAD) {
+    if (event.type === "run:progress" && unread.at(-1)?.event.type === "run:progress") take(unread.pop()!);
+    const isReadAtOnce = isWanted && unread.length === 0;
+    const length = isReadAtOnce ? 0 : JSON.stringify(event).length;
+    unread.push({ event, length });
+    unreadLength += length;
+    if (unread.length > MAX_UNREAD || (unread.length > 1 && unreadLength > MAX_UNREAD_LENGTH)) {
       unread.length = 0;
       return endWith(() => controller.error(new StoreError("The events of the run were not read fast enough")));
     }

@@ -182,6 +182,27 @@ forEachStore("subscribe() fails for a reader who leaves too much unread", async 
   }, StoreError);
 });
 
+forEachStore(
+  "subscribe() fails for a reader who leaves more than 4 MiB unread, however few events",
+  async (context) => {
+    const lengths = { within: [900_000, 900_000, 900_000, 900_000], beyond: Array(5).fill(900_000) };
+    const outcomes: Record<string, string> = {};
+    for (const [name, outputs] of Object.entries(lengths)) {
+      const steps = aJob(async (step) => {
+        for (const [n, length] of outputs.entries()) await step.run(`step ${n}`, () => "x".repeat(length));
+      }, name);
+      await using engine = anEngine(context, { [name]: steps });
+      const { id } = await engine.trigger(name, 1);
+      const stream = engine.subscribe(id);
+      await engine.runUntilIdle();
+      await context.host.settle(100);
+      outcomes[name] = await Array.fromAsync(stream).then((events) => events.at(-1)!.type, (error) => error.name);
+    }
+
+    assert.deepEqual(outcomes, { within: "run:complete", beyond: "StoreError" });
+  },
+);
+
 forEachStore("subscribe() goes on where it was when the store can answer again", async ({ store, host }) => {
   let isDown = false;
   const fail = () => Promise.reject(new StoreError("The disk is full"));

@@ -172,9 +172,9 @@ export class ClientStream implements EventConsumer {
     this.#sendPlace(isFurther ? publishedPlace : sent);
   }
 
-  /** Resolves when its reader has received what is buffered; `null`: that is not much. */
-  ready(): Promise<void> | null {
-    return this.#events.ready();
+  /** Resolves when its reader has received what is buffered; `null`: there is room for so many bytes more. */
+  ready(bytes = 0): Promise<void> | null {
+    return this.#events.ready(bytes);
   }
 
   /** Ends the stream after everything was read. */

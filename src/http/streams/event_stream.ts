@@ -1,6 +1,7 @@
 import { PROTECTIVE_HEADERS } from "../response.ts";
 
-// The maximum number of buffered bytes; beyond it the stream ends, and the client reconnects.
+// The maximum number of buffered bytes; beyond it the stream ends, and the client reconnects. A single larger message is
+// buffered behind a few small ones, so that every client can receive it.
 const MAX_QUEUED_BYTES = 262_144;
 // A reader with more buffered bytes is slow: superseded messages are dropped for it.
 const MANY_QUEUED_BYTES = 16_384;
@@ -54,8 +55,7 @@ export class EventStream {
     if (this.#isClosed || this.#isEnding) return;
     if (!this.#isWanted) {
       this.#dropSuperseded(message);
-      // Checked before this message is added: a single large message reaches an active reader.
-      if (this.#queuedBytes > MAX_QUEUED_BYTES && !message.isTiny) return this.close();
+      if (!this.#hasRoom(message.bytes.length) && !message.isTiny) return this.close();
     } else if (this.#queue.size === 0) queueMicrotask(() => this.#flush());
     this.#enqueue(message);
   }
@@ -70,9 +70,12 @@ export class EventStream {
     else if (this.#queue.size === 0) this.send({ bytes: KEEP_ALIVE, subject: null });
   }
 
-  /** Resolves when the reader has received what is buffered, or the stream has ended; `null`: that is not much. */
-  ready(): Promise<void> | null {
-    if (this.#isClosed || this.#queuedBytes < MAX_QUEUED_BYTES / 2) return null;
+  /**
+   * Resolves when the reader has received what is buffered, or the stream has ended; `null`: that is not much, and there
+   * is room for so many bytes more.
+   */
+  ready(bytes = 0): Promise<void> | null {
+    if (this.#isClosed || (this.#queuedBytes < MAX_QUEUED_BYTES / 2 && this.#hasRoom(bytes))) return null;
     this.#drained ??= Promise.withResolvers();
     return this.#drained.promise;
   }
@@ -89,6 +92,10 @@ export class EventStream {
     this.#flush();
     this.#noteClosed();
     this.#controller.close();
+  }
+
+  #hasRoom(bytes: number): boolean {
+    return this.#queuedBytes + bytes <= MAX_QUEUED_BYTES || this.#queuedBytes < MANY_QUEUED_BYTES;
   }
 
   #dropSuperseded({ subject }: Message): void {

@@ -126,13 +126,36 @@ Deno.test("EventStream closes when too much waits for a reader who does not read
   const { stream, closed, take } = aStream();
   const kilobyte = "x".repeat(1_023);
 
-  for (let n = 0; n <= MAX_QUEUED_BYTES / 1_024; n++) stream.send(aMessage(kilobyte));
+  for (let n = 0; n < MAX_QUEUED_BYTES / 1_024; n++) stream.send(aMessage(kilobyte));
   const atLimit = closed.times;
   stream.send(aMessage("one more"));
   stream.send(aMessage("and another"));
 
   assert.deepEqual([atLimit, closed.times], [0, 1]);
   assert.equal(await take(), null);
+});
+
+Deno.test("EventStream closes before a message that would make too much wait, and keeps nothing of it", async () => {
+  const { stream, closed, take } = aStream();
+  stream.send(aMessage("x".repeat(200_000)));
+
+  stream.send(aMessage("y".repeat(100_000)));
+
+  assert.equal(closed.times, 1);
+  assert.equal(await take(), null);
+});
+
+Deno.test("EventStream.ready() waits for the reader if there is no room for so much more", async () => {
+  const { stream, take } = aStream();
+  stream.send(aMessage("x".repeat(20_000)));
+
+  const fitting = stream.ready(200_000);
+  const large = stream.ready(MAX_QUEUED_BYTES);
+  await take();
+  await large;
+
+  assert.deepEqual([fitting, stream.ready(4 * MAX_QUEUED_BYTES)], [null, null]);
+  stream.close();
 });
 
 Deno.test("EventStream counts nothing that was superseded or read", async () => {

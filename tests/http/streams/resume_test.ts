@@ -445,6 +445,22 @@ forEachStore("a client that does not read keeps no other one from catching up", 
   assert.deepEqual(late.events, reader.events);
 });
 
+forEachStore("a client that reads slowly receives large events after small ones when it resumes", async (context) => {
+  await using service = aService({}, context);
+  const lengths = [90_000, 200_000, 30_000, 250_000, 600_000, 100_000, 180_000];
+  for (const length of lengths) await service.engine.trigger("echo", "x".repeat(length));
+  await service.engine.runUntilIdle();
+
+  const response = await respond(service, "/runs/subscribe", "0-0");
+  await context.host.settle(300); // it reads nothing meanwhile
+  await using late = new EventReader(response);
+  await context.host.settle(300);
+
+  const complete = late.events.filter(({ type }) => type === "run:complete");
+  assert.deepEqual(complete.map(({ output }) => (output as string).length), lengths);
+  assert.equal(late.isEnded, false);
+});
+
 forEachStore("a stream counts before it reads anything", async (context) => {
   const { store } = context;
   let reads = 0;
