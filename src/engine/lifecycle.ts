@@ -101,6 +101,7 @@ export class Lifecycle {
   get condition(): EngineCondition {
     return {
       worker: this.#worker.condition,
+      failedClaims: this.#worker.failedClaims,
       isMigrated: this.#isMigrated,
       isStopping: this.#stopsUnderWay > 0 || this.#isStopped,
     };

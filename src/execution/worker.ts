@@ -63,6 +63,8 @@ export class Worker {
   #draining = 0;
   /** When the loop began, or completed its last round, on the monotonic clock; `null`: it does not run. */
   #roundAt: number | null = null;
+  /** Claims that have failed since the last one that succeeded, on the monotonic clock; `null`: none has. */
+  #failures: { error: unknown; firstAt: number; lastAt: number } | null = null;
 
   constructor(
     jobs: JobCatalog,
@@ -95,6 +97,13 @@ export class Worker {
       roundAgoMs: this.#deps.host.monotonic() - this.#roundAt,
       limitMs: 3 * (pollingInterval + staleThreshold / 3),
     };
+  }
+
+  /** Why claims fail, and for how long they have; `null`: the last one has succeeded. */
+  get failedClaims(): { error: unknown; forMs: number } | null {
+    if (this.#failures === null) return null;
+    const { error, firstAt, lastAt } = this.#failures;
+    return { error, forMs: lastAt - firstAt };
   }
 
   /** How many runs it executes, and how many more it could. */
@@ -300,8 +309,14 @@ export class Worker {
   /** Claims as many runs as there are free slots. One claim at a time: two would fill the same slots. */
   #claim(most = Infinity): Promise<ClaimResult> {
     const claiming = this.#claiming.catch(() => {}).then(() => this.#claimNow(most));
+    claiming.then(() => void (this.#failures = null), (error) => this.#noteFailure(error));
     this.#claiming = claiming;
     return claiming;
+  }
+
+  #noteFailure(error: unknown): void {
+    const now = this.#deps.host.monotonic();
+    this.#failures = { error, firstAt: this.#failures?.firstAt ?? now, lastAt: now };
   }
 
   async #claimNow(most: number): Promise<ClaimResult> {

@@ -11,7 +11,7 @@ export type HealthStatus = "ok" | "degraded" | "failing";
 /** One thing that was checked. */
 export interface HealthCheck {
   /**
-   * Its name: `store`, `worker`, `migration`, `stopping`, `event_loop`, `lost_workers`, `due_runs`, `wal`, `writes`,
+   * Its name: `store`, `worker`, `claims`, `migration`, `stopping`, `event_loop`, `lost_workers`, `due_runs`, `wal`, `writes`,
    * `statistics`.
    */
   name: string;
@@ -39,6 +39,8 @@ export interface Health {
 export interface ProcessCondition {
   /** How long ago the worker's loop completed a round, and after how long that is too long; `null`: no worker polls. */
   worker: { roundAgoMs: number; limitMs: number } | null;
+  /** Why claims fail, and how long after the first of them the last one has; `null`: the last one has succeeded. */
+  failedClaims: { error: unknown; forMs: number } | null;
   /** Whether the last call to the store found it broken for good. */
   isStoreBroken: boolean;
   /** Why a write to the store failed, and when, on the monotonic clock; `null`: one has succeeded since. */
@@ -79,6 +81,7 @@ const MAX_READ_MS = 1_000;
 const MAX_EVENT_LOOP_DELAY_MS = 250;
 const MAX_DUE_MS = 60_000;
 const FAILED_WRITE_MS = 60_000;
+const MAX_FAILED_CLAIMS_MS = 60_000;
 const MAX_WAL_BYTES = 64 * 1_048_576;
 
 /** Checks the health of a process. */
@@ -144,7 +147,7 @@ function checkLife({ worker, isStoreBroken }: ProcessCondition): HealthCheck[] {
 
 /** What else decides whether it is ready, and what somebody should look at. */
 function checkReadiness(condition: ProcessCondition, now: number): HealthCheck[] {
-  const { isMigrated, isStopping, failedWrite, eventLoopDelayMs, statisticsError } = condition;
+  const { failedClaims, isMigrated, isStopping, failedWrite, eventLoopDelayMs, statisticsError } = condition;
   const checks: HealthCheck[] = [];
   if (!isMigrated) {
     checks.push({
@@ -154,6 +157,11 @@ function checkReadiness(condition: ProcessCondition, now: number): HealthCheck[]
     });
   }
   if (isStopping) checks.push({ name: "stopping", status: "failing", message: "The engine stops" });
+  if (failedClaims !== null && failedClaims.forMs >= MAX_FAILED_CLAIMS_MS) {
+    const value = Math.round(failedClaims.forMs);
+    const message = `Claims have failed for ${seconds(value)}: ${toFailure(failedClaims.error).message}`;
+    checks.push({ name: "claims", status: "failing", message, value });
+  }
   if (eventLoopDelayMs > MAX_EVENT_LOOP_DELAY_MS) {
     const value = Math.round(eventLoopDelayMs);
     checks.push({

@@ -9,7 +9,7 @@ import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { needs } from "../../support/platform.ts";
 import { aClaimRequest } from "../../support/fixtures.ts";
-import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { forEachStore, pass } from "../../support/stores/for_each_store.ts";
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { withCalls } from "../../support/stores/with_calls.ts";
@@ -116,6 +116,36 @@ forEachStore(
     assert.deepEqual(findingsOf(after), []);
   },
 );
+
+forEachStore("health() is not ready after claims have failed for a minute, although reads answer", async (context) => {
+  const { store, host } = context;
+  let fails = false;
+  const failing = withCalls(store, {
+    claim: async (request) => {
+      if (fails) throw new StoreError("The disk is full");
+      return await store.claim(request);
+    },
+  });
+  await using engine = createEngine({ store: failing, host, jobs: { echo } });
+  await engine.start();
+  await pass(host, 120_000, 1_000);
+  fails = true;
+
+  await pass(host, 55_000, 1_000);
+  const early = await engine.health();
+  await pass(host, 10_000, 1_000);
+  const late = await engine.health();
+  const live = internalsOf(engine).liveness();
+  fails = false;
+  await pass(host, 5_000, 1_000);
+  const after = await engine.health();
+
+  assert.deepEqual([early.ready, findingsOf(early)], [true, [["writes", "degraded"], ["lost_workers", "degraded"]]]);
+  assert.deepEqual([late.live, late.ready, live.live], [true, false, true]);
+  const claims = late.checks.find(({ name }) => name === "claims");
+  assert.match(claims!.message, /^Claims have failed for 6\d s: The disk is full$/);
+  assert.deepEqual([after.ready, after.checks.some(({ name }) => name === "claims")], [true, false]);
+});
 
 Deno.test("health() is not ready while the engine stops, and after it has stopped; it stays live", async () => {
   const host = new FakeHost();

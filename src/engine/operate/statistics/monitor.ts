@@ -27,7 +27,7 @@ export interface MetricsSource {
 }
 
 /** The state of an engine, as far as it decides about the health of the process. */
-export type EngineCondition = Pick<ProcessCondition, "worker" | "isMigrated" | "isStopping">;
+export type EngineCondition = Pick<ProcessCondition, "worker" | "failedClaims" | "isMigrated" | "isStopping">;
 
 /** The dependencies of {@linkcode Monitor}. */
 export interface MonitorDeps extends Pick<OperatorDeps, "store" | "host"> {
