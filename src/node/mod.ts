@@ -22,7 +22,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type { ReadableStream } from "node:stream/web";
+import type { ReadableStream as NodeStream } from "node:stream/web";
 
 /** What answers requests: a handler of `createHandler()`, or anything else with its `fetch`. */
 export interface FetchHandler {
@@ -81,7 +81,7 @@ async function answer(handler: FetchHandler, incoming: IncomingMessage, outgoing
     outgoing.writeHead(status, [...headers].flat());
     if (body === null) return void outgoing.end();
     outgoing.flushHeaders(); // an event stream may have nothing to send for a while
-    await pipeline(Readable.fromWeb(body as ReadableStream), outgoing);
+    await pipeline(Readable.fromWeb(body as NodeStream), outgoing);
   } catch (error) {
     if (outgoing.destroyed) return; // the client has left
     console.error(error);
@@ -113,11 +113,33 @@ function toRequest(incoming: IncomingMessage): Request | null {
   const headers = Object.entries(incoming.headersDistinct).flatMap(([name, values = []]) =>
     values.map((value): [string, string] => [name, value])
   );
-  const body = mayHaveBody(incoming) ? Readable.toWeb(incoming) as unknown as BodyInit : null;
+  const body = mayHaveBody(incoming) ? bodyOf(incoming) : null;
+  const target = originalUrl ?? url;
   try {
-    const address = new URL(originalUrl ?? url, `${scheme}://${host}`);
+    // Relative to it, a path that begins with "//" would be that of another host.
+    const { origin } = new URL(`${scheme}://${host}`);
+    const address = new URL(target.startsWith("/") ? origin + target : target);
     return new Request(address, { method, headers, body, duplex: "half" } as RequestInit);
   } catch {
     return null; // such as the method TRACE, or an address with a password
   }
+}
+
+/**
+ * The body of a request, read as it is asked for. Not `Readable.toWeb()`: that throws outside of all calls when data
+ * arrives after it was cancelled, such as the rest of a body that is too large.
+ */
+function bodyOf(incoming: IncomingMessage): ReadableStream<Uint8Array> {
+  const parts = incoming.iterator({ destroyOnReturn: false });
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await parts.next();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    },
+    cancel() {
+      // The rest is read, and not kept: an answer that came before it could be lost.
+      parts.return!().then(() => incoming.resume()).catch(() => {});
+    },
+  }, { highWaterMark: 0 });
 }

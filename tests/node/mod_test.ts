@@ -34,6 +34,49 @@ for (
   });
 }
 
+Deno.test("listen() takes the host from the Host header, though the path begins with two slashes", async () => {
+  const server = await listen({ fetch: ({ url }) => new Response(url) }, { port: 0, hostname: "127.0.0.1" });
+  const { port } = server.address() as AddressInfo;
+
+  const answer = await sendRaw(port, ["GET //example.org/api HTTP/1.1", "Host: localhost"]);
+
+  server.close();
+  await once(server, "close");
+  assert.match(answer, /http:\/\/localhost\/\/example\.org\/api/);
+});
+
+const LARGE = "x".repeat(8_000_000);
+
+for (
+  const [what, head, body] of [
+    ["with its length", `Content-Length: ${LARGE.length}`, LARGE],
+    ["in parts", "Transfer-Encoding: chunked", `${LARGE.length.toString(16)}\r\n${LARGE}\r\n0\r\n\r\n`],
+  ] as const
+) {
+  Deno.test(`listen() answers before it has all of a large body, sent ${what}, and serves the next request`, async () => {
+    const refuse = async (request: Request) => {
+      const reader = request.body?.getReader();
+      await reader?.read();
+      await reader?.cancel();
+      return new Response("answered");
+    };
+    const server = await listen({ fetch: refuse }, { port: 0, hostname: "127.0.0.1" });
+    const { port } = server.address() as AddressInfo;
+    using connection = await Deno.connect({ hostname: "127.0.0.1", port });
+    const requests = `POST / HTTP/1.1\r\nHost: a\r\n${head}\r\n\r\n${body}` +
+      "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+    const [answers] = await Promise.all([
+      new Response(connection.readable).text(),
+      new Blob([requests]).stream().pipeTo(connection.writable, { preventClose: true }),
+    ]);
+
+    server.close();
+    await once(server, "close");
+    assert.equal(answers.split("answered").length, 3, answers);
+  });
+}
+
 Deno.test("listen() rejects when the port is in use", async () => {
   const handler = { fetch: () => new Response() };
   const server = await listen(handler, { port: 0, hostname: "127.0.0.1" });
