@@ -28,7 +28,7 @@ async function toSchema(schema: JsonSchema): Promise<Schema> {
   const { Validator } = await import("@cfworker/json-schema"); // loaded when first needed
   const validate = (value: unknown) => {
     try {
-      const { valid, errors } = new Validator(schema, "2020-12").validate(value);
+      const { valid, errors } = new Validator(withoutStrict(schema), "2020-12").validate(value);
       return valid ? { value } : { issues: mostExact(errors).map(toIssue) };
     } catch {
       return { value }; // such as a pattern that JavaScript does not have
@@ -37,11 +37,19 @@ async function toSchema(schema: JsonSchema): Promise<Schema> {
   return { "~standard": { version: 1, vendor: "json-schema", validate } };
 }
 
-/** The errors without those that only say that there is another one inside. */
-function mostExact(errors: readonly OutputUnit[]): readonly OutputUnit[] {
-  return errors.filter(({ keywordLocation }, at) =>
-    !errors.slice(at + 1).some((other) => other.keywordLocation.startsWith(`${keywordLocation}/`))
+// The validator has rules for these that refuse what schemas take: `https://de.wikipedia.org/wiki/Käse`, `PT1.5S`.
+const STRICT_FORMATS: unknown[] = ["uri", "duration"];
+
+function withoutStrict(schema: JsonSchema): JsonSchema {
+  return JSON.parse(
+    JSON.stringify(schema),
+    (key, value) => key === "format" && STRICT_FORMATS.includes(value) ? undefined : value,
   );
+}
+
+/** The errors without those that only say that there is another one inside, which then is the next one. */
+function mostExact(errors: readonly OutputUnit[]): readonly OutputUnit[] {
+  return errors.filter(({ keywordLocation }, at) => !errors[at + 1]?.keywordLocation.startsWith(`${keywordLocation}/`));
 }
 
 /** The location is a JSON Pointer in a fragment (RFC 6901, section 6). */

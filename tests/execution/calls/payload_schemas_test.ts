@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import { z } from "zod";
 import { createEngine } from "../../../src/engine/create_engine.ts";
 import { ConflictError, ValidationError } from "../../../src/error.ts";
@@ -48,6 +49,40 @@ for (const [payload, path] of WRONG) {
     await engine.stop();
   });
 }
+
+const TAKEN: [schema: Schema, payload: Json][] = [
+  [z.union([z.url(), z.literal("none")]), "https://de.wikipedia.org/wiki/Käse?a=b|c"],
+  [z.object({ every: z.iso.duration() }), { every: "PT1.5S" }],
+  [z.object({ format: z.literal("uri") }), { format: "uri" }],
+];
+
+for (const [schema, payload] of TAKEN) {
+  forEachStore(`signal() takes ${JSON.stringify(payload)}, as the schema of the job does`, async (context) => {
+    const { engine, runId, wait } = await aWait(context, schema);
+
+    await engine.signal(wait.id, { signalId: "s1", payload });
+    await engine.runUntilIdle();
+
+    assert.equal((await engine.getRun(runId))!.status, "completed");
+    await engine.stop();
+  });
+}
+
+forEachStore(
+  "signal() refuses a payload of 50,000 unknown members in time in proportion to its size",
+  async (context) => {
+    const { engine, wait } = await aWait(context, z.strictObject({}));
+    const payload = Object.fromEntries(Array.from({ length: 50_000 }, (_, n) => [`member ${n}`, n]));
+    const { user: before } = process.cpuUsage();
+
+    const refused = engine.signal(wait.id, { signalId: "s1", payload });
+
+    await assert.rejects(refused, ValidationError); // with each error compared to all others it took half a minute
+    const { user } = process.cpuUsage();
+    assert.ok(user - before < 3_000_000, `${user - before} us`);
+    await engine.stop();
+  },
+);
 
 forEachStore("signal() answers a duplicate and a second signal as it does without a schema", async (context) => {
   const { engine, wait } = await aWait(context);
