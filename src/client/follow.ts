@@ -46,7 +46,7 @@ export async function* follow<Snapshot>(
         } else if (field === "data") {
           const event = JSON.parse(value!);
           // The time and the number are last. They differ when the service repeats the latest progress.
-          const key = value!.replace(/"timestamp"[^{]*$/, "");
+          const key = value!.slice(0, value!.lastIndexOf('"timestamp"'));
           const at = repeated.indexOf(key);
           delete repeated[at];
           if (event.type === "gap") yield await readSnapshot();

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import { type ClientEvent, createClient } from "../../src/client/mod.ts";
 import { aService, type SendRequest } from "./a_service.ts";
 
@@ -424,4 +425,21 @@ Deno.test("watchRuns() begins with the newest runs, and shows the events of thos
     "run:start a",
     "run:complete a",
   ]);
+});
+
+Deno.test("watch() takes an output in time in proportion to its size, whatever it has", async () => {
+  const output = [...Array.from({ length: 40_000 }, () => "timestamp"), {}];
+  const event = { type: "run:complete", output, timestamp: "2030-01-01T00:00:00.000Z", sequence: 1 };
+  await using service = await aService({
+    between: (request, send) =>
+      isStream(request) ? Promise.resolve(new Response(`data: ${JSON.stringify(event)}\n\n`)) : send(request),
+  });
+  const { runId } = await service.client.trigger("greet", { name: "Ada" });
+  const { user: before } = process.cpuUsage();
+
+  const seen = await Array.fromAsync(service.client.watch(runId));
+
+  const { user } = process.cpuUsage();
+  assert.deepEqual(seen.at(-1), event);
+  assert.ok(user - before < 3_000_000, `${user - before} us`); // a pattern that looked for the end took half a minute
 });
