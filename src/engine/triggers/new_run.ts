@@ -132,7 +132,8 @@ export async function newRun(
     aliases,
     schemaPrint,
     payload: given,
-    input: isJson && parsed.value === input
+    // A schema may fill in the value that it is given, and return that.
+    input: isJson && parsed.value === input && JSON.stringify(input) === given
       ? given
       : encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
     labels: checkedLabels,

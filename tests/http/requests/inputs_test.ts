@@ -60,3 +60,20 @@ for (const [jobName, input] of REFUSED) {
     assert.equal((await service.engine.getRuns()).total, 0);
   });
 }
+
+Deno.test("POST /trigger stores what a schema has filled in, though it returns the value that it was given", async () => {
+  const validate = (value: unknown) => ({ value: Object.assign(value as object, { filled: true }) });
+  const filling = defineJob({
+    name: "filling",
+    input: { "~standard": { version: 1 as const, vendor: "test", validate } },
+    run: (_step, input) => void received.push(input),
+  });
+  await using service = aService({}, undefined, { filling });
+  received.length = 0;
+
+  const { body } = await service.ask("POST", "/trigger", { body: { jobName: "filling", input: { a: 1 } } });
+  await service.engine.runUntilIdle();
+
+  assert.deepEqual(received, [{ a: 1, filled: true }]);
+  assert.deepEqual((await service.ask("GET", `/run?runId=${body.runId}`)).body.input, { a: 1 });
+});
