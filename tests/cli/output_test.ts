@@ -42,6 +42,13 @@ Deno.test("readDuration() and readSince() read ages and instants, and nothing el
   }
 });
 
+Deno.test("readDuration() and readSince() refuse a duration that leads before all dates", () => {
+  for (const text of ["999999999w", "36526d"]) {
+    assert.throws(() => readDuration(text, "older-than"), UsageError, text);
+    assert.throws(() => readSince(text, "since", Date.now()), UsageError, text);
+  }
+});
+
 Deno.test("wantsColors() knows NO_COLOR and terminals without colors", () => {
   const all = [{}, { NO_COLOR: "" }, { NO_COLOR: "1" }, { TERM: "dumb" }, { TERM: "xterm" }];
 
