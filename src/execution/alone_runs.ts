@@ -14,7 +14,9 @@ import type { ClaimRequest, ClaimResult } from "../store/claim.ts";
 export class AloneRuns {
   readonly #leaseMs: number;
   readonly #host: Host;
-  /** When the first such run became due, on the monotonic clock; `null`: none is. */
+  /** Since when such a run is due, by the store's clock; `null`: none is. */
+  #aloneSince: number | null = null;
+  /** The same instant on the monotonic clock. */
   #dueAt: number | null = null;
   /** From when on the worker has claimed others. */
   #othersSince: number;
@@ -30,7 +32,11 @@ export class AloneRuns {
   noteAnswer({ isAlone }: ClaimRequest, { aloneSince, now }: ClaimResult): void {
     const at = this.#host.monotonic();
     if (isAlone) this.#othersSince = at;
-    this.#dueAt = aloneSince === null ? null : at - (now - aloneSince);
+    if (aloneSince !== this.#aloneSince) this.#dueAt = null;
+    this.#aloneSince = aloneSince;
+    if (aloneSince === null) return;
+    const dueAt = at - Math.max(0, now - aloneSince); // the store's clock can have been set back since
+    this.#dueAt = Math.min(dueAt, this.#dueAt ?? dueAt);
   }
 
   /** Whether the worker is to claim nothing until it holds nothing. */

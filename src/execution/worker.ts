@@ -181,7 +181,7 @@ export class Worker {
     let isLastLook = false;
     while (!ends.aborted && claimed < maxRuns) {
       if (this.#freeSlots() <= 0) {
-        await this.#slotFreed.promise;
+        await this.#untilSlotMayBeFree();
         continue;
       }
       const { claims, hasMore } = await retryStoreCall(() => this.#claim(maxRuns - claimed), this.#deps, ends);
@@ -199,6 +199,12 @@ export class Worker {
     const isExecuting = (runId: string) => this.#executions.has(runId);
     while (!this.#stopping.signal.aborted && [...executed].some(isExecuting)) await this.#slotFreed.promise;
     return executed.size;
+  }
+
+  async #untilSlotMayBeFree(): Promise<void> {
+    const { drainsForMs } = this.#aloneRuns;
+    if (drainsForMs === Infinity) return await this.#slotFreed.promise;
+    await within(this.#deps.host, drainsForMs, this.#slotFreed.promise);
   }
 
   /**

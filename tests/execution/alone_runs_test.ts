@@ -37,6 +37,21 @@ Deno.test("AloneRuns lets a worker claim others for a while after each run that 
   assert.deepEqual([before, after, later], [true, false, true]);
 });
 
+Deno.test("AloneRuns drains a worker although the clock was set back", () => {
+  const host = new FakeHost();
+  const runs = new AloneRuns(1_000, host);
+  const aloneSince = host.now() + 3_600_000;
+  noteAnswer(runs, host, { aloneSince });
+  host.advance(500);
+  noteAnswer(runs, host, { aloneSince });
+  const before = runs.isDraining;
+
+  host.advance(500);
+  noteAnswer(runs, host, { aloneSince });
+
+  assert.deepEqual([before, runs.isDraining], [false, true]);
+});
+
 Deno.test("AloneRuns drains no worker while no run is claimed alone", () => {
   const host = new FakeHost();
   const runs = new AloneRuns(1_000, host);
@@ -114,6 +129,33 @@ forEachStore("runUntilIdle() executes a run that is claimed alone", async ({ sto
   const { executed } = await engine.runUntilIdle();
 
   assert.deepEqual([executed, (await engine.getRun(id))!.status], [1, "completed"]);
+});
+
+forEachStore("runUntilIdle() claims others again when it has drained for long enough", async ({ store, host }) => {
+  const job = aJob((step) => step.run("work", () => "done"));
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
+  const waiting = aJob((step) => step.run("wait", () => answered), "waiting");
+  const busy = aGatedJob("busy");
+  const answering = aJob(() => answer(), "answering");
+  const jobs = { job, waiting, busy: busy.job, answering };
+  await using engine = createEngine({ store, host, jobs, worker: { concurrency: 2 } });
+  const { id } = await engine.trigger(job, null);
+  for (let crash = 0; crash < 2; crash++) {
+    await claimOne(store, "job");
+    host.advance(LEASE_MS);
+  }
+  await endDelay(store, host);
+  await store.claim(aClaimRequest({ limit: 0 }));
+  host.advance(3.5 * LEASE_MS);
+  for (const other of [waiting, busy.job, answering]) await engine.trigger(other, null);
+
+  const running = engine.runUntilIdle();
+  await pass(host, LEASE_MS, 1_000);
+  busy.letGo(null);
+  await pass(host, 4 * LEASE_MS, 1_000);
+  const { executed } = await running;
+
+  assert.deepEqual([executed, (await engine.getRun(id))!.status], [4, "completed"]);
 });
 
 function noteAnswer(
