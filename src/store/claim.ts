@@ -61,7 +61,8 @@ export interface ClaimResult {
   hasMore: boolean;
   /**
    * Since when a run is due that is claimed alone, and whose job the worker has; `null`: none is, or the worker holds
-   * runs, and another live one whose id comes first has the job, too.
+   * runs, and another live one whose id comes first has the job, too. A run does not count while it is blocked by its
+   * key, unless the worker knows a limit of its job: others that the limit does not hold back can take the key each time.
    */
   aloneSince: number | null;
   /** The current instant of the store's clock. */

@@ -126,15 +126,23 @@ function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: n
 }
 
 /** Since when a run is due that is claimed alone, and that the worker is to claim as soon as it holds nothing. */
-function findAloneSince({ runs, workers, paused }: ClaimState, request: ClaimRequest, now: number): number | null {
+function findAloneSince(
+  { runs, workers, paused, rates }: ClaimState,
+  request: ClaimRequest,
+  now: number,
+): number | null {
+  const alone = runs.open.filter((run) => run.isClaimedAlone && run.dueAt === null && !paused.has(run.jobName));
+  if (alone.length === 0) return null;
+  const due = new DueRuns(runs, rates);
+  const earlier = [...workers].filter(([id, worker]) => id < request.workerId && isLive(worker, now));
+  const jobsOfEarlier = request.holding.length === 0 ? [] : earlier.flatMap(([, { jobs }]) => jobs);
   const isMeant = (run: KeptRun): boolean => {
-    if (!run.isClaimedAlone || run.dueAt !== null || paused.has(run.jobName)) return false;
-    const known = ({ jobs }: Pick<KnownWorker, "jobs">) =>
-      jobs.some(({ name, version }) => name === run.jobName && version === run.version);
-    const others = [...workers].filter(([id, worker]) => id < request.workerId && isLive(worker, now));
-    return known(request) && (request.holding.length === 0 || !others.some(([, worker]) => known(worker)));
+    const isOf = ({ name, version }: KnownJob) => name === run.jobName && version === run.version;
+    const job = request.jobs.find(isOf);
+    if (job === undefined || jobsOfEarlier.some(isOf)) return false;
+    return job.concurrency !== null || due.keyOpensAt(run) < Infinity;
   };
-  return earliest(runs.open.filter(isMeant).map(({ updatedAt }) => updatedAt));
+  return earliest(alone.filter(isMeant).map(({ updatedAt }) => updatedAt));
 }
 
 /** Removes the workers that died long ago. */

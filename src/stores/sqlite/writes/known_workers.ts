@@ -92,19 +92,25 @@ export function findAloneSince(
   paused: ReadonlySet<string>,
   now: number,
 ): number | null {
-  const queues = jobs.filter(({ name }) => !paused.has(name))
-    .map(({ name, version }) => aloneQueue(queueName(name, version)));
+  const earlier = new Set(
+    holding.length === 0 ? [] : db.all<{ jobs: JsonText }>(
+      "SELECT jobs FROM holdfast_workers WHERE id < ? AND seen_at <= ? AND seen_at + lease_ms > ?",
+      workerId,
+      now,
+      now,
+    ).flatMap(({ jobs }): string[] => JSON.parse(jobs)),
+  );
+  const queues = jobs.filter(({ name }) => !paused.has(name)).map(({ name, version, concurrency }) => ({
+    queue: aloneQueue(queueName(name, version)),
+    isLimited: concurrency !== null,
+  })).filter(({ queue }) => !earlier.has(queue));
   return db.one<{ at: number | null }>(
-    `SELECT min(r.updated_at) AS at FROM holdfast_flow f INDEXED BY holdfast_flow_alone
+    `SELECT min(r.updated_at) AS at FROM json_each(?) j
+     JOIN holdfast_flow f INDEXED BY holdfast_flow_alone ON f.job = j.value ->> 'queue'
      JOIN holdfast_runs r ON r.seq = f.run_seq
-     WHERE f.queue_state IS NOT NULL AND substr(f.job, -1) = char(9) AND f.job IN (SELECT value FROM json_each(?))
-       AND (? = 0 OR NOT EXISTS (SELECT 1 FROM holdfast_workers w, json_each(w.jobs) j
-         WHERE w.id < ? AND w.seen_at <= ? AND w.seen_at + w.lease_ms > ? AND j.value = f.job))`,
+     WHERE f.queue_state IS NOT NULL AND substr(f.job, -1) = char(9)
+       AND (f.queue_state = 'R' OR j.value ->> 'isLimited')`,
     JSON.stringify(queues),
-    holding.length,
-    workerId,
-    now,
-    now,
   ).at;
 }
 

@@ -4,7 +4,7 @@ import type { Run } from "../../../run.ts";
 import type { Store } from "../../../store.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import { A_JOB, aClaimRequest, aPause, aRun, aStep } from "../fixtures.ts";
+import { A_JOB, aClaimRequest, aKnownJob, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, claimedIds, claimOne, complete, park, prepare, startRun } from "../arrange.ts";
 import type { FakeHost } from "../../fake_host.ts";
 import { newCases } from "../case.ts";
@@ -242,6 +242,31 @@ timed("claim() tells of a run that is claimed alone only the first of the worker
 
   assert.deepEqual([holding, idle, first].map(({ aloneSince }) => aloneSince), [null, host.now(), host.now()]);
 });
+
+timed(
+  "claim() tells of no run that is claimed alone while another run holds its key, unless its job has a limit",
+  async ({
+    store,
+    host,
+  }) => {
+    const run = await abandonTwice(store, host, { concurrencyKey: "acme" });
+    await add(store, { concurrencyKey: "acme" });
+    const { lease } = await claimOne(store, { leaseMs: 60_000 });
+    host.advance(250);
+    await store.claim(aClaimRequest({ limit: 0 }));
+    const request = { limit: 0, holding: [lease] };
+
+    const during = await store.claim(aClaimRequest(request));
+    const limited = await store.claim(
+      aClaimRequest({ ...request, jobs: [aKnownJob({ name: A_JOB, concurrency: 1 })] }),
+    );
+    await complete(store, lease);
+    const after = await store.claim(aClaimRequest({ limit: 0 }));
+
+    assert.deepEqual([during, limited, after].map(({ aloneSince }) => aloneSince), [null, host.now(), host.now()]);
+    assert.deepEqual(await claimedIds(store, ALONE), [run.id]);
+  },
+);
 
 timed("claim() leaves a run that is claimed alone its place in the queue of its key", async ({ store, host }) => {
   const run = await abandonTwice(store, host, { concurrencyKey: "acme" });

@@ -87,14 +87,18 @@ end $$;
 -- ClaimResult.
 create or replace function fn.alone_since(p jsonb, p_paused text[], p_now bigint) returns bigint
 language plpgsql stable as $$
+declare v_earlier text[] := '{}';
 begin
-  return (select min(r.updated_at) from {schema}.runs r
-    where r.queue_state is not null and right(r.queue, 1) = E'\\t'
-      and r.queue = any(array(select q from jsonb_array_elements(p -> 'jobs') j, unnest(fn.queues_of_job(j, true)) q
-        where j ->> 'name' <> all(p_paused)))
-      and (p -> 'holding' = '[]' or not exists (select from {schema}.workers w
-        where w.id < (p ->> 'workerId') collate "C" and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now
-          and r.queue = any(w.queues))));
+  if p -> 'holding' <> '[]' then
+    v_earlier := array(select distinct q from {schema}.workers w, unnest(w.queues) q where w.id < (p ->> 'workerId') collate "C"
+      and w.seen_at <= p_now and w.seen_at + w.lease_ms > p_now and right(q, 1) = E'\\t');
+  end if;
+  return (select min(r.updated_at)
+    from (select q, j ->> 'concurrency' is not null as is_limited
+      from jsonb_array_elements(p -> 'jobs') j, unnest(fn.queues_of_job(j, true)) q
+      where j ->> 'name' <> all(p_paused) and q <> all(v_earlier)) o
+    join {schema}.runs r on r.queue = o.q
+    where r.queue_state is not null and right(r.queue, 1) = E'\\t' and (r.queue_state = 'R' or o.is_limited));
 end $$;
 
 -- When the next timer expires, or the next rate opens that holds up a run.
