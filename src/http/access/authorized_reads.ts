@@ -19,6 +19,7 @@ import { isInstance } from "../../values/is_instance.ts";
 import { type ClientRun, toClientRun } from "../../client_run.ts";
 import { matches } from "../../run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
+import type { RunBlockers } from "../../store/blockers.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";
 import { noSuchRun } from "../response.ts";
 import type { HandlerAuth } from "./auth_hooks.ts";
@@ -55,15 +56,19 @@ export class AuthorizedReads {
     this.#deps = deps;
   }
 
-  /** Why a run is not executed. Other runs and workers are named only to those who may see them. */
+  /** Why a run is not executed. Other runs and workers are named and counted only for those who may see them. */
   async explain(runId: string): Promise<Explanation> {
     const run = await this.#deps.runs.findRun("read", runId);
     const blockers = await (await this.#store()).getBlockers(run.id);
     if (blockers === null) throw noSuchRun();
     const readable = new Set<string>();
     for (const id of namedRuns(blockers)) if (await this.#deps.runs.may(id, "read")) readable.add(id);
-    const visibility: Visibility = { workers: await this.#mayDebug(), mayRead: (id) => readable.has(id) };
     const concurrencyKey = await this.#deps.runs.givenKey(blockers.run.concurrencyKey);
+    const visibility: Visibility = {
+      workers: await this.#maySee("debug"),
+      counts: await this.#mayCount(blockers) ? "all" : concurrencyKey === blockers.run.concurrencyKey ? "none" : "key",
+      mayRead: (id) => readable.has(id),
+    };
     return toExplanation({ ...blockers, run: { ...blockers.run, concurrencyKey } }, visibility);
   }
 
@@ -72,7 +77,7 @@ export class AuthorizedReads {
     const { id } = await this.#deps.runs.findRun("steps", runId);
     const timeline = await readTimeline(await this.#store(), id, options);
     if (timeline === null) throw noSuchRun();
-    const showsWorkers = await this.#mayDebug();
+    const showsWorkers = await this.#maySee("debug");
     const rows = [];
     for (const { workerId, childRunId, ...row } of timeline.rows) {
       rows.push({
@@ -163,12 +168,18 @@ export class AuthorizedReads {
     throw new HoldfastError("forbidden", `${what} not served: the handler has no onRunAccess hook`);
   }
 
-  /** Whether the caller may see workers. */
-  async #mayDebug(): Promise<boolean> {
+  /** Whether the caller may see how many runs of all callers there are: it may read them, or see statistics. */
+  async #mayCount({ blockers }: RunBlockers): Promise<boolean> {
+    const isCounting = blockers.some((blocker) => "ahead" in blocker);
+    return this.#deps.auth?.onRunAccess === undefined || !isCounting || await this.#maySee("stats");
+  }
+
+  /** Whether the caller may see what concerns more than its own runs: workers, or numbers. */
+  async #maySee(operation: "debug" | "stats"): Promise<boolean> {
     if (this.#deps.auth === null) return true;
     if (this.#deps.auth.onOperate === undefined) return false;
     try {
-      await this.#caller.checkOperation({ operation: "debug" });
+      await this.#caller.checkOperation({ operation });
       return true;
     } catch (thrown) {
       if (!isInstance(thrown, Response)) throw thrown;

@@ -45,10 +45,10 @@ const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
         since: orNull(INSTANT),
       }),
     ),
-    ahead: COUNT,
+    ahead: orNull(COUNT),
   },
-  limit: { name: TEXT, inUse: COUNT, max: COUNT, opensAt: orNull(INSTANT) },
-  slots: { busy: COUNT, total: COUNT, ahead: COUNT },
+  limit: { name: TEXT, inUse: orNull(COUNT), max: COUNT, opensAt: orNull(INSTANT) },
+  slots: { busy: orNull(COUNT), total: COUNT, ahead: orNull(COUNT) },
   due: { since: INSTANT },
 };
 

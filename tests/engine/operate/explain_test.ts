@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { NotFoundError } from "../../../src/error.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
-import type { Explanation } from "../../../src/engine/operate/explain/explanation.ts";
+import { type Explanation, toExplanation } from "../../../src/engine/operate/explain/explanation.ts";
+import { ALL_VISIBLE } from "../../../src/engine/operate/explain/visibility.ts";
 import { defineJob, type StepContext } from "../../../src/job.ts";
+import type { Blocker } from "../../../src/store/blockers.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import {
   aClaimRequest,
@@ -741,6 +743,55 @@ forEachStore("explain() refuses an unknown run", async (context) => {
   await using engine = anEngine(context);
 
   await assert.rejects(engine.explain("nope"), NotFoundError);
+});
+
+forEachStore("an explanation without numbers says that others are ahead", async ({ store, host }) => {
+  await using engine = createEngine({ store, host, jobs: { echo: aJob(() => null, "echo") } });
+  const { run } = (await store.getBlockers((await engine.trigger("echo", null)).id))!;
+  const rate = { limit: 4, period: 60_000, opensAt: host.now() + 60_000 };
+  const blockers: Blocker[] = [
+    { kind: "limit", of: "job", inUse: 2, max: 3, ahead: 1, rate: null },
+    { kind: "limit", of: "job", inUse: 2, max: 4, ahead: 2, rate },
+    { kind: "slots", busy: 7, total: 10, ahead: 5 },
+    { kind: "slots", busy: 10, total: 10, ahead: 0 },
+  ];
+
+  const { reasons } = toExplanation({ run, blockers, now: host.now() }, { ...ALL_VISIBLE, counts: "none" });
+
+  const opensAt = new Date(rate.opensAt).toISOString();
+  assert.deepEqual(reasons, [
+    {
+      message: "At most 3 runs of the job echo are executed at once; others are ahead of it",
+      kind: "limit",
+      name: "concurrency of job echo",
+      inUse: null,
+      max: 3,
+      opensAt: null,
+    },
+    {
+      message: "At most 4 runs of the job echo start in 1 min; others are ahead of it; the rate opens at " +
+        `${opensAt} (in 1 min)`,
+      kind: "limit",
+      name: "rate of job echo",
+      inUse: null,
+      max: 4,
+      opensAt,
+    },
+    {
+      message: "All slots of the workers that have the job echo are taken; others are ahead of it",
+      kind: "slots",
+      busy: null,
+      total: 10,
+      ahead: null,
+    },
+    {
+      message: "All slots of the workers that have the job echo are taken; no run is ahead of it",
+      kind: "slots",
+      busy: null,
+      total: 10,
+      ahead: 0,
+    },
+  ]);
 });
 
 forEachStore("explain() counts up to 1,000 runs ahead", async (context) => {

@@ -48,6 +48,38 @@ forEachStore("GET /explain names neither the run of another tenant nor a worker"
   }
 });
 
+forEachStore("GET /explain does not count runs of other tenants, unless the caller sees statistics", async (world) => {
+  const seen = [];
+  for (const auth of [CAREFUL, REFUSING, DEBUGGING]) {
+    await using service = aTenantService({ auth }, world);
+    const key = { concurrencyKey: `disk ${Math.random()}` };
+    await aTenantRun(service, world.store, "a", "running", key);
+    await aTenantRun(service, world.store, "a", "pending", key);
+    const { runId } = await aTenantRun(service, world.store, "b", "pending", key);
+
+    const { body } = await service.ask("GET", `/explain?runId=${runId}`, OF_B);
+
+    seen.push([body.message.split("; ").at(-1), body.reasons[0].ahead]);
+  }
+  const hidden = ["others are ahead of it", null];
+  assert.deepEqual(seen, [hidden, hidden, ["1 run is ahead of it", 1]]);
+});
+
+forEachStore("GET /explain counts the runs of a key that is the tenant's own", async (world) => {
+  const auth: HandlerAuth<Org> = { ...CAREFUL, tenant: ({ org }) => org };
+  await using service = aTenantService({ auth }, world);
+  const runs = [];
+  for (let n = 0; n < 3; n++) {
+    const body = { jobName: "order", input: {}, labels: { org: "b" }, concurrencyKey: "disk" };
+    runs.push((await service.ask("POST", "/trigger", { ...OF_B, body })).body.runId);
+    if (n === 0) await claimOne(world.store, "order");
+  }
+
+  const { body } = await service.ask("GET", `/explain?runId=${runs[2]}`, OF_B);
+
+  assert.deepEqual([body.reasons[0].kind, body.reasons[0].ahead], ["key", 1], JSON.stringify(body));
+});
+
 forEachStore("GET /explain says nothing of a child that the caller may not read", async (world) => {
   const child = aJob((step) => step.wait("review"), "child");
   const parent = aJob(async (step) => {

@@ -2,7 +2,7 @@ import { isoTime } from "../../../values/iso_time.ts";
 import type { StoredRun } from "../../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../../store/blockers.ts";
 import { describeDuration } from "./describe_duration.ts";
-import type { Visibility } from "./visibility.ts";
+import { type Counting, mayCount, type Visibility } from "./visibility.ts";
 
 /** For whom, and of which run, a reason is described. */
 export interface ReasonContext {
@@ -72,10 +72,14 @@ export function describeReason(blocker: Blocker, { run, now, visibility }: Reaso
     case "key":
       return describeKey(blocker, { run, now, visibility });
     case "limit":
-      return describeLimit(blocker, run, until);
+      return describeLimit(blocker, { run, now, visibility });
     case "slots": {
-      const { busy, total, ahead } = blocker;
-      return `${busy} of ${total} slots of the workers that have the job ${run.jobName} are busy; ` + aheadOf(ahead);
+      const workers = `slots of the workers that have the job ${run.jobName}`;
+      const { busy, total } = blocker;
+      const taken = mayCount(blocker, visibility)
+        ? `${busy} of ${total} ${workers} are busy`
+        : `All ${workers} are taken`;
+      return `${taken}; ${aheadOf(blocker, visibility)}`;
     }
     case "due":
       return `Due for ${since(blocker.since)}; the next claim takes it`;
@@ -95,31 +99,39 @@ function describeUnknownJob(
 }
 
 function describeKey(
-  { holder, ahead }: Extract<Blocker, { kind: "key" }>,
+  blocker: Extract<Blocker, { kind: "key" }>,
   { run, now, visibility }: ReasonContext,
 ): string {
+  const { holder } = blocker;
+  const ahead = aheadOf(blocker, visibility);
   const key = `the key ${run.concurrencyKey}`;
-  if (holder === null) return `Behind another run for ${key}, which is free; ${aheadOf(ahead)}`;
-  if (!visibility.mayRead(holder.runId)) return `Behind another run for ${key}; ${aheadOf(ahead)}`;
+  if (holder === null) return `Behind another run for ${key}, which is free; ${ahead}`;
+  if (!visibility.mayRead(holder.runId)) return `Behind another run for ${key}; ${ahead}`;
   const { runId, jobName, status, since, worker } = holder;
   const on = worker === null || !visibility.workers ? "" : ` on ${nameOf(worker)}`;
   const state = `${status} for ${describeDuration(now - since)}${on}`;
-  return `Behind run ${runId} (${jobName}, ${state}) for ${key}; ${aheadOf(ahead)}`;
+  return `Behind run ${runId} (${jobName}, ${state}) for ${key}; ${ahead}`;
 }
 
 function describeLimit(
-  { of, inUse, max, ahead, rate }: Extract<Blocker, { kind: "limit" }>,
-  run: StoredRun,
-  until: (at: number) => string,
+  blocker: Extract<Blocker, { kind: "limit" }>,
+  { run, now, visibility }: ReasonContext,
 ): string {
+  const { of, inUse, max, rate } = blocker;
+  const isCounted = mayCount(blocker, visibility);
+  const ahead = aheadOf(blocker, visibility);
   const subject = of === "job" ? `job ${run.jobName}` : `key ${run.concurrencyKey}`;
+  const atMost = `At most ${runs(max)} of the ${subject}`;
   if (rate === null) {
-    const executed = `${runs(inUse)} of the ${subject} ${inUse === 1 ? "is" : "are"} executed`;
-    return `${executed}, of ${max} at most; ${aheadOf(ahead)}`;
+    const executed = `${runs(inUse)} of the ${subject} ${inUse === 1 ? "is" : "are"} executed, of ${max} at most`;
+    return `${isCounted ? executed : `${atMost} ${max === 1 ? "is" : "are"} executed at once`}; ${ahead}`;
   }
+  const { period, opensAt } = rate;
+  const opening = `${ahead}; the rate opens at ${isoTime(opensAt)} (in ${describeDuration(opensAt - now)})`;
+  const within = `in ${describeDuration(period)}`;
+  if (!isCounted) return `${atMost} ${max === 1 ? "starts" : "start"} ${within}; ${opening}`;
   const started = `${runs(inUse)} of the ${subject} ${inUse === 1 ? "has" : "have"} started`;
-  return `${started} in ${describeDuration(rate.period)}, of ${max} at most; ${aheadOf(ahead)}; the rate opens at ` +
-    until(rate.opensAt);
+  return `${started} ${within}, of ${max} at most; ${opening}`;
 }
 
 function nameOf({ id, name }: BlockingWorker): string {
@@ -134,7 +146,9 @@ function runName(runId: string, visibility: Visibility): string {
   return visibility.mayRead(runId) ? `run ${runId}` : "another run";
 }
 
-function aheadOf(count: number): string {
+function aheadOf(blocker: Counting, visibility: Visibility): string {
+  const count = blocker.ahead;
+  if (count > 0 && !mayCount(blocker, visibility)) return "others are ahead of it";
   const more = count >= 1_000 ? "1,000 or more runs" : runs(count);
   return count === 0 ? "no run is ahead of it" : `${more} ${count === 1 ? "is" : "are"} ahead of it`;
 }

@@ -3,7 +3,7 @@ import { isoTime } from "../../../values/iso_time.ts";
 import type { RunStatus, StoredRun, TerminalStatus } from "../../../run.ts";
 import type { Blocker, BlockingRun, BlockingWorker, RunBlockers } from "../../../store/blockers.ts";
 import { describeReason } from "./describe_reason.ts";
-import type { Visibility } from "./visibility.ts";
+import { type Counting, mayCount, type Visibility } from "./visibility.ts";
 
 /** Why a run is not executed, or that it is. Times are ISO 8601 in UTC. */
 export interface Explanation {
@@ -33,7 +33,9 @@ export interface WorkerRef {
 
 /**
  * A reason why a run is not executed, or that it is. Over HTTP, `worker` and `lastKnownBy` are `null` for callers who may
- * not debug, and so is all that concerns a run that the caller may not read.
+ * not debug, and so is all that concerns a run that the caller may not read. `ahead`, `inUse` and `busy` count runs of all
+ * callers: they are `null` where `auth.onRunAccess` decides who reads a run, unless `onOperate` lets the caller see
+ * `stats`, or `auth.tenant` says that all runs of the key are of the caller's tenant. `ahead` is 0 if there is none.
  */
 export type Reason =
   & {
@@ -60,10 +62,10 @@ export type Reason =
       kind: "key";
       concurrencyKey: string;
       holder: { runId: string | null; jobName: string | null; status: RunStatus | null; since: string | null } | null;
-      ahead: number;
+      ahead: number | null;
     }
-    | { kind: "limit"; name: string; inUse: number; max: number; opensAt: string | null }
-    | { kind: "slots"; busy: number; total: number; ahead: number }
+    | { kind: "limit"; name: string; inUse: number | null; max: number; opensAt: string | null }
+    | { kind: "slots"; busy: number | null; total: number; ahead: number | null }
     | { kind: "due"; since: string }
   );
 
@@ -91,6 +93,8 @@ function toFields(blocker: Blocker, run: StoredRun, visibility: Visibility): Fie
   const worker = (named: BlockingWorker | null) => named === null || !visibility.workers ? null : toWorkerRef(named);
   const own = ({ runId, jobName, status }: BlockingRun) =>
     visibility.mayRead(runId) ? { runId, jobName, status } : { runId: null, jobName: null, status: null };
+  const counted = <T>(of: Counting, count: T) => mayCount(of, visibility) ? count : null;
+  const aheadOf = (of: Counting) => of.ahead === 0 ? 0 : counted(of, of.ahead);
   switch (blocker.kind) {
     case "ended":
       return { kind: "ended", status: run.status as TerminalStatus, endedAt: isoTime(blocker.endedAt) };
@@ -139,7 +143,8 @@ function toFields(blocker: Blocker, run: StoredRun, visibility: Visibility): Fie
       return { kind: "unknown_job", jobName: run.jobName, version: run.version, lastKnownBy };
     }
     case "key": {
-      const { holder, ahead } = blocker;
+      const { holder } = blocker;
+      const ahead = aheadOf(blocker);
       const concurrencyKey = run.concurrencyKey!; // its key holds it up
       if (holder === null) return { kind: "key", concurrencyKey, holder, ahead };
       const since = visibility.mayRead(holder.runId) ? isoTime(holder.since) : null;
@@ -147,11 +152,12 @@ function toFields(blocker: Blocker, run: StoredRun, visibility: Visibility): Fie
     }
     case "limit": {
       const { inUse, max, rate } = blocker;
-      return { kind: "limit", name: limitName(blocker, run), inUse, max, opensAt: isoTime(rate?.opensAt ?? null) };
+      const [name, opensAt] = [limitName(blocker, run), isoTime(rate?.opensAt ?? null)];
+      return { kind: "limit", name, inUse: counted(blocker, inUse), max, opensAt };
     }
     case "slots": {
-      const { busy, total, ahead } = blocker;
-      return { kind: "slots", busy, total, ahead };
+      const { busy, total } = blocker;
+      return { kind: "slots", busy: counted(blocker, busy), total, ahead: aheadOf(blocker) };
     }
     case "due":
       return { kind: "due", since: isoTime(blocker.since) };
