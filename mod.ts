@@ -73,7 +73,6 @@ export type { Listen, Listener } from "./src/events/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/triggers/new_run.ts";
 export type { PurgeOptions } from "./src/engine/runs/purge_loop.ts";
 export type { Schedule } from "./src/engine/schedules/schedule.ts";
-export type { ScheduleSlot } from "./src/engine/schedules/schedule_slot.ts";
 export type {
   CatchUp,
   DeclaredScheduleOptions,
@@ -136,6 +135,7 @@ export {
   type JobInput,
   type JobOutput,
   type PayloadOptions,
+  type ScheduleSlot,
   type StepContext,
   type StepLog,
   type StepOptions,

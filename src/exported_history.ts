@@ -1,6 +1,7 @@
 import { ValidationError } from "./error.ts";
 import type { Failure } from "./failure.ts";
 import type { RecordName } from "./hold.ts";
+import type { ScheduleSlot } from "./job.ts";
 import type { Json } from "./values/json.ts";
 import { kindOf } from "./values/kind_of.ts";
 import { propertyOf } from "./values/property_of.ts";
@@ -29,6 +30,8 @@ export interface ExportedHistory {
   schemaPrint?: string;
   /** The slot of its schedule: ISO 8601 in UTC. */
   slotAt?: string;
+  /** The same slot with its zone. */
+  slot?: ScheduleSlot;
   /** What it has recorded, in the order of `no`; what has not ended comes last. */
   records: HistoryRecord[];
   /** What a retry has taken over from the run that it retries; left out: it is no retry from the failure. */

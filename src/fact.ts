@@ -106,7 +106,10 @@ export function triggeredFact(
   parentRunId: string | null = null,
   schedule: { name: string; slotAt: string | null } | null = null,
 ): Fact {
-  if (schedule !== null) return [run, "triggered", startAt, parentRunId, schedule];
+  if (schedule !== null) {
+    const { name, slotAt } = schedule;
+    return [run, "triggered", startAt, parentRunId, { name, slotAt }];
+  }
   if (parentRunId !== null) return [run, "triggered", startAt, parentRunId];
   return startAt === null ? [run, "triggered"] : [run, "triggered", startAt];
 }

@@ -111,6 +111,18 @@ export interface StepLog {
   error(message: string, data?: unknown): void;
 }
 
+/** A slot of a schedule: an instant at which it is due. */
+export interface ScheduleSlot {
+  /** The instant: ISO 8601 in UTC. */
+  readonly at: string;
+  /** The zone of the schedule, such as `Europe/Berlin`. */
+  readonly timezone: string;
+  /** The date of the slot in that zone, such as `2040-01-31`. In UTC it may be the day before or after. */
+  readonly localDate: string;
+  /** The slot before this one by the pattern, whether it was fired or not: ISO 8601 in UTC. `null`: there is none. */
+  readonly previousAt: string | null;
+}
+
 /**
  * The API that a job's function works with. After an interruption the function is called again from the beginning;
  * recorded steps return their saved output and are not executed again.
@@ -128,6 +140,11 @@ export interface StepContext {
    * other run.
    */
   readonly slotAt: string | null;
+  /**
+   * The same slot with the zone of its schedule, the date there, and the slot before it, as they were when the schedule
+   * made the run: also in a retry, and after a change of the schedule.
+   */
+  readonly slot: ScheduleSlot | null;
   /** Fires when the run was cancelled or is late (`finishWithin`), its lease was lost, or the engine stops. */
   readonly abortSignal: AbortSignal;
   /**

@@ -15,7 +15,7 @@ import type { ChildResult, PauseRecord } from "../wait.ts";
 
 /** The claim of a worker for a run with this history. No claim is made: nobody else executes the run. */
 export function claimOfHistory(history: ExportedHistory): Claim {
-  const { runId, jobName, version, schemaPrint, slotAt, copied, records } = history;
+  const { runId, jobName, version, schemaPrint, slotAt, slot, copied, records } = history;
   const steps = records.filter((record) => record.kind === "step");
   return {
     run: { id: runId, jobName, labels: {} },
@@ -29,6 +29,7 @@ export function claimOfHistory(history: ExportedHistory): Claim {
     fairnessKey: null,
     depth: 0,
     slotAt: slotAt ?? null,
+    slot: slot === undefined ? null : JSON.stringify(slot),
     trace: null,
     resumed: [],
     finishInMs: null,

@@ -96,6 +96,8 @@ export interface Claim {
   depth: number;
   /** The slot of its schedule; `null`: no schedule has made it. ISO 8601 in UTC. */
   slotAt: string | null;
+  /** What the engine has stored of the slot; `null`: nothing. */
+  slot: JsonText | null;
   /** The trace of its trigger; `null`: it has none. */
   trace: TraceText | null;
   /** How long until the run fails as `timeout`, in milliseconds; `null`: it has no `finishWithin`. */

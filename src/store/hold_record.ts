@@ -56,6 +56,8 @@ export interface RunHistory {
   input: JsonText | null;
   /** The print of the schema that parsed its input; `null`: the schema had none. */
   schemaPrint: string | null;
+  /** What the engine has stored of the slot of its schedule; `null`: nothing. */
+  slot: JsonText | null;
   /** The recorded steps, in any order, but for those that were cancelled. */
   steps: StepRecord[];
   /** All its pauses, in the order in which they were prepared. */

@@ -37,10 +37,11 @@ export interface NewRun {
   /** When, in which order and under which limits it is executed. */
   flow: Flow;
   /**
-   * The schedule that makes it, and the slot: ISO 8601 in UTC, `null` if the schedule was triggered without one. `null`:
-   * it is made by a trigger, or by a parent.
+   * The schedule that makes it, and the slot: `slotAt` in ISO 8601 and UTC, `null` if the schedule was triggered without
+   * one; `slot` as the engine describes it, which no store reads. A retry has the `slot` of the old run. `null`: it is
+   * made by a trigger, or by a parent.
    */
-  schedule: { name: string; slotAt: string | null } | null;
+  schedule: { name: string; slotAt: string | null; slot?: JsonText } | null;
   /** The trace of its trigger; `null`: it has none. */
   trace: TraceText | null;
 }

@@ -67,7 +67,9 @@ export class Body implements Omit<BodyWitness, "jobOf" | "crashes">, ChangingBod
   asking(step: StepContext): StepContext {
     const { id, schedule } = this.#run.request;
     const slotAt = schedule?.slotAt ?? null;
-    this.#facts.expect(step.slotAt === slotAt, "F6", () => `${id} is told the slot ${step.slotAt}, not ${slotAt}`);
+    for (const told of [step.slotAt, step.slot?.at ?? null]) {
+      this.#facts.expect(told === slotAt, "F6", () => `${id} is told the slot ${told}, not ${slotAt}`);
+    }
     const count = <P extends unknown[], T>(ask: (...parameters: P) => Promise<T>) => (...parameters: P): Promise<T> => {
       this.#asking += 1;
       return ask(...parameters).finally(() => this.#asking -= 1);

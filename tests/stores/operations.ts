@@ -162,7 +162,10 @@ export class Script {
         : null,
       flow: this.#flow(concurrencyKey),
       schedule: this.#chance.happens(0.1)
-        ? { name: "nightly", slotAt: this.#chance.pick([null, "2023-11-14T22:13:20.000Z"]) }
+        ? this.#chance.pick([
+          { name: "nightly", slotAt: null },
+          { name: "nightly", slotAt: "2023-11-14T22:13:20.000Z", slot: "{}" },
+        ])
         : null,
       trace: this.#trace(),
     };

@@ -339,18 +339,22 @@ Deno.test("what a job awaits outside of its steps is awaited in real time, and t
 });
 
 Deno.test("createTestEngine() fires schedules when the clock comes to their slots", async () => {
-  const nightly = defineJob({ name: "nightly", input: z.null(), run: (step) => step.run("work", () => step.slotAt) });
+  const nightly = defineJob({ name: "nightly", input: z.null(), run: (step) => step.run("work", () => step.slot) });
   await using t = createTestEngine({ jobs: { nightly }, now: "2030-01-01T12:00:00Z" });
-  await t.engine.schedules.set("every night", { job: "nightly", cron: "0 3 * * *", timezone: "UTC", input: null });
+  const timezone = "Europe/Berlin";
+  await t.engine.schedules.set("every night", { job: "nightly", cron: "30 0 * * *", timezone, input: null });
 
   await t.advance("3d");
 
   const { runs } = await t.engine.getRuns({ jobName: "nightly" });
-  assert.deepEqual(runs.map(({ output }) => output).toReversed(), [
-    "2030-01-02T03:00:00.000Z",
-    "2030-01-03T03:00:00.000Z",
-    "2030-01-04T03:00:00.000Z",
-  ]);
+  assert.deepEqual(
+    runs.map(({ output }) => output).toReversed(),
+    [
+      ["2030-01-02", "2030-01-01T23:30:00.000Z", "2029-12-31T23:30:00.000Z"],
+      ["2030-01-03", "2030-01-02T23:30:00.000Z", "2030-01-01T23:30:00.000Z"],
+      ["2030-01-04", "2030-01-03T23:30:00.000Z", "2030-01-02T23:30:00.000Z"],
+    ].map(([localDate, at, previousAt]) => ({ at, timezone, localDate, previousAt })),
+  );
 });
 
 Deno.test("advance() and advanceTo() refuse what is no duration and what has passed", async () => {

@@ -97,7 +97,7 @@ class Exporter {
   }
 
   export(): ExportedHistory {
-    const { run, input, schemaPrint, copied } = this.#history;
+    const { run, input, schemaPrint, slot, copied } = this.#history;
     const about: About = { kind: "run", name: run.jobName };
     return withoutUndefined({
       format: 1,
@@ -109,6 +109,7 @@ class Exporter {
       input: this.#value(input, about, "input"),
       schemaPrint: schemaPrint ?? undefined,
       slotAt: run.slotAt ?? undefined,
+      slot: slot === null ? undefined : JSON.parse(slot),
       records: this.#records(),
       copied: copied === null
         ? undefined

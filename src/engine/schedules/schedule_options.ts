@@ -1,4 +1,4 @@
-import type { Job } from "../../job.ts";
+import type { Job, ScheduleSlot } from "../../job.ts";
 import { ConflictError } from "../../error.ts";
 import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
@@ -7,7 +7,6 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import type { Labels } from "../../run.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
-import { type ScheduleSlot, toSlot } from "./schedule_slot.ts";
 
 /**
  * Which slots are fired that passed while no engine looked: the newest, however old (`last`); none, but for one that is
@@ -187,13 +186,13 @@ function sorted<T extends object>(options: T): T {
  * @throws {ConflictError} The engine lacks the function.
  */
 export function inputAt(
-  at: number,
+  slot: ScheduleSlot,
   name: string,
   options: StoredOptions,
   inputOf: InputOf | null | undefined,
 ): unknown {
   if (options.computesInput !== true) return options.input;
-  if (inputOf) return inputOf(toSlot(at, options));
+  if (inputOf) return inputOf(slot);
   throw new ConflictError(`Schedule "${name}" makes its input by a function, which this engine does not declare`);
 }
 

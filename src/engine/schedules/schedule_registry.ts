@@ -16,6 +16,7 @@ import {
   readOptions,
   type ScheduleOptions,
 } from "./schedule_options.ts";
+import { toSlot } from "./schedule_slot.ts";
 
 /** The schedules of a store. Methods for one schedule throw {@linkcode NotFoundError} if there is none of that name. */
 export interface Schedules<L = Labels> {
@@ -193,7 +194,7 @@ export class ScheduleRegistry<L> implements Schedules<L> {
     const options = readOptions(found(name, record).options);
     const { jobName, trigger } = options;
     const inputOf = this.#deps.declared.find((one) => one.name === name)?.inputOf;
-    const input = inputAt(now, name, options, inputOf);
+    const input = inputAt(toSlot(now, options), name, options, inputOf);
     const run = await this.#deps.requestRun(this.#deps.findJob(jobName), input, trigger);
     return toTriggerResult(await this.#deps.addRun({ ...run, schedule: { name, slotAt: null } }));
   }

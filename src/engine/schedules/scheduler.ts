@@ -17,6 +17,7 @@ import { toFailure } from "../../failure/to_failure.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
 import { inputAt, type InputOf, readOptions, SCHEDULE_KEYS, type StoredOptions } from "./schedule_options.ts";
+import { toSlot } from "./schedule_slot.ts";
 
 /** The dependencies of {@linkcode Scheduler}. */
 export interface SchedulerDeps {
@@ -232,15 +233,15 @@ export class Scheduler {
     return addAround([firing.run], ([run]) => fire(run!), toEnqueued, this.#deps); // one for each request
   }
 
-  async #runAt(name: string, options: StoredOptions, slot: number): Promise<NewRun> {
+  async #runAt(name: string, options: StoredOptions, slotAt: number): Promise<NewRun> {
     const { jobName, trigger } = options;
-    const slotAt = isoTime(slot);
+    const slot = toSlot(slotAt, options);
     // If the clock is set back, the slot leads to the same run.
-    const idempotencyKey = `${SCHEDULE_KEYS}${name}/${slotAt}`;
+    const idempotencyKey = `${SCHEDULE_KEYS}${name}/${slot.at}`;
     const job = this.#deps.findJob(jobName)!; // only schedules of known jobs are fired
     const input = inputAt(slot, name, options, this.#deps.declared.get(name));
     const run = await this.#deps.requestRun(job, input, { ...trigger, idempotencyKey });
-    return { ...run, schedule: { name, slotAt } };
+    return { ...run, schedule: { name, slotAt: slot.at, slot: JSON.stringify(slot) } };
   }
 
   #publishSkip(scheduleName: string, slot: number, reason: ScheduleSkip["reason"], skipped: number): void {

@@ -45,6 +45,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     runId: claim.run.id,
     execution: claim.execution,
     slotAt: claim.slotAt,
+    slot: claim.slot === null ? null : JSON.parse(claim.slot),
     abortSignal,
     // The recorded value has the return type of the function: it is the same step.
     run: (name, work, options) => forJob("run", name, steps.run(name, work, options ?? undefined)) as never,

@@ -43,7 +43,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
         `fairness_key due_at deadline_at key_rate_limit key_rate_period start_at start_within start_by finish_within
         finish_by`,
       ),
-      ...same("s", "schedule_name slot_at"),
+      ...same("s", "schedule_name slot_at slot"),
       ...same("c", "parent_id parent_seq"),
       parent_pause: "c.pause_seq",
       depth: "coalesce(c.depth, 0)",

@@ -158,6 +158,7 @@ export class MemoryRuns {
     const old = this.#all.get(runId)!; // the caller has checked that it exists
     old.retriggeredAs = run.id;
     this.journal.note([old.seq, "retried", run.id]);
+    if (run.schedule !== null) run.schedule = { ...run.schedule, slot: old.schedule?.slot };
     if (from !== "failure") return;
     copyHistory(old, run, this.#newId);
     for (const pause of run.pauses) this.#pauses.set(pause.id, { run, pause });

@@ -44,6 +44,7 @@ interface ClaimedRow extends IdentityRow {
   fairness_key: string | null;
   depth: number;
   slot_at: number | null;
+  slot: JsonText | null;
   trace: TraceText | null;
   finish_by: number | null;
   origin_id: string | null;
@@ -86,6 +87,7 @@ function toClaim(row: ClaimedRow, now: number): Claim {
     fairnessKey: row.fairness_key,
     depth: row.depth,
     slotAt: isoTime(row.slot_at),
+    slot: row.slot,
     trace: row.trace,
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
     version: versionOf(row.job),

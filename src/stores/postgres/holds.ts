@@ -43,6 +43,7 @@ export function toHistory({ run, input, schema_print, steps, pauses, copied, now
     run: toRunText(run),
     input: toInput({ payload: run.payload, input }),
     schemaPrint: schema_print,
+    slot: run.slot,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map(toPauseRecord),
     copied,

@@ -10,6 +10,7 @@ import { readRunColumns, type RunColumns } from "../run_columns.ts";
 export interface RunRow extends RunColumns {
   seq: number;
   interruptions: number;
+  slot: JsonText | null;
   /** Its hold; `null`: it is not held. */
   held: { code: HoldCode; message: string; since: number } | null;
 }

@@ -215,6 +215,11 @@ ALTER TABLE holdfast_workers ADD COLUMN sole_claim TEXT;
 CREATE INDEX holdfast_flow_alone ON holdfast_flow (job) WHERE queue_state IS NOT NULL AND substr(job, -1) = char(9);
 `;
 
+// `slot` is what the engine has stored of a slot, as JSON.
+const SLOTS = `
+ALTER TABLE holdfast_scheduled_runs ADD COLUMN slot TEXT;
+`;
+
 /** The statements that lead from each version of the tables to the next. They never change once they are released. */
 export const MIGRATIONS: readonly string[] = [
   FIRST_VERSION,
@@ -225,6 +230,7 @@ export const MIGRATIONS: readonly string[] = [
   TIMELINE_TABLES,
   TRACING_TABLES,
   ABANDONMENTS,
+  SLOTS,
 ];
 
 /**

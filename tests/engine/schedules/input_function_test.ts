@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { ConflictError } from "../../../src/error.ts";
-import { defineJob } from "../../../src/job.ts";
-import { type ScheduleSlot, toSlot } from "../../../src/engine/schedules/schedule_slot.ts";
+import { defineJob, type ScheduleSlot } from "../../../src/job.ts";
+import { toSlot } from "../../../src/engine/schedules/schedule_slot.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 

@@ -72,6 +72,7 @@ create table {schema}.runs (
   finish_by bigint,
   schedule_name text collate "C",
   slot_at bigint,
+  slot text,
   parent_id text collate "C",
   parent_seq bigint,
   parent_pause bigint,

@@ -99,7 +99,8 @@ export function toNewRunParameter(run: NewRun): object {
     ...(schedule === null ? {} : {
       scheduleName: schedule.name,
       slotAt: schedule.slotAt === null ? null : Date.parse(schedule.slotAt),
-      schedule: JSON.stringify(schedule),
+      slot: schedule.slot ?? null,
+      schedule: JSON.stringify({ name: schedule.name, slotAt: schedule.slotAt }),
     }),
   };
 }

@@ -102,6 +102,7 @@ function toClaim(
     fairnessKey: row.fairness_key,
     depth: row.depth ?? 0,
     slotAt: isoTime(row.slot_at),
+    slot: row.slot,
     trace: row.trace,
     finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
     version: versionOf(row.job),

@@ -11,8 +11,11 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
   const row = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (row === undefined) return null;
   const { seq, payload } = row;
-  const { input, schema_print } = db.one<{ input: JsonText | null; schema_print: string | null }>(
-    "SELECT input, schema_print FROM holdfast_inputs WHERE run_seq = ?",
+  const { input, schema_print, slot } = db.one<
+    { input: JsonText | null; schema_print: string | null; slot: JsonText | null }
+  >(
+    `SELECT i.input, i.schema_print, s.slot FROM holdfast_inputs i
+     LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = i.run_seq WHERE i.run_seq = ?`,
     seq,
   );
   const steps = db.all<ReplayedStepRow>(
@@ -25,6 +28,7 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
     run: toRunText(row),
     input: toInput({ payload, input }),
     schemaPrint: schema_print,
+    slot,
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map((pause) => readPauseRecord(db, pause)),
     copied: readCopied(db, seq),

@@ -62,7 +62,8 @@ const CLAIMED = `seq, id, created_at, job, labels, concurrency_key, lease_genera
   iif(flow = 1, (SELECT priority FROM holdfast_flow WHERE run_seq = seq), NULL) AS priority,
   iif(flow = 1, (SELECT fairness_key FROM holdfast_flow WHERE run_seq = seq), NULL) AS fairness_key,
   iif(has_pauses = 1, (SELECT depth FROM holdfast_child_runs WHERE run_seq = seq), NULL) AS depth,
-  (SELECT slot_at FROM holdfast_scheduled_runs WHERE run_seq = seq) AS slot_at`;
+  (SELECT slot_at FROM holdfast_scheduled_runs WHERE run_seq = seq) AS slot_at,
+  (SELECT slot FROM holdfast_scheduled_runs WHERE run_seq = seq) AS slot`;
 
 /** A row of a claimed run. */
 export interface ClaimedRow extends IdentityRow, HeldRow {
@@ -81,6 +82,7 @@ export interface ClaimedRow extends IdentityRow, HeldRow {
   priority: number | null;
   fairness_key: string | null;
   slot_at: number | null;
+  slot: JsonText | null;
   trace: TraceText | null;
   depth: number | null;
 }

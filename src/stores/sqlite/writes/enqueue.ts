@@ -2,6 +2,7 @@ import { ConflictError, NotFoundError } from "../../../error.ts";
 import { coalescedFacts } from "../../../fact.ts";
 import type { Host } from "../../../host.ts";
 import type { StoredRun } from "../../../run.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { aloneQueue, queueName } from "../../queue_name.ts";
 import { QueueSearch } from "../evolution/queues.ts";
@@ -216,7 +217,7 @@ export function insertRun(
   for (const [key, value] of Object.entries(run.labels)) {
     db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, seq);
   }
-  if (run.schedule !== null) insertSchedule(db, row);
+  if (run.schedule !== null) insertSchedule(db, row, run.schedule.slot ?? null);
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
   if (parent !== null) insertChild(db, seq, parent);
   if (hasFlow) return { run: toRunText({ ...row, ...insertFlow(db, seq, run, now) }), seq };
@@ -229,16 +230,22 @@ function slotOf({ schedule }: NewRun): number | null {
   return slotAt === null ? null : Date.parse(slotAt);
 }
 
-/** Keeps which schedule has made a run. */
+/** Keeps which schedule has made a run. A retry has the slot of the old run. */
 function insertSchedule(
   db: SqliteDatabase,
-  { seq, schedule_name, slot_at }: Pick<RunRow, "seq" | ScheduleColumn>,
+  { seq, schedule_name, slot_at, retrigger_of }: Pick<RunRow, "seq" | "retrigger_of" | ScheduleColumn>,
+  slot: JsonText | null,
 ): void {
   db.run(
-    "INSERT INTO holdfast_scheduled_runs (run_seq, schedule_name, slot_at) VALUES (?, ?, ?)",
+    `INSERT INTO holdfast_scheduled_runs (run_seq, schedule_name, slot_at, slot) VALUES (?, ?, ?,
+       iif(? IS NULL, ?, (SELECT s.slot FROM holdfast_scheduled_runs s
+         JOIN holdfast_runs o ON o.seq = s.run_seq WHERE o.id = ?)))`,
     seq,
     schedule_name,
     slot_at,
+    retrigger_of,
+    slot,
+    retrigger_of,
   );
 }
 

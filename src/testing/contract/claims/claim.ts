@@ -31,6 +31,7 @@ timed("claim() answers what a replay needs", async ({ store, host }) => {
       fairnessKey: null,
       depth: 0,
       slotAt: null,
+      slot: null,
       trace: null,
       finishInMs: null,
       version: 1,

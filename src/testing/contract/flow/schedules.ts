@@ -14,6 +14,7 @@ const { cases, test, timed } = newCases();
 export const scheduleCases = cases;
 
 const SLOT = FAKE_START + 60_000;
+const SLOT_TEXT = '{"timezone":"Europe/Berlin"}';
 
 /** A schedule that is new. */
 function aSchedule(overrides: Partial<ScheduleRecord> = {}): Omit<ScheduleRecord, "version"> {
@@ -42,7 +43,8 @@ async function addSchedule(store: Store, overrides: Partial<ScheduleRecord> = {}
 /** A run of the slot of a schedule. */
 function aSlotRun(slot: number, overrides: Partial<NewRun> = {}): NewRun {
   const slotAt = isoTime(slot);
-  return aRun({ idempotencyKey: `schedule/nightly/${slotAt}`, schedule: { name: "nightly", slotAt }, ...overrides });
+  const schedule = { name: "nightly", slotAt, slot: SLOT_TEXT };
+  return aRun({ idempotencyKey: `schedule/nightly/${slotAt}`, schedule, ...overrides });
 }
 
 /** Fires the next slot of a schedule, a minute before the one after it. */
@@ -268,6 +270,35 @@ test("claim() tells the slot of a run, and every read shows its schedule", async
   for (const { scheduleName, slotAt } of reads) assert.deepEqual([scheduleName, slotAt], ["nightly", isoTime(SLOT)]);
 });
 
+test("claim() and getHistory() return what was stored of the slot, also of retries", async ({ store }) => {
+  const fired = await store.fireSchedule(aFiring(await addSchedule(store)));
+  const slots: (string | null)[] = [];
+  const end = async () => {
+    const { run, slot, lease } = await claimOne(store);
+    slots.push(slot, (await store.getHistory(run.id))!.slot);
+    await complete(store, lease);
+    return run.id;
+  };
+
+  let id = await end();
+  await store.deleteSchedule("nightly");
+  for (const from of ["start", "failure"] as const) {
+    await add(store, { schedule: { name: "nightly", slotAt: isoTime(SLOT) }, retriggerOf: { runId: id, from } });
+    id = await end();
+  }
+
+  assert.equal(fired!.run!.disposition, "created");
+  assert.deepEqual(slots, Array(6).fill(SLOT_TEXT));
+});
+
+test("claim() and getHistory() return no slot of a schedule that was triggered without one", async ({ store }) => {
+  await add(store, { schedule: { name: "nightly", slotAt: null } });
+
+  const { run, slot } = await claimOne(store);
+
+  assert.deepEqual([slot, (await store.getHistory(run.id))!.slot], [null, null]);
+});
+
 test("fireSchedule() notes with the fact of the trigger which schedule made the run", async ({ store }) => {
   await store.fireSchedule(aFiring(await addSchedule(store)));
 
@@ -282,5 +313,5 @@ test("a run that no schedule has made has neither schedule nor slot", async ({ s
 
   const claim = await claimOne(store);
 
-  assert.deepEqual([run.scheduleName, run.slotAt, claim.slotAt], [null, null, null]);
+  assert.deepEqual([run.scheduleName, run.slotAt, claim.slotAt, claim.slot], [null, null, null, null]);
 });

@@ -8,7 +8,7 @@ begin
     'lease_claim', r.lease_claim, 'recorded', r.recorded, 'lease_expires_at', r.lease_expires_at,
     'interruptions', r.interruptions, 'created_at', r.created_at, 'start_at', r.start_at, 'started_at', r.started_at,
     'priority', r.priority, 'fairness_key', r.fairness_key,
-    'depth', r.depth, 'slot_at', r.slot_at, 'trace', r.trace, 'finish_by', r.finish_by, 'origin_id', r.origin_id,
+    'depth', r.depth, 'slot_at', r.slot_at, 'slot', r.slot, 'trace', r.trace, 'finish_by', r.finish_by, 'origin_id', r.origin_id,
     'payload', i.payload, 'input', i.input, 'schema_print', i.schema_print,
     'hold', case when r.lease_generation > 1 then (select jsonb_build_object('continues', h.continues,
       'generation', h.generation) from {schema}.holds h where h.run_seq = r.seq) end,

@@ -104,7 +104,11 @@ begin
   r.id := n ->> 'id'; r.job := n ->> 'queue'; r.queue := r.job; r.status := 'pending'; r.labels := n ->> 'labels';
   r.idempotency_key := n ->> 'idempotencyKey'; r.concurrency_key := n ->> 'concurrencyKey';
   r.retrigger_of := n ->> 'retriggerOf';
-  r.schedule_name := n ->> 'scheduleName'; r.slot_at := (n ->> 'slotAt')::bigint; r.trace := n ->> 'trace';
+  r.schedule_name := n ->> 'scheduleName'; r.slot_at := (n ->> 'slotAt')::bigint; r.slot := n ->> 'slot';
+  if r.schedule_name is not null and r.retrigger_of is not null then
+    select o.slot into r.slot from {schema}.runs o where o.id = r.retrigger_of;
+  end if;
+  r.trace := n ->> 'trace';
   r.parent_seq := p_parent; r.parent_id := p_parent_id; r.parent_pause := p_pause; r.depth := p_depth;
   r.created_at := p_now; r.updated_at := p_now; r.position := r.seq; r.priority := 0; r.key_concurrency := 1;
   r.lease_generation := 0; r.last_report_no := 0; r.recorded := 0; r.has_pauses := false; r.is_held := false;
