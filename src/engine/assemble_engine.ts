@@ -19,6 +19,7 @@ import { Hub } from "../events/hub.ts";
 import type { EngineInternals } from "./engine_internals.ts";
 import { logFailures } from "./log_failures.ts";
 import { toLogger, warnOnce } from "../logger.ts";
+import { checkSignal } from "../wait.ts";
 import { JobPauses } from "./job_pauses.ts";
 import { Monitor } from "./operate/statistics/monitor.ts";
 import { Operator } from "./operate/operator.ts";
@@ -189,6 +190,7 @@ export function assembleEngine<J extends Jobs, L>(
     discard: () => lifecycle.discard(),
     trigger: (jobName, input, options, guard) => triggers.trigger(jobName, input, options, guard),
     cancel: (runId) => migrate().then(() => runs.cancel(runId)),
+    signal: async (waitId, signal) => await runs.signal(waitId, checkSignal(signal, deps.maxValueBytes)),
     performBulk: (operation, selection, options, guard) => bulk.perform(operation, selection, options, guard),
     liveness: () => monitor.liveness(),
     metrics: () => monitor.metrics(),

@@ -8,6 +8,7 @@ import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { Health } from "./operate/health.ts";
 import type { MetricsSource } from "./operate/statistics/monitor.ts";
 import type { TriggerGuard, TriggerOptions } from "./triggers/new_run.ts";
+import type { Signal, SignalReceipt } from "../wait.ts";
 
 /** What an engine exposes only to the other parts of this package. */
 export interface EngineInternals {
@@ -31,6 +32,8 @@ export interface EngineInternals {
   trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<Enqueued>;
   /** Does `Engine.cancel()`. */
   cancel(runId: string): Promise<StoredRun>;
+  /** Does `Engine.signal()` with a payload that was checked against the schema of its wait, or is a duplicate. */
+  signal(waitId: string, signal: Signal): Promise<SignalReceipt>;
   /** Performs an operation on many runs, as `Engine.cancelRuns()` does, as far as a guard allows it. */
   performBulk(
     operation: BulkOperation,

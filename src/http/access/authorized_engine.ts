@@ -144,7 +144,7 @@ export class AuthorizedEngine {
         nothing,
       );
     }
-    return await this.#deps.engine.signal(waitId, signal);
+    return await internalsOf(this.#deps.engine).signal(waitId, signal);
   }
 
   /** Retriggers a run that has ended. */

@@ -142,6 +142,23 @@ forEachStore(
   },
 );
 
+forEachStore("POST /signal reads its wait once", async (context) => {
+  await using service = aService({}, context, { asking: waitingFor(answer) });
+  const { id: runId } = await service.engine.trigger("asking", {});
+  await service.engine.runUntilIdle();
+  const [wait] = await service.engine.getWaits(runId);
+  const { store } = context;
+  const getWait = store.getWait.bind(store);
+  let reads = 0;
+  store.getWait = (waitId) => (reads += 1, getWait(waitId));
+
+  const { status } = await service.ask("POST", `/signal?runId=${runId}&waitId=${wait!.id}`, {
+    body: { signalId: "s1", payload: { approved: true } },
+  });
+
+  assert.deepEqual([status, reads], [200, 1]); // and it is checked once
+});
+
 forEachStore("the schema of the job still decides, also about what JSON Schema cannot say", async (context) => {
   const schema = z.object({ n: z.number() }).refine(({ n }) => n % 2 === 0, "must be even");
   const { engine, runId, wait } = await aWait(context, schema);
