@@ -36,7 +36,7 @@ for (const name of MEMBERS) {
     await using service = aService();
     const { runId, query } = await aWaitingRun(service);
     const odd = `"${name}":{"jobName":"fail","idempotencyKey":"k","signalId":"t","status":"failed"}`;
-    const parameters = `${name}=1&${name}[runId]=x&${name}.limit=x&label=${name}&labels.${name}=x`;
+    const parameters = `${name}=1&${name}[runId]=x&${name}.limit=x`;
 
     const run = await provoke(service, "GET", `/run?runId=${runId}&${parameters}`);
     const runs = await provoke(service, "GET", `/runs?${parameters}`);
