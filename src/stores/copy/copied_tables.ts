@@ -144,7 +144,6 @@ export const LEFT_OUT: {
     "holdfast_workers": "none is live, and each adds itself when it claims",
     "holdfast_stats": "statistics begin anew",
     "holdfast_schema": "the version of the tables",
-    "holdfast_flow.job": "the queue of a run: its job, or that of its hold",
     "holdfast_flow.concurrency_key": "that of the run",
     "holdfast_flow.begun": "a run has begun if it has a start",
     "holdfast_child_runs.is_open": "a run is open until it has an end",
