@@ -333,10 +333,12 @@ export class Worker {
     const early = this.#slots.areTrialsOverdue ? await this.#tryHeld(1) : null;
     const left = most - (early?.claims.length ?? 0);
     const result = await this.#sendClaim(Math.min(left, Math.max(0, this.#freeSlots())));
+    if (!result.hasHeld) this.#slots.noteTrials(0, 0);
     const mayBeAlone = first === null && result.aloneSince !== null && !result.hasMore;
     const alone = mayBeAlone ? await this.#claimAlone() : null;
     // Held runs come after all others.
-    const tried = result.hasMore ? early : early ?? await this.#tryHeld(left - result.claims.length);
+    const mayTry = result.hasHeld && !result.hasMore && early === null;
+    const tried = mayTry ? await this.#tryHeld(left - result.claims.length) : early;
     const all = [first, result, alone, tried].filter((one) => one !== null);
     return {
       ...result,

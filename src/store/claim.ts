@@ -65,6 +65,8 @@ export interface ClaimResult {
    * key, unless the worker knows a limit of its job: others that the limit does not hold back can take the key each time.
    */
   aloneSince: number | null;
+  /** Whether a run is held, of whatever job: otherwise a claim with `triesHeld` finds none. */
+  hasHeld: boolean;
   /** The current instant of the store's clock. */
   now: number;
 }

@@ -169,6 +169,7 @@ function noteAnswer(
     cancelled: [],
     nextTimerAt: null,
     hasMore: false,
+    hasHeld: false,
     now: host.now(),
     aloneSince,
   };

@@ -17,7 +17,7 @@ import {
 import { type PauseRow, toPauseRecord } from "./rows.ts";
 
 /** What `fn.claim()` returns. */
-export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore" | "aloneSince" | "now"> {
+export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore" | "aloneSince" | "hasHeld" | "now"> {
   claims: ClaimedRow[];
   failed: (IdentityRow & { error: string; kind: FailureKind })[];
   cancelled: IdentityRow[];

@@ -65,6 +65,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
       nextTimerAt: findNextTimer(runs),
       hasMore: true,
       aloneSince: null,
+      hasHeld: true,
       now,
     };
   }
@@ -108,6 +109,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     hasMore: hasMoreTimers || hasMoreRuns || runs.open.some(isOrphan) ||
       (claims.length > 0 && runs.open.some(({ isClaimedAlone, dueAt }) => isClaimedAlone && dueAt === null)),
     aloneSince: findAloneSince(state, request, now),
+    hasHeld: runs.open.some(({ hold }) => hold !== null),
     now,
   };
 }

@@ -19,6 +19,8 @@ export interface ClaimFacts {
   hasAlone: boolean;
   /** Whether a held run is offered to the code with a print. */
   hasOffers: boolean;
+  /** Whether a run is held. */
+  hasHeld: boolean;
   /** Whether a job is paused. */
   hasPaused: boolean;
   /** Whether there may be children of runs that have ended. */
@@ -33,6 +35,7 @@ interface FactsRow {
   /** 0: no run with flow is due, 1: one is, 2: among them may be a held run that is offered. */
   flow: number;
   has_alone: number;
+  has_held: number;
   has_paused: number;
   has_orphans: number;
 }
@@ -56,6 +59,8 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
          1 + EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_offered WHERE offered_in > ''), 0) AS flow,
        EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_alone
          WHERE queue_state IS NOT NULL AND substr(job, -1) = char(9) AND job >= '') AS has_alone,
+       EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
+         WHERE since IS NOT NULL AND queue >= '') AS has_held,
        EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused,
        EXISTS (SELECT 1 FROM holdfast_orphans WHERE parent_seq >= 0) AS has_orphans`,
   );
@@ -67,6 +72,7 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
     hasFlow: row.flow > 0,
     hasOffers: row.flow === 2,
     hasAlone: row.has_alone === 1,
+    hasHeld: row.has_held === 1,
     hasPaused: row.has_paused === 1,
     hasOrphans: row.has_orphans === 1,
   };

@@ -102,7 +102,7 @@ export function findIdle(
   db: SqliteDatabase,
   request: ClaimRequest,
   now: number,
-): Pick<ClaimResult, "nextTimerAt" | "aloneSince"> | null {
+): Pick<ClaimResult, "nextTimerAt" | "aloneSince" | "hasHeld"> | null {
   const worker = readLastClaim(db, request.workerId);
   if (worker?.claim_id === request.claimId) return null;
   const age = worker === undefined ? Infinity : now - worker.seen_at;
@@ -117,6 +117,7 @@ export function findIdle(
   return {
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
     aloneSince: facts.hasAlone ? findAloneSince(db, request, paused, now) : null,
+    hasHeld: facts.hasHeld,
   };
 }
 
@@ -172,7 +173,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   if (repeated !== null) {
     // The next call checks for more: this one is a repetition, and does nothing.
     const { timerAt: nextTimerAt } = readClaimFacts(db);
-    return { rows: repeated, failed: [], cancelled: [], nextTimerAt, hasMore: true, aloneSince: null };
+    return { rows: repeated, failed: [], cancelled: [], nextTimerAt, hasMore: true, aloneSince: null, hasHeld: true };
   }
   extendHeld(db, request, now);
   const before = readClaimFacts(db);
@@ -201,6 +202,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
     // a run that is claimed alone.
     hasMore: hasMore || late.length > 0 || (rows.length > 0 && facts.hasAlone) || hasExpired(facts, now),
     aloneSince: facts.hasAlone ? findAloneSince(db, request, pausedJobs(db, facts), now) : null,
+    hasHeld: facts.hasHeld,
   };
 }
 

@@ -19,6 +19,7 @@ timed("claim() answers what a replay needs", async ({ store, host }) => {
 
   assert.deepEqual(result, {
     aloneSince: null,
+    hasHeld: false,
     claims: [{
       run: { id: request.id, jobName: A_JOB, labels: { org: "acme" } },
       lease: { runId: request.id, generation: 1, claimId: "claim-1", recorded: 0, concurrencyKey: "cust-1" },
@@ -82,6 +83,7 @@ timed("claim() answers nothing if nothing is due", async ({ store, host }) => {
 
   assert.deepEqual(result, {
     aloneSince: null,
+    hasHeld: false,
     claims: [],
     failed: [],
     cancelled: [],

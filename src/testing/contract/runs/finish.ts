@@ -120,6 +120,7 @@ timed("finish() ends a run for good", async ({ store, host }) => {
 
   assert.deepEqual(result, {
     aloneSince: null,
+    hasHeld: false,
     claims: [],
     failed: [],
     cancelled: [],

@@ -27,7 +27,7 @@ begin
   if w.claim_id = v_claim then
     -- A repetition does nothing. The next call checks for more.
     return fn.claim_json(array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
-      and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, null, v_now);
+      and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, null, true, v_now);
   end if;
   if not fn.has_expired(f.other_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now) then
     g := fn.open_gates(p, f.paused, v_limit + 1, v_now);
@@ -43,7 +43,7 @@ begin
           and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
       return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
         g.limits, g.periods, f.paused, p, v_now), false,
-        case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, v_now);
+        case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, f.has_held, v_now);
     end if;
   end if;
 
@@ -76,14 +76,14 @@ begin
       g.limits, g.periods, f.paused, p, v_now),
     -- A limit that is used up now may let others pass a run that is claimed alone.
     t.more or (cardinality(t.seqs) > 0 and f.has_alone) or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now),
-    case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, v_now);
+    case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, f.has_held, v_now);
 end $$;
 
 create or replace function fn.claim_json(p_seqs bigint[], p_failed jsonb, p_cancelled jsonb, p_timer_at bigint,
-  p_more boolean, p_alone_since bigint, p_now bigint) returns json language plpgsql stable as $$
+  p_more boolean, p_alone_since bigint, p_held boolean, p_now bigint) returns json language plpgsql stable as $$
 begin
   return (select json_build_object('claims', fn.claimed(p_seqs), 'failed', p_failed, 'cancelled', p_cancelled,
-    'nextTimerAt', p_timer_at, 'hasMore', p_more, 'aloneSince', p_alone_since, 'now', p_now));
+    'nextTimerAt', p_timer_at, 'hasMore', p_more, 'aloneSince', p_alone_since, 'hasHeld', p_held, 'now', p_now));
 end $$;
 
 -- The queues from which a claim takes runs.

@@ -7,7 +7,7 @@ export const CLAIM_FACTS = `
 -- pause_at is when the first pause ends, other_at when the first of all other timers expires, timer_at the earlier one.
 create or replace function fn.claim_facts(out timer_at bigint, out pause_at bigint, out other_at bigint,
   out opening_at bigint, out passed_opening_at bigint, out newest_start bigint, out has_orphans boolean, out has_alone boolean,
-  out paused text[])
+  out has_held boolean, out paused text[])
 language plpgsql stable as $$
 begin
   -- PostgreSQL ignores NULL in least(). Each of these reads one row of an index.
@@ -23,6 +23,7 @@ begin
   select s.at into newest_start from {schema}.starts s order by s.at desc limit 1;
   has_orphans := exists (select 1 from {schema}.orphans);
   has_alone := exists (select 1 from {schema}.runs r where r.queue_state is not null and right(r.queue, 1) = E'\\t');
+  has_held := exists (select 1 from {schema}.holds h where h.since is not null);
   paused := array(select j.job from {schema}.paused_jobs j);
 end $$;
 
