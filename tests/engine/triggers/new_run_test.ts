@@ -34,6 +34,7 @@ forEachStore("trigger() makes a pending run with all that it was asked for", asy
     jobName: "echo",
     status: "pending",
     payload: { n: 1 },
+    input: { n: 1 },
     output: null,
     error: null,
     failedStepName: null,
