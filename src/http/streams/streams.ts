@@ -156,7 +156,8 @@ export class Streams {
     if (cursor !== null) stream.sendGap();
     for (const event of openingEvents(state)) {
       stream.next(event);
-      await stream.ready(); // a run can wait for any number of signals
+      const ready = stream.ready(); // a run can wait for any number of signals
+      if (ready !== null) await ready; // otherwise the reader receives the last event and its id at once
     }
     stream.reach(state.place);
     return state.place;
