@@ -142,7 +142,7 @@ const WRONG: [options: Record<string, unknown>, message: RegExp][] = [
   [{ server: {} }, /^The server of shutdownOnSignal\(\) must be that of Deno\.serve\(\) or .*, not an object$/],
   [{ server: null }, /^The server of shutdownOnSignal\(\) .*, not null$/],
   [{ signals: ["SIGNONE"] }, /^shutdownOnSignal\(\): unknown signal "SIGNONE"$/],
-  [{ timeout: "8s" }, /^The timeout of shutdownOnSignal\(\) must be a number of milliseconds, not "8s"$/],
+  [{ timeout: "8 steps" }, /^The timeout of shutdownOnSignal\(\) must be .*milliseconds.*"8 steps"/],
 ];
 
 for (const [options, message] of WRONG) {

@@ -18,10 +18,9 @@ interface BetterSqlite3 extends SqliteDriver {
  */
 export async function backUp(driver: SqliteDriver, path: string): Promise<void> {
   const refusal = `Cannot back up to "${path}"`;
-  const { lstatSync, rmSync } = await import("node:fs");
+  const { readlinkSync, rmSync } = await import("node:fs");
   // A link to no file is refused, too: to create that file would leave it behind.
-  const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
-  if (isLink || !await createDatabaseFile(path, refusal)) {
+  if (isLink(path, readlinkSync) || !await createDatabaseFile(path, refusal)) {
     throw new StoreError(`${refusal}: the file exists; name a new file, or remove this one first`);
   }
   try {
@@ -29,6 +28,14 @@ export async function backUp(driver: SqliteDriver, path: string): Promise<void> 
   } catch (error) {
     for (const beside of ["", "-journal", "-wal", "-shm"]) rmSync(`${path}${beside}`, { force: true });
     throw storeError(error, { refusal });
+  }
+}
+
+function isLink(path: string, readlink: (path: string) => string): boolean {
+  try {
+    return readlink(path) !== "";
+  } catch {
+    return false; // it is no link, or there is nothing
   }
 }
 
