@@ -141,7 +141,8 @@ export class StreamClients {
           }
           this.#take(message, following, incarnation);
         }
-        following.endPart(part.length);
+        // The time to come back is one with the event that follows.
+        following.endPart(part.filter((message) => readMessage(message)?.kind !== "retry").length);
         if (readMs > 0) await world.pass(readMs);
       }
     } finally {
