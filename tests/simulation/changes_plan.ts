@@ -179,10 +179,10 @@ function makeResumptions(chance: Chance): ChangePlan["resumptions"] {
 /** What the definition of a job says about versions and changes in a code, but for `previous`. */
 export function definitionOf(
   { names, versions }: ChangePlan,
-  jobName: typeof JOB_NAMES[number],
+  jobName: string,
   code: Code,
 ): Omit<ChangeDefinition, "previous"> {
-  const style = versions[jobName];
+  const style = styleOf(versions, jobName);
   const earlier = { continues: [1, 2], strict: [1, 2], previous: [2], same: [] }[style];
   return {
     version: style === "same" ? 1 : code,
@@ -232,6 +232,10 @@ export function identityOf(name: string): string {
 
 /** The code whose program and definition execute the runs of a version in a process. */
 export function executingCode({ versions }: ChangePlan, jobName: string, version: number, code: Code): Code {
-  const style = versions[jobName as keyof ChangePlan["versions"]];
-  return style === "previous" && version === 1 ? 1 : code;
+  return styleOf(versions, jobName) === "previous" && version === 1 ? 1 : code;
+}
+
+/** A job that only children have is always the same. */
+function styleOf(versions: ChangePlan["versions"], jobName: string): VersionStyle {
+  return versions[jobName as keyof ChangePlan["versions"]] ?? "same";
 }

@@ -29,6 +29,7 @@ import { type AskedRun, checkOptions, checkRetryOptions } from "./check_options.
 import { checkPauses } from "./check_pauses.ts";
 import { noteChildDeletion, noteChildEnd, noteChildren } from "./child_facts.ts";
 import { attemptKey, type Facts, newRunFacts, noteAbandoned, type RunFacts } from "./facts.ts";
+import { jobOf } from "./renames_plan.ts";
 
 /** A call that a store has carried out or refused. */
 export interface Call {
@@ -382,7 +383,7 @@ function checkTriggered(
   if (result.status !== "completed") return facts.violate("I11", tell());
   const { runId } = JSON.parse(result.output ?? "null") as { runId: string };
   const made = facts.runs.get(runId)?.request;
-  const isAsked = made?.jobName === jobName && made.payload === payload &&
+  const isAsked = made !== undefined && jobOf(made.jobName) === jobName && made.payload === payload &&
     JSON.stringify(made.labels) === JSON.stringify({ ...labels, ...options.labels });
   facts.notice("a run triggered another one");
   facts.expect(isAsked, "I12", tell);

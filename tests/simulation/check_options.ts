@@ -2,6 +2,7 @@ import type { TriggerOptions } from "../../src/engine/triggers/new_run.ts";
 import type { FlowDefinition } from "../../src/flow.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import type { Facts, RunFacts } from "./facts.ts";
+import { jobOf } from "./renames_plan.ts";
 
 /** A run that somebody has asked for. */
 export interface AskedRun {
@@ -16,7 +17,7 @@ export interface AskedRun {
 
 /** A new run has what somebody who asked for it has given as options, and what its job says. */
 export function checkOptions(facts: Facts, made: NewRun): void {
-  const asked = facts.askedRuns.get(made.payload ?? "")?.filter(({ jobName }) => jobName === made.jobName) ?? [];
+  const asked = facts.askedRuns.get(made.payload ?? "")?.filter(({ jobName }) => jobName === jobOf(made.jobName)) ?? [];
   facts.expect(
     asked.length === 0 || asked.some((one) => isMadeSo(facts, made, one)),
     "I12",

@@ -7,6 +7,7 @@ import type { ChildResult } from "../../src/wait.ts";
 import { noteRecord } from "./change_facts.ts";
 import { isMadeSo } from "./check_options.ts";
 import { type Facts, newRunFacts, type RunFacts } from "./facts.ts";
+import { jobOf } from "./renames_plan.ts";
 
 /** The children of one call of a run, as the committed history has them. */
 export interface ChildPauseFacts {
@@ -42,7 +43,8 @@ export function isOrphan({ parent, hasEnded, isDeleted }: RunFacts): boolean {
 /** A run has ended: if it was the last child of a call, the call is over. Answers the parent, if there is one. */
 export function noteChildEnd(facts: Facts, { parent }: RunFacts): RunFacts | null {
   if (parent === null) return null;
-  resolve(parent.pause);
+  // A parent that has ended waits for nothing: its retry may only find the child while that exists.
+  if (!parent.run.hasEnded) resolve(parent.pause);
   if (parent.pause.isOver) noteRecord(parent.run, "perhaps");
   const { status } = parent.run.state?.run ?? {};
   if (parent.pause.isOver && status === "running") facts.notice("a child ended while its parent was executed");
@@ -109,6 +111,7 @@ export function noteChildren(
     if (old !== undefined && isReusable(old)) {
       members.push({ run: old.run, isLost: false });
       facts.notice("a retry took a child over that had completed");
+      if (old.run.request.jobName !== asked.jobName) facts.notice("a retry took a child of a former name over");
       continue;
     }
     const child = addChild(facts, asked, old?.run, wallNow);
@@ -141,7 +144,7 @@ function checkAsked(facts: Facts, parent: RunFacts, name: string, at: number, as
   const items = parent.calls.get(name);
   const item = items?.[at];
   const { request: { id, labels, flow: { priority, fairnessKey } } } = parent;
-  const isSame = item !== undefined && item.jobName === asked.jobName && item.payload === asked.payload &&
+  const isSame = item !== undefined && item.jobName === jobOf(asked.jobName) && item.payload === asked.payload &&
     JSON.stringify(asked.labels) === JSON.stringify({ ...labels, ...item.options.labels }) &&
     (fairnessKey === null || asked.flow.fairnessKey === fairnessKey) && isMadeSo(facts, asked, item);
   facts.expect(
@@ -180,7 +183,7 @@ function findFormer(facts: Facts, parent: RunFacts, name: string): readonly Chil
 }
 
 function isSameWork({ request }: RunFacts, { jobName, payload }: NewRun): boolean {
-  return request.jobName === jobName && request.payload === payload;
+  return jobOf(request.jobName) === jobOf(jobName) && request.payload === payload;
 }
 
 /** What is told of how a child ended is what happened to it. */

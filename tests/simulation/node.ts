@@ -14,6 +14,7 @@ import type { Trace } from "./trace.ts";
 import { Incarnation } from "./incarnation.ts";
 import type { Mutant } from "./mutants/mutant.ts";
 import { JOB_NAMES, type Plan } from "./plan.ts";
+import { CHILD_JOB, namesOf } from "./renames_plan.ts";
 import { type Code, definitionOf, executingCode } from "./changes_plan.ts";
 import { changeProgram } from "./changed_program.ts";
 import { type BodyWitness, jobNamesOf, perform, type Program } from "./program.ts";
@@ -153,8 +154,9 @@ export class Node {
     const { seed, plan, mutant } = this.#deps;
     const host = mutant?.host?.(this.process.host) ?? this.process.host;
     const reached = await this.#reach(host, incarnation);
-    const names = JOB_NAMES.filter((name) => name !== this.#isWithout);
-    const jobs = Object.fromEntries(names.map((name) => [name, this.#job(name, incarnation)]));
+    const names = [...JOB_NAMES.filter((name) => name !== this.#isWithout), ...(plan.hasRenames ? [CHILD_JOB] : [])];
+    const all = names.map((name) => this.#job(name, incarnation));
+    const jobs = Object.fromEntries(all.map((job) => [job.name, job]));
     const engine: Engine = createEngine({
       store: reached,
       jobs,
@@ -253,13 +255,13 @@ export class Node {
     return this.#isWithout === null || !jobNamesOf(program).includes(this.#isWithout);
   }
 
-  #job(name: typeof JOB_NAMES[number], incarnation: Incarnation, code: Code = incarnation.version): Job {
+  #job(name: string, incarnation: Incarnation, code: Code = incarnation.version): Job {
     const { trace, plan } = this.#deps;
     const { changes } = plan;
     const hasPrevious = code > 1 && changes !== null && executingCode(changes, name, 1, code) === 1;
     return defineJob({
-      name,
-      ...plan.flow?.jobs[name][Math.min(code, 2) - 1],
+      ...namesOf(name, code),
+      ...plan.flow?.jobs[name as typeof JOB_NAMES[number]]?.[Math.min(code, 2) - 1],
       ...(changes === null ? {} : definitionOf(changes, name, code)),
       ...(hasPrevious ? { previous: [this.#job(name, incarnation, 1)] } : {}),
       input: anything,
@@ -282,7 +284,7 @@ export class Node {
           patched: (name, isNew) => body.patched(name, isNew),
           slept: (name) => body.slept(name),
           waited: (wait, result) => body.waited(wait, result),
-          jobOf: (jobName) => this.#job(jobName as typeof name, incarnation),
+          jobOf: (jobName) => this.#job(jobName, incarnation),
           calls: (action) => body.calls(action),
           called: (action, result) => body.called(action, result),
           saw: (what) => {

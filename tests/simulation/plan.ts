@@ -9,6 +9,7 @@ import { addFlow, type FlowPlan } from "./flow_plan.ts";
 import { makeProgram, type Program } from "./program.ts";
 import type { Reliability } from "./remote_store.ts";
 import type { HttpManner } from "./http_clients.ts";
+import { addRenames } from "./renames_plan.ts";
 import { addSchedules, type PlannedSchedule, type SchedulePlan } from "./schedules_plan.ts";
 import { FOUND_SEEDS } from "./seeds.ts";
 
@@ -79,17 +80,20 @@ export interface Plan {
   schedules: SchedulePlan | null;
   /** How the code changes; `null`: it does not. */
   changes: ChangePlan | null;
+  /** Whether the second code has another name for the job of the runs that programs start. */
+  hasRenames: boolean;
   /** What clients ask for, when, which process first, and how they do if it is over HTTP. */
   requests: { at: number; process: number; request: Request; manner: HttpManner | null }[];
   faults: { at: number; fault: PlannedFault }[];
 }
 
 /** What a plan has beside what all have. */
-export type Part = "flow" | "children" | "schedules" | "bulk" | "changes" | "poison";
+export type Part = "flow" | "children" | "renames" | "schedules" | "bulk" | "changes" | "poison";
 
 const PARTS = {
   flow: 0.5,
   children: 0.4,
+  renames: 0.3,
   schedules: 0.25,
   bulk: 0.2,
   changes: 0.4,
@@ -113,6 +117,7 @@ export function makePlan(seed: number, parts: readonly Part[] | "some"): Plan {
   };
   let plan = makePlainPlan(seed);
   if (has("children")) plan = addChildren(plan, seed);
+  if (has("children") && has("renames")) plan = addRenames(plan, seed);
   if (has("flow")) plan = addFlow(plan, seed, JOB_NAMES);
   if (has("schedules")) plan = addSchedules(plan, seed);
   if (has("bulk")) plan = addBulk(plan, seed);
@@ -161,6 +166,7 @@ function makePlainPlan(seed: number): Plan {
     flow: null,
     schedules: null,
     changes: null,
+    hasRenames: false,
     requests: makeRequests(new Chance(seed, "requests")),
     faults: makeFaults(new Chance(seed, "blows"), staleThreshold),
   };

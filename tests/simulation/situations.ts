@@ -78,6 +78,7 @@ export const SITUATIONS = [
   "children were asked for that were there already",
   "children of several slices ended",
   "a retry took a child over that had completed",
+  "a retry took a child of a former name over",
   "a retry retried a child that had not completed",
   "a child had the key of its parent",
   "a child had children",

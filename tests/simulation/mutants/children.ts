@@ -100,6 +100,21 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
     })),
   },
   {
+    name: "a retry forgets children of a former name",
+    rule: "F7: a retry takes over the children of its job, by whichever of its names",
+    parts: ["children", "renames"],
+    client: overClient((store) => ({
+      pause: (lease, request) => {
+        const pauses = request.pauses.map((pause) => {
+          if (pause.children === null) return pause;
+          const runs = pause.children.runs.map((run) => ({ ...run, aliases: [] }));
+          return { ...pause, children: { ...pause.children, runs } };
+        });
+        return store.pause(lease, { ...request, pauses });
+      },
+    })),
+  },
+  {
     name: "a child that is deleted takes its result with it",
     from: 3,
     rule: "F7: a result is kept for a parent that has not ended",
