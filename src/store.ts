@@ -81,7 +81,8 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "./wait.
  * applies; its `startBy` does not, since it has started. A claim with `triesHeld` takes no other runs than held ones,
  * and a claim without it takes none of them. If it finds none that is offered to it, it offers up to 20 that it may take:
  * those of a version that it knows, in the order of the triggers, whose print (`KnownJob.print`) has not tried them
- * since they last recorded something (a signal counts). From then on such a run is offered to the workers with this
+ * since they last recorded something (a signal counts), or has tried them once, held them with `ended_early`, and they
+ * were last held at least a minute ago. From then on such a run is offered to the workers with this
  * print and version alone. It passes the gates as a run of a job of its own, and its position comes after those of all
  * runs that are not held, so it keeps none of them from its key. It is held until it is claimed. Then it is not held,
  * and, after an interruption, due for all workers that know its version. If no live worker has the print and version any

@@ -30,6 +30,7 @@ import {
   startBy,
   triedPrints,
 } from "./records.ts";
+import { namesOfPrints } from "../tried_prints.ts";
 
 /** A copy of a run for callers, with its values as stored JSON. */
 export function toRunText(run: KeptRun): StoredRun {
@@ -74,7 +75,7 @@ function toHeld({ code, message, since }: KeptHold): Held {
 /** The hold of a run; `null` if it is not held. */
 export function toHoldRecord(run: KeptRun): HoldRecord | null {
   if (run.hold === null) return null;
-  return { ...toHeld(run.hold), details: structuredClone(run.hold.details), prints: [...triedPrints(run)] };
+  return { ...toHeld(run.hold), details: structuredClone(run.hold.details), prints: namesOfPrints(triedPrints(run)) };
 }
 
 /** A run and its position in the journal. */

@@ -4,6 +4,7 @@ import type { Lease } from "../../lease.ts";
 import type { HeldQuery, NewHold, StrandedJob } from "../../store/hold_record.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { queueName } from "../queue_name.ts";
+import { latestSince } from "../tried_prints.ts";
 import { hadLease, type KeptRun, queueOf, triedPrints } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 
@@ -11,17 +12,22 @@ import type { MemoryRuns } from "./runs.ts";
 const MAX_OFFERS = 20;
 
 /**
- * Offers held runs to a worker: those that its code has not tried yet, and that no other live worker can take.
+ * Offers held runs to a worker: those that its code has not tried, or may try once more, and that no other live worker can take.
  *
  * @returns Whether there were any.
  */
-export function offerHeldRuns(runs: MemoryRuns, jobs: readonly KnownJob[], liveQueues: ReadonlySet<string>): boolean {
+export function offerHeldRuns(
+  runs: MemoryRuns,
+  jobs: readonly KnownJob[],
+  liveQueues: ReadonlySet<string>,
+  now: number,
+): boolean {
   const prints = new Map(jobs.map(({ name, version, print }) => [queueName(name, version), print]));
   const offers = runs.open.flatMap((run) => {
     const isTaken = run.offeredTo !== null && liveQueues.has(queueOf(run));
     const print = prints.get(queueName(run.jobName, run.version));
-    if (run.hold === null || isTaken || print === undefined || triedPrints(run).includes(print)) return [];
-    return [{ run, print }];
+    if (run.hold === null || isTaken || print === undefined) return [];
+    return run.hold.since <= latestSince(triedPrints(run), print, now) ? [{ run, print }] : [];
   });
   for (const { run, print } of offers.slice(0, MAX_OFFERS)) runs.offer(run, print);
   return offers.length > 0;

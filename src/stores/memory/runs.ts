@@ -10,6 +10,7 @@ import type { NewPause } from "../../store/pause_request.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
 import { ALONE_FROM, aloneDelayMs } from "../abandonment.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../deleted_runs_ttl.ts";
+import { addTry } from "../tried_prints.ts";
 import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
 import { endChild, loseResult } from "./children.ts";
@@ -226,14 +227,11 @@ export class MemoryRuns {
   }
 
   /** Holds a run. */
-  hold(run: KeptRun, { code, message, details, print }: NewHold, now: number): void {
+  hold(run: KeptRun, hold: NewHold, now: number): void {
+    const { code, message, details } = hold;
     this.#endLease(run, "held", now);
     run.hold = { code, message, details: structuredClone(details), since: now };
-    const prints = triedPrints(run);
-    run.tried = {
-      prints: prints.includes(print) ? prints : [...prints, print],
-      recordedNo: run.lastRecordedNo,
-    };
+    run.tried = { prints: addTry(triedPrints(run), hold), recordedNo: run.lastRecordedNo };
     this.journal.note([run.seq, "held", code, message]);
   }
 

@@ -4,6 +4,7 @@ import type { JsonText } from "../../values/json.ts";
 import type { CopiedHistory, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
 import { byNameAndVersion } from "../by_name_and_version.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
+import { namesOfPrints } from "../tried_prints.ts";
 import { type ReplayedStepRow, toInput, toStepRecord } from "../rows.ts";
 import { type PauseRow, type RunRow, toPauseRecord, toRunText } from "./rows.ts";
 
@@ -23,7 +24,7 @@ export interface HoldRow {
 
 /** What `fn.get_hold()` returns, as a hold. */
 export function toHoldRecord({ code, message, details, since, prints }: HoldRow): HoldRecord {
-  return { code, message, since: isoTime(since), details: JSON.parse(details), prints };
+  return { code, message, since: isoTime(since), details: JSON.parse(details), prints: namesOfPrints(prints) };
 }
 
 /** What `fn.get_history()` returns. */

@@ -60,6 +60,41 @@ forEachStore("resume() lets the same code try again, and publishes it", async (c
   assert.deepEqual(events.map(({ type }) => type), ["run:resume", "run:leased", "run:start", "run:hold"]);
 });
 
+forEachStore(
+  "a run that its job ended early is tried once more by the same code after a minute",
+  async ({ store, host }) => {
+    let executions = 0;
+    let failing = 0;
+    const job = aCheckout(async (step) => {
+      executions += 1;
+      if (executions > 1 && failing-- > 0) throw new Error("the service is down");
+      await step.run("charge", () => {});
+      await step.sleep("nap", 10_000);
+      return "paid";
+    });
+    await using engine = createEngine({ store, host, jobs: { job } });
+    await engine.start();
+    const outcomes: unknown[] = [];
+
+    for (const failures of [1, 2]) {
+      [executions, failing] = [0, failures];
+      const { id } = await engine.jobs.job.trigger(null);
+      await pass(host, 20_000, 500);
+      const first = await engine.getRun(id);
+      await pass(host, 70_000, 500);
+      const second = await engine.getRun(id);
+      await pass(host, 120_000, 500);
+      const last = await engine.getRun(id);
+      outcomes.push([first!.held?.code, second!.held?.code, last!.status, executions]);
+    }
+
+    assert.deepEqual(outcomes, [
+      ["ended_early", undefined, "completed", 3],
+      ["ended_early", "ended_early", "pending", 3],
+    ]);
+  },
+);
+
 forEachStore("a worker whose slots are always taken tries held runs, too", async ({ store, host }) => {
   const job = aCheckout(() => "fits");
   const busy = defineJob({

@@ -89,7 +89,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
   const { failed, cancelled, hasMoreTimers } = processTimers(state, request.maxAbandonments, now);
   let found = claimDueRuns(state, request, now);
   const mayOffer = request.triesHeld && request.limit > 0 && found.claims.length + found.late.length === 0;
-  if (mayOffer && offerHeldRuns(runs, request.jobs, findLiveQueues(workers, now))) {
+  if (mayOffer && offerHeldRuns(runs, request.jobs, findLiveQueues(workers, now), now)) {
     found = claimDueRuns(state, request, now);
   }
   const { claims, late, opensAt, hasMoreRuns } = found;

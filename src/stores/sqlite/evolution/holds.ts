@@ -6,6 +6,7 @@ import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../lease.ts";
 import type { StoredRun } from "../../../run.ts";
 import type { HeldQuery, HoldRecord, NewHold } from "../../../store/hold_record.ts";
+import { addTry, namesOfPrints } from "../../tried_prints.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
@@ -60,7 +61,7 @@ function writeHold(
   db: SqliteDatabase,
   run: { seq: number; job: string; recorded: number },
   generation: number,
-  { code, message, details, print }: NewHold,
+  hold: NewHold,
   now: number,
 ): void {
   const last = db.get<{ prints: JsonText }>(
@@ -68,7 +69,6 @@ function writeHold(
     run.seq,
     run.recorded,
   );
-  const tried: string[] = last === undefined ? [] : JSON.parse(last.prints);
   db.run(
     `INSERT INTO holdfast_holds (run_seq, queue, code, message, details, since, generation, recorded, prints)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -77,13 +77,13 @@ function writeHold(
        prints = excluded.prints`,
     run.seq,
     run.job,
-    code,
-    message,
-    JSON.stringify(details),
+    hold.code,
+    hold.message,
+    JSON.stringify(hold.details),
     now,
     generation,
     run.recorded,
-    JSON.stringify(tried.includes(print) ? tried : [...tried, print]),
+    JSON.stringify(addTry(last === undefined ? [] : JSON.parse(last.prints), hold)),
   );
 }
 
@@ -154,7 +154,7 @@ export function readHold(db: SqliteDatabase, runId: string): HoldRecord | null {
     message,
     since: isoTime(since),
     details: JSON.parse(row.details),
-    prints: JSON.parse(row.prints),
+    prints: namesOfPrints(JSON.parse(row.prints)),
   };
 }
 

@@ -1,6 +1,7 @@
 import { type KnownJob, POSITIONS_PER_PRIORITY } from "../../../flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { queueName } from "../../queue_name.ts";
+import { latestSince } from "../../tried_prints.ts";
 import { addFlow, enterQueue, HEAD_START } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -12,18 +13,19 @@ const MAX_OFFERS = 20;
 export type LiveQueues = () => ReadonlySet<string>;
 
 /** Whether there are held runs that can be offered to a worker. */
-export function hasOffer(db: SqliteDatabase, jobs: readonly KnownJob[], live: LiveQueues): boolean {
-  return hasHeld(db) && jobs.some((job) => !groupsFor(db, job, live).next().done);
+export function hasOffer(db: SqliteDatabase, jobs: readonly KnownJob[], live: LiveQueues, now: number): boolean {
+  return hasHeld(db) && jobs.some((job) => !findOffers(db, job, live, now).next().done);
 }
 
 /**
- * Offers held runs to a worker: those that its code has not tried yet, and that no other live worker can take.
+ * Offers held runs to a worker: those that its code has not tried, or may try once more, and that no
+ * other live worker can take.
  *
  * @returns Whether there were any.
  */
 export function offerHeldRuns(db: SqliteDatabase, jobs: readonly KnownJob[], live: LiveQueues, now: number): boolean {
   if (!hasHeld(db)) return false;
-  const found = jobs.flatMap((job) => findOffers(db, job, live)).sort((one, other) => one.seq - other.seq);
+  const found = jobs.flatMap((job) => [...findOffers(db, job, live, now)]).sort((one, other) => one.seq - other.seq);
   for (const { seq, queue } of found.slice(0, MAX_OFFERS)) offer(db, seq, queue, now);
   return found.length > 0;
 }
@@ -35,17 +37,28 @@ function hasHeld(db: SqliteDatabase): boolean {
 }
 
 /** The first held runs that can be offered to a version and print of a job, with the queue of that print. */
-function findOffers(db: SqliteDatabase, job: KnownJob, live: LiveQueues): { seq: number; queue: string }[] {
-  const queue = queueName(job.name, job.version, job.print);
-  return [...groupsFor(db, job, live)].flatMap(({ offered_in, prints }) =>
-    db.all<{ seq: number }>(
-      `SELECT run_seq AS seq FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
-       WHERE since IS NOT NULL AND queue = ? AND offered_in = ? AND prints = ? ORDER BY run_seq LIMIT ${MAX_OFFERS}`,
+function* findOffers(
+  db: SqliteDatabase,
+  job: KnownJob,
+  live: LiveQueues,
+  now: number,
+): Generator<{ seq: number; queue: string }> {
+  for (const { offered_in, prints } of groupsFor(db, job, live)) {
+    const since = latestSince(JSON.parse(prints), job.print, now);
+    if (since === -Infinity) continue;
+    yield* db.all<{ seq: number; queue: string }>(
+      `SELECT run_seq AS seq, ? AS queue FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
+       WHERE since IS NOT NULL AND queue = ? AND offered_in = ? AND prints = ? ${
+        since < Infinity ? "AND since <= ?" : ""
+      }
+       ORDER BY run_seq LIMIT ${MAX_OFFERS}`,
+      queueName(job.name, job.version, job.print),
       queueName(job.name, job.version),
       offered_in,
       prints,
-    )
-  ).map(({ seq }) => ({ seq, queue }));
+      ...(since < Infinity ? [since] : []),
+    );
+  }
 }
 
 /** Held runs of a queue that the same prints have tried, and that are offered in the same queue. */
@@ -55,8 +68,8 @@ interface HeldGroup {
   prints: JsonText;
 }
 
-/** The groups that can be offered to a print of a job. It takes one probe for each group, however many runs it has. */
-function* groupsFor(db: SqliteDatabase, { name, version, print }: KnownJob, live: LiveQueues): Generator<HeldGroup> {
+/** The groups of a job that no other live worker can take. It takes one probe for each group, however many runs it has. */
+function* groupsFor(db: SqliteDatabase, { name, version }: KnownJob, live: LiveQueues): Generator<HeldGroup> {
   let group: HeldGroup | undefined = { offered_in: "", prints: "" };
   while (true) {
     group = db.get<HeldGroup>(
@@ -68,8 +81,7 @@ function* groupsFor(db: SqliteDatabase, { name, version, print }: KnownJob, live
     );
     if (group === undefined) return;
     if (group.offered_in !== "" && live().has(group.offered_in)) continue;
-    const tried: string[] = JSON.parse(group.prints);
-    if (!tried.includes(print)) yield group;
+    yield group;
   }
 }
 

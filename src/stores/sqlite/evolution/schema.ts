@@ -3,8 +3,8 @@
 // column of `holdfast_runs` never changes.
 //
 // A row of `holdfast_holds` stays when the run is claimed, or resumed: `since` is NULL unless the run is held. `prints`
-// are those that have tried it since its last record; `recorded` was its record counter when it was held, and
-// `generation` that of the lease that ended then; after a claim that of the lease which the claim gave.
+// are those that have tried it since its last record (see `addTry()`); `recorded` was its record counter when it was held,
+// and `generation` that of the lease that ended then; after a claim that of the lease which the claim gave.
 //
 // A row of `holdfast_copies` belongs to a retry from the failure. For retries of earlier versions, the records that had
 // ended before they were added are the copies.

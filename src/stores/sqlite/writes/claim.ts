@@ -113,7 +113,7 @@ export function findIdle(
   const paused = pausedJobs(db, facts);
   const gates = openGates(db, request.jobs, { ...request, paused }, 1, now);
   if (request.limit > 0 && hasReady(db, gates, facts.hasFlow)) return null;
-  if (mayOffer(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now))) return null;
+  if (mayOffer(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now), now)) return null;
   return {
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
     aloneSince: facts.hasAlone ? findAloneSince(db, request, paused, now) : null,

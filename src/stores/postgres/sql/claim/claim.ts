@@ -40,7 +40,7 @@ begin
         and coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
         and (v_limit = 0 or not fn.has_ready(v_open, v_begun))
         and not ((p ->> 'triesHeld')::boolean and v_limit > 0
-          and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now))) then
+          and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now), v_now)) then
       return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
         g.limits, g.periods, f.paused, p, v_now), false,
         case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, f.has_held, v_now);

@@ -1,5 +1,6 @@
 import { POSITIONS_PER_PRIORITY } from "../../../../flow.ts";
 import { ENTRY } from "../basics.ts";
+import { ONCE, SECOND_TRY_MS } from "../../../tried_prints.ts";
 import { HEAD_START } from "../flow/queues.ts";
 import { underLease } from "../writes/under_lease.ts";
 
@@ -8,13 +9,14 @@ const MAX_OFFERS = 20;
 
 /**
  * Held runs. A row of \`holds\` stays when the run is claimed, or resumed: \`since\` is NULL unless the run is held. \`prints\`
- * are those that have tried it since its last record, as JSON; \`recorded\` was its record counter when it was held, and
- * \`generation\` is that of the lease that ended then, or of the lease that ended the hold.
+ * are those that have tried it since its last record, as JSON, with \`${ONCE}\` before one that may try it once more;
+ * \`recorded\` was its record counter when it was held, and \`generation\` is that of the lease that ended then, or of the
+ * lease that ended the hold.
  */
 export const HOLDS = `
 -- Holds a run. See Store.hold().
 create or replace function fn.hold(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
-declare r {schema}.runs; n record; v_generation int := (p ->> 'generation')::int; v_prints jsonb;
+declare r {schema}.runs; n record; v_generation int := (p ->> 'generation')::int; v_prints jsonb; v_once text;
 begin
   select q.* into r from {schema}.runs q where q.id = p ->> 'runId' for no key update;
   if (${underLease("r", "p")}) is not true then
@@ -31,7 +33,11 @@ begin
   perform fn.move_run(r.job, 'running', 'pending');
   select h.prints::jsonb into v_prints from {schema}.holds h where h.run_seq = r.seq and h.recorded = r.recorded;
   v_prints := coalesce(v_prints, '[]');
-  if not v_prints ? (p ->> 'print') then v_prints := v_prints || (p -> 'print'); end if;
+  v_once := '${ONCE}' || (p ->> 'print');
+  if not v_prints ? (p ->> 'print') then
+    v_prints := case when p ->> 'code' = 'ended_early' and not v_prints ? v_once then v_prints || to_jsonb(v_once)
+      else v_prints - v_once || (p -> 'print') end;
+  end if;
   insert into {schema}.holds (run_seq, queue, code, message, details, since, generation, recorded, prints)
     values (r.seq, r.job, p ->> 'code', p ->> 'message', p ->> 'details', p_now, v_generation, r.recorded, v_prints::text)
     on conflict (run_seq) do update set code = excluded.code, message = excluded.message, details = excluded.details,
@@ -69,11 +75,11 @@ begin
   if r.concurrency_key is not null then perform fn.forget_opening(r.concurrency_key, r.queue); end if;
 end $$;
 
--- The held runs that can be offered to a worker: those that its code has not tried yet, and that no other live worker can
--- take. It takes one probe for each group of runs that the same prints have tried, however many runs it has.
-create or replace function fn.offers_for(p_jobs jsonb, p_live text[], p_limit int, out run_seq bigint, out queue text)
+-- The held runs that can be offered to a worker: those that its code has not tried, or may try once more, and that no other
+-- live worker can take. It takes one probe for each group of runs that the same prints have tried, however many runs it has.
+create or replace function fn.offers_for(p_jobs jsonb, p_live text[], p_limit int, p_now bigint, out run_seq bigint, out queue text)
 returns setof record language plpgsql stable as $$
-declare j jsonb; v_offered_in text collate "C"; v_prints text collate "C";
+declare j jsonb; v_offered_in text collate "C"; v_prints text collate "C"; v_since bigint;
 begin
   perform from {schema}.holds h where h.since is not null and h.queue >= '' limit 1;
   if not found then return; end if;
@@ -86,17 +92,19 @@ begin
         order by h.offered_in, h.prints limit 1;
       exit when not found;
       continue when v_offered_in <> '' and v_offered_in = any(p_live) or v_prints::jsonb ? (j ->> 'print');
+      v_since := case when v_prints::jsonb ? ('${ONCE}' || (j ->> 'print')) then p_now - ${SECOND_TRY_MS} end;
       return query select h.run_seq, j ->> 'printQueue' from {schema}.holds h
         where h.since is not null and h.queue = j ->> 'queue' and h.offered_in = v_offered_in and h.prints = v_prints
+          and (v_since is null or h.since <= v_since)
         order by h.run_seq limit p_limit;
     end loop;
   end loop;
 end $$;
 
 -- Whether there are held runs that can be offered to a worker.
-create or replace function fn.has_offer(p_jobs jsonb, p_live text[]) returns boolean language plpgsql stable as $$
+create or replace function fn.has_offer(p_jobs jsonb, p_live text[], p_now bigint) returns boolean language plpgsql stable as $$
 begin
-  return (select exists (select from fn.offers_for(p_jobs, p_live, 1)));
+  return (select exists (select from fn.offers_for(p_jobs, p_live, 1, p_now)));
 end $$;
 
 -- Offers held runs to a worker. Returns whether there were any. A run that is offered comes after those that are not held:
@@ -105,7 +113,7 @@ create or replace function fn.offer_held_runs(p_jobs jsonb, p_live text[], p_now
 language plpgsql as $$
 declare o record; r {schema}.runs; v_any boolean := false;
 begin
-  for o in select f.run_seq, f.queue from fn.offers_for(p_jobs, p_live, ${MAX_OFFERS}) f
+  for o in select f.run_seq, f.queue from fn.offers_for(p_jobs, p_live, ${MAX_OFFERS}, p_now) f
       order by f.run_seq limit ${MAX_OFFERS} loop
     select q.* into r from {schema}.runs q where q.seq = o.run_seq for no key update;
     perform fn.leave_print(r);

@@ -246,6 +246,55 @@ test("hold() adds the print to those that have tried the run", async ({ store })
   for (const print of ["print-1", "print-2", "print-3"]) assert.deepEqual(await claimedIds(store, offering(print)), []);
 });
 
+timed("claim() offers a run that ended early once more to the same code after a minute", async ({ store, host }) => {
+  const early = { code: "ended_early", print: "print-1" } as const;
+  const runId = await addHeld(store, {}, early);
+  host.advance(59_999);
+  const before = await claimedIds(store, offering("print-1"));
+  host.advance(1);
+  const { run, lease } = await claimOne(store, offering("print-1"));
+  await store.hold(lease, aHold(early), []);
+  host.advance(10 * 60_000);
+
+  const third = await claimedIds(store, offering("print-1"));
+
+  assert.deepEqual([before, run.id, third, await findHeldIds(store)], [[], runId, [], [runId]]);
+  assert.deepEqual((await store.getHold(runId))!.prints, ["print-1"]);
+});
+
+timed(
+  "claim() offers a run once more to code that ended it early, though other code has held it since",
+  async ({ store, host }) => {
+    const runId = await addHeld(store, {}, { code: "ended_early" });
+    host.advance(30_000);
+    await holdOffered(store, "print-2");
+    host.advance(60_000);
+
+    const hold = await store.getHold(runId);
+    const diverged = await claimedIds(store, offering("print-2"));
+    const early = await claimedIds(store, offering("print-1"));
+
+    assert.deepEqual([hold!.prints, diverged, early], [["print-1", "print-2"], [], [runId]]);
+  },
+);
+
+timed(
+  "claim() offers the runs of one code that ended early when the minute of each is over",
+  async ({ store, host }) => {
+    const first = await addHeld(store, {}, { code: "ended_early" });
+    const second = await addHeld(store, {}, { code: "ended_early" });
+    const { lease } = await claimOne(store, offering("print-2", { limit: 1 }));
+    host.advance(30_000);
+    await store.hold(lease, aHold({ print: "print-2" }), []);
+    host.advance(30_000);
+
+    const early = await claimedIds(store, offering("print-1", { limit: 2 }));
+    host.advance(30_000);
+
+    assert.deepEqual([early, await claimedIds(store, offering("print-1"))], [[second], [first]]);
+  },
+);
+
 test("hold() keeps the list of prints if its own is among them", async ({ store }) => {
   const runId = await addHeld(store);
   const { lease } = await claimOne(store, offering("print-2"));
