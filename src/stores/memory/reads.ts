@@ -19,8 +19,9 @@ export function listRuns(runs: MemoryRuns, query: RunQuery): Omit<RunPage, "runs
   // Without a total, one run behind the page is enough.
   const most = uncounted ? offset + limit + 1 : Infinity;
   const matching: KeptRun[] = [];
-  for (let index = runs.all.length - 1; index >= 0 && matching.length < most; index--) {
-    const run = runs.all[index]!;
+  const { all } = runs;
+  for (let index = all.length - 1; index >= 0 && matching.length < most; index--) {
+    const run = all[index]!;
     if (isWanted(run)) matching.push(run);
   }
   const page = matching.slice(offset, offset + limit);
