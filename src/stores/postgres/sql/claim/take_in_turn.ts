@@ -19,7 +19,7 @@ declare
   v_worker text := p ->> 'workerId'; v_limit int := (p ->> 'limit')::int; v_own text[] := fn.queues_of_worker(p);
   v_live jsonb; v_late boolean; f record; g record; v_open text[]; v_begun text[];
   v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
-  v_position bigint := ${FIRST}; v_seq bigint := 0; v_passed int := 0;
+  v_position bigint := ${FIRST}; v_seq bigint := 0; v_passed int := 0; v_failed int := 0;
   v_fair boolean; v_own_gate int; v_counted boolean; v_limited boolean; v_started bigint[];
   v_added boolean; v_by_turn boolean; v_keys text[] := '{}'; v_groups jsonb := '{}';
   r {schema}.runs; d record;
@@ -79,6 +79,8 @@ begin
     if (r.started_at is null and r.start_by <= p_now) or (r.started_at is not null and r.finish_by <= p_now) then
       failed := failed || fn.fail_late_run(r, p_now);
       more := true;
+      v_failed := v_failed + 1;
+      exit when v_failed >= ${MAX_TIMERS}; -- the next claim goes on
       v_fair := fn.are_turns_taken(v_fair, seqs);
       v_page := '{}'; v_at := 1; v_last := false;
       if v_fair then v_position := ${FIRST}; v_groups := '{}'; end if;
