@@ -162,6 +162,7 @@ class Simulation {
       trace,
       faults,
       countsEvents: plan.countsEvents,
+      maxStreamMs: plan.maxStreamMs,
       streamsEnd: () =>
         plan.maxStreamMs < Infinity || store.journalLength < Infinity || (store.trimsByAge && facts.jumps > 0),
     });

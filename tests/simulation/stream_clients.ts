@@ -92,9 +92,10 @@ export class StreamClients {
     manner: FollowManner,
     mostMessages: number,
   ): Promise<number | null> {
-    const { facts, faults } = this.#deps;
+    const { facts, faults, world, maxStreamMs } = this.#deps;
     const { incarnation } = node;
     if (incarnation === null) return null;
+    const askedAt = world.now;
     const wasWhole = following.isWhole;
     const isCalm = faults.isOver;
     following.connect(incarnation);
@@ -106,7 +107,9 @@ export class StreamClients {
       facts.expect(wasWhole, "J5", () => `a client that does not have the end of ${path} was answered 204`);
     }
     if (status !== 200) return status;
-    const mayResume = !wasWhole || !following.isCursorKept || ("run" in shows && shows.run.isDeleted);
+    // Its time counts from the request on, so that it may be over before the store has told how to resume.
+    const isTimeOver = world.now - askedAt >= maxStreamMs;
+    const mayResume = !wasWhole || isTimeOver || !following.isCursorKept || ("run" in shows && shows.run.isDeleted);
     const end = await this.#receive(response, { node, incarnation }, following, manner, { leave, mostMessages });
     facts.expect(
       mayResume || following.wasReset || end !== "ended" || !incarnation.isWorking,

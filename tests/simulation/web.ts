@@ -20,6 +20,8 @@ export interface WebDeps {
   followings: Set<Following>;
   /** Whether event streams number their events by themselves. */
   countsEvents: boolean;
+  /** How long an event stream may be open, in milliseconds. */
+  maxStreamMs: number;
   /** Whether streams may end before their run, although nothing goes wrong. */
   streamsEnd: () => boolean;
   /** Ends all streams: the clients leave. */
