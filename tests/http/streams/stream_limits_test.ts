@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
+import { StoreError } from "../../../src/error.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import type { OpenStream } from "../../../src/http/streams/streams.ts";
+import { formatCursor } from "../../../src/journal.ts";
 import { EventReader } from "../../support/http/event_reader.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 import { forEachStore, pass } from "../../support/stores/for_each_store.ts";
 import { aRequest, aService, type Service } from "../../support/http/http.ts";
 import { recordEncoded } from "../../support/http/streams.ts";
@@ -184,6 +187,32 @@ forEachStore("limits.maxStreamMs does not wait for a reader who does not read", 
   assert.equal(host.timerCount, 0);
   assert.equal(await response.text(), "");
 });
+
+forEachStore(
+  "limits.maxStreamMs ends a stream whose store fails, and its client is told later that it has all",
+  async (context) => {
+    const { host, store } = context;
+    let fails = false;
+    const failing = withCalls(store, {
+      getRunState: (id) => fails ? Promise.reject(new StoreError("The disk is full")) : store.getRunState(id),
+    });
+    await using service = aService({ limits: { maxStreamMs: 60_000, maxStreams: 1 } }, { ...context, store: failing });
+    const { id } = await service.engine.trigger("echo", 1);
+    await service.engine.runUntilIdle();
+    const path = `/subscribe?runId=${id}&lastEventId=${formatCursor((await store.findCursor(null))!)}`;
+
+    fails = true;
+    const asked = open(service, path);
+    await host.settle();
+    await pass(host, 60_000, 1_000);
+    const over = await asked;
+    fails = false;
+    const whole = await open(service, path); // there is room for it
+
+    assert.deepEqual([over.status, await over.text(), whole.status], [200, "", 204]);
+    assert.equal(host.timerCount, 0);
+  },
+);
 
 forEachStore("limits.maxStreamMs leaves no timer behind when a stream ends before", async (context) => {
   await using service = aService({ limits: { maxStreamMs: 2 ** 40 } }, context);
