@@ -12,6 +12,9 @@ export interface WildExpectation {
   code?: string;
 }
 
+/** The routes that take no run: to them its id is a parameter like any other that they do not know. */
+const WITHOUT_RUN = ["trigger", "runs", "runsSubscribe"];
+
 const BODY = [400, 408, 413, 415];
 
 /** What a request can come to that has found its route. */
@@ -35,7 +38,7 @@ const STATUSES: Record<string, readonly number[]> = {
 /** Says what may be answered, in the contract's order: who asks, from where, for what, and with which body. */
 export function expectWild({ through, body }: WildRequest, request: Request): WildExpectation {
   const { method, headers } = request;
-  const { pathname, host } = new URL(request.url);
+  const { pathname, host, searchParams } = new URL(request.url);
   if (headers.get(TOKEN) !== "a") return { route: null, statuses: [401] };
   if (!["GET", "HEAD", "OPTIONS"].includes(method) && isCrossSite(headers, host)) {
     return { route: null, statuses: [403] };
@@ -46,6 +49,9 @@ export function expectWild({ through, body }: WildRequest, request: Request): Wi
   if (candidates.length === 0) return { route: null, statuses: [404] };
   const route = candidates.find(([, candidate]) => candidate.method === method)?.[0] ?? null;
   if (route === null) return { route, statuses: [405] };
+  if (searchParams.has("RunId") && !WITHOUT_RUN.includes(route)) {
+    return { route, statuses: [400], code: "invalid_request" };
+  }
   const encoding = headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
   if (route === "trigger" && encoding !== "" && encoding !== "identity") return { route, statuses: [415] };
   const isPlain = encoding === "identity" && !headers.has("content-length") && body.ending === "end";

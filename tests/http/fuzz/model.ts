@@ -19,6 +19,12 @@ import { type Naming, REFUSED_PAYLOAD, storedKey, type Tenant } from "./tenants.
 /** How long a dead worker holds a run, in milliseconds. */
 export const LEASE_MS = 30_000;
 
+/** A run that workers have abandoned so many times in a row is claimed alone, and later each time. */
+const ALONE_FROM = 2;
+
+/** How much later, in milliseconds. */
+export const ALONE_DELAY_MS = LEASE_MS / 4;
+
 /** What has to be answered: the body of a refusal has only its `code` here. */
 export interface Expected {
   status: number;
@@ -255,12 +261,17 @@ export class Model {
     return due.length;
   }
 
-  /** A worker claims a run and dies: the first one of any tenant, since the model does not know whose turn it is. */
+  /**
+   * A worker claims a run and dies: the first one of any tenant, since the model does not know whose turn it is. Runs
+   * that are claimed alone come after all others, but keep their places in the lines of their keys.
+   */
   #crash(claimedId: string | null): Expected {
     this.#doWhatTimeBrought();
     const due = this.runs.filter((run) => isDue(run) && !this.#isKeyHeld(run));
     const passed = firstOfEach(due, ({ concurrencyKey, id }) => concurrencyKey ?? id);
-    const heads = firstOfEach(passed, ({ jobName, fairnessKey }) => `${jobName} ${fairnessKey}`);
+    const together = passed.filter(({ abandonments }) => abandonments < ALONE_FROM);
+    const claimable = together.length > 0 ? together : passed;
+    const heads = firstOfEach(claimable, ({ jobName, fairnessKey }) => `${jobName} ${fairnessKey}`);
     const run = heads.find(({ id }) => id === claimedId) ?? heads[0];
     if (run === undefined) return ok(null);
     this.#take(run);
@@ -272,8 +283,11 @@ export class Model {
     const { keptKeys, now } = this.#state;
     for (const run of this.runs) {
       this.#noteDeadline(run);
+      if (run.claimableAt !== null && run.claimableAt <= now) run.claimableAt = null;
       if (run.leasedUntil === null || run.leasedUntil > now) continue;
       Object.assign(run, { status: "pending", leasedUntil: null });
+      run.abandonments += 1;
+      if (run.abandonments >= ALONE_FROM) run.claimableAt = now + (run.abandonments - 1) * ALONE_DELAY_MS;
     }
     for (const [key, until] of Object.entries(keptKeys)) if (until <= now) delete keptKeys[key];
   }
@@ -320,7 +334,7 @@ export class Model {
 
   #pause(run: ModelRun): void {
     const { now } = this.#state;
-    run.status = "waiting";
+    Object.assign(run, { status: "waiting", abandonments: 0 });
     run.wait = { ...aNewWait, createdAt: now, deadlineAt: now + REVIEW_MS };
   }
 
@@ -357,6 +371,8 @@ const aNewRun = {
   startedAt: null,
   completedAt: null,
   leasedUntil: null,
+  abandonments: 0,
+  claimableAt: null,
   steps: [] as ModelRun["steps"],
   wait: null,
   retriggerOf: null,

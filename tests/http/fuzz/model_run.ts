@@ -21,6 +21,10 @@ export interface ModelRun {
   completedAt: number | null;
   /** When the lease of a worker ends that has died. */
   leasedUntil: number | null;
+  /** How often in a row workers have died that had it. */
+  abandonments: number;
+  /** When it can be claimed again after that; `null`: at once. */
+  claimableAt: number | null;
   steps: ModelStep[];
   wait: ModelWait | null;
   /** The run of which it is a retry. */
@@ -56,8 +60,8 @@ export function hasEnded({ status }: ModelRun): boolean {
 }
 
 /** Whether a worker may take a run, as far as the run itself is concerned. */
-export function isDue({ status, wait }: ModelRun): boolean {
-  return status === "pending" || (status === "waiting" && wait?.status === "resolved");
+export function isDue({ status, wait, claimableAt }: ModelRun): boolean {
+  return (status === "pending" && claimableAt === null) || (status === "waiting" && wait?.status === "resolved");
 }
 
 /** Whether a run matches what is asked of a list. */

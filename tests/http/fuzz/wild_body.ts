@@ -29,7 +29,8 @@ const TRIGGERS: Change[] = [
   [200, { input: { "": "\u0000\ud800", constructor: null } }],
   [400, { jobName: undefined }],
   ...["", LONG, "a\u0000", "\ud800", 1, null, ["echo"], {}].map((jobName) => [400, { jobName }] as Change),
-  ...[undefined, null, 1, "x", [], [{}], true].map((input) => [400, { input }] as Change),
+  ...[undefined, null, 1, "x", [], [{}], true].map((input) => [200, { input }] as Change),
+  ...[undefined, null, 1, "x", [], true].map((input) => [400, { jobName: "strict", input }, "invalid_input"] as Change),
   ...["", LONG, "a\n", "\udfff", 0, null, false, {}].flatMap((key) =>
     [[400, { idempotencyKey: key }], [400, { concurrencyKey: key }]] as Change[]
   ),

@@ -72,7 +72,7 @@ const VALUES = [
 const NAMES = [
   ...["runId", "runId", "runId", "runId", "waitId", "waitId", "jobName", "status", "limit", "offset", "from"],
   ...["label.org", "label.team", "label.", "label", "label.__proto__", "label.a%20b", "label.%ED%A0%80", "label%2Eorg"],
-  ...["__proto__", "runId[]", "RunId", "", "constructor", "%00", "\u{1F4A9}"],
+  ...["__proto__", "runId[]", "RunId", "RunId", "", "constructor", "%00", "\u{1F4A9}"],
 ];
 
 const aPair = fc.tuple(fc.constantFrom(...NAMES), fc.constantFrom(...VALUES)).map(([name, value]) =>

@@ -100,10 +100,13 @@ export class World implements AsyncDisposable {
       case "crash": {
         const workerId = uuidV7(this.host.now());
         const jobNames = Object.keys(fuzzJobs);
-        const { claims: [claim] } = await this.#store.claim(
-          aClaimRequest({ workerId, jobNames, limit: 1, leaseMs: LEASE_MS, maxAbandonments: 1_000 }),
+        const request = { workerId, jobNames, limit: 1, leaseMs: LEASE_MS, maxAbandonments: 1_000 };
+        const { claims: [claim] } = await this.#store.claim(aClaimRequest(request));
+        if (claim !== undefined) return ok(claim.run.id);
+        const alone = await this.#store.claim(
+          aClaimRequest({ ...request, claimId: uuidV7(this.host.now()), isAlone: true }),
         );
-        return ok(claim?.run.id ?? null);
+        return ok(alone.claims[0]?.run.id ?? null);
       }
       case "pass":
         this.host.advance(action.ms);
