@@ -41,7 +41,8 @@ function findCoalescable(
   const rivals = runs.open.filter((run) =>
     names.includes(run.jobName) && run.concurrencyKey === concurrencyKey && run.hold === null
   );
-  const pending = rivals.find((run) => run.status === "pending" && (run.dueAt ?? 0) <= now);
+  // One that is claimed alone waits for that, but not for its start.
+  const pending = rivals.find((run) => run.status === "pending" && (run.isClaimedAlone || (run.dueAt ?? 0) <= now));
   if (pending !== undefined || coalesce !== "active") return pending;
   return rivals.find(({ lease }) => lease !== null && lease.expiresAt > now) ??
     rivals.find((run) => run.status === "waiting");

@@ -4,7 +4,7 @@ import type { Host } from "../../../host.ts";
 import type { StoredRun } from "../../../run.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
-import { aloneQueue, queueName } from "../../queue_name.ts";
+import { aloneQueue, isAloneQueue, queueName } from "../../queue_name.ts";
 import { QueueSearch } from "../evolution/queues.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -109,7 +109,10 @@ function oldest(found: readonly (RunRow | null | undefined)[]): RunRow | null {
     .reduce<RunRow | null>((first, row) => first === null || row.seq < first.seq ? row : first, null);
 }
 
-/** The oldest pending run in the queue of a key. One whose start has passed counts, although no claim has noticed. */
+/**
+ * The oldest pending run in the queue of a key. One whose start has passed counts, although no claim has noticed, and so
+ * does one that waits to be claimed alone.
+ */
 function findPending(db: SqliteDatabase, key: string, job: string, now: number): RunRow | null {
   const found = [
     db.get<{ seq: number }>(
@@ -131,7 +134,7 @@ function findPending(db: SqliteDatabase, key: string, job: string, now: number):
        WHERE concurrency_key = ? AND job = ? AND due_at <= ?`,
       key,
       job,
-      now,
+      isAloneQueue(job) ? Number.MAX_SAFE_INTEGER : now,
     ),
   ].filter((row) => row !== undefined);
   if (found.length === 0) return null;

@@ -287,6 +287,14 @@ timed("claim() leaves a run that is claimed alone its place in the queue of its 
   assert.deepEqual(after, [youngest.id]);
 });
 
+timed("enqueue() coalesces onto a run that waits to be claimed alone", async ({ store, host }) => {
+  const run = await abandonTwice(store, host, { concurrencyKey: "acme" });
+
+  const joined = await add(store, { concurrencyKey: "acme", coalesce: "skip" });
+
+  assert.deepEqual([joined.disposition, joined.run.id], ["coalesced", run.id]);
+});
+
 timed("getBlockers() says that a run is claimed alone, and when", async ({ store, host }) => {
   const run = await abandonTwice(store, host);
 

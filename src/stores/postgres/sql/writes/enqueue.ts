@@ -74,14 +74,15 @@ begin
   return jsonb_build_object('disposition', v_how, 'run', fn.run_json(r));
 end $$;
 
--- The run that a request joins. A pending one whose start has passed counts, although no claim has noticed.
+-- The run that a request joins. A pending one whose start has passed counts, although no claim has noticed, and so does
+-- one that waits to be claimed alone.
 create or replace function fn.find_coalescable(n jsonb, p_queues text[], p_now bigint) returns {schema}.runs
 language plpgsql stable as $$
 declare r {schema}.runs; v_key text := n ->> 'concurrencyKey';
 begin
   select q.* into r from unnest(p_queues) u cross join lateral (
     select o.* from {schema}.runs o where o.concurrency_key = v_key and o.job = u and o.status = 'pending'
-      and not o.is_held and (o.queue_state is not null or o.due_at <= p_now) order by o.seq limit 1) q
+      and not o.is_held and (o.queue_state is not null or o.due_at <= p_now or o.queue = fn.alone_queue(o.job)) order by o.seq limit 1) q
     order by q.seq limit 1;
   if found or n ->> 'coalesce' <> 'active' then return r; end if;
   select q.* into r from {schema}.runs q
