@@ -228,11 +228,8 @@ export class Model {
     if (retry !== undefined && !hasEnded(retry)) return ok({ success: true, runId: retry.id, status: retry.status });
     const { jobName, input, parsed, labels, concurrencyKey } = old;
     const steps = from === "failure" ? structuredClone(old.steps) : [];
-    // A wait that timed out is the last thing that was recorded: it is asked for again.
-    const wait = from === "failure" && old.wait?.outcome === "signal"
-      ? { ...structuredClone(old.wait), id: null }
-      : null;
-    const copied = { steps, wait, retriggerOf: old.id, fairnessKey: old.fairnessKey };
+    // The end of a wait is the last thing that was recorded: it is asked for again.
+    const copied = { steps, retriggerOf: old.id, fairnessKey: old.fairnessKey };
     this.#add({ ...aNewRun, id: newRunId, jobName, input, parsed, labels, concurrencyKey, ...copied });
     old.retriggeredAs = newRunId;
     this.#tell("run:retry", old);
