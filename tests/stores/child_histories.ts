@@ -126,8 +126,21 @@ class History {
     await this.#both(`enqueue ${run.id} of ${run.retriggerOf?.runId ?? "none"}`, (store) => store.enqueue([run]));
   }
 
+  /** Claims runs as a new worker; if a run is claimed alone, another one claims it. */
   async #claim(limit = 1 + this.#chance.int(3)): Promise<ClaimResult> {
-    const request = aClaimRequest({ workerId: `w${this.#ids++}`, claimId: this.#id(), jobNames: JOBS, limit });
+    const result = await this.#claimAs(limit, false);
+    if (result.aloneSince === null) return result;
+    const alone = await this.#claimAs(1, true);
+    return {
+      ...alone,
+      claims: [...result.claims, ...alone.claims],
+      cancelled: [...result.cancelled, ...alone.cancelled],
+    };
+  }
+
+  async #claimAs(limit: number, isAlone: boolean): Promise<ClaimResult> {
+    const workerId = `w${this.#ids++}`;
+    const request = aClaimRequest({ workerId, claimId: this.#id(), jobNames: JOBS, limit, isAlone });
     const outcome = await this.#both("claim", (store) => store.claim(request)) as { value: ClaimResult };
     const { claims, cancelled } = outcome.value;
     this.#held = [...this.#held.slice(-6), ...claims];
