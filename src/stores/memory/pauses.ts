@@ -57,6 +57,11 @@ export function isWoken({ parking }: KeptRun): boolean {
   return parking?.isWoken === true;
 }
 
+/** Whether a pending run could be claimed as far as it is concerned: it is neither delayed nor held. */
+export function isQueued({ status, dueAt, hold, offeredTo }: KeptRun): boolean {
+  return status === "pending" && dueAt === null && (hold === null || offeredTo !== null);
+}
+
 /** When a waiting run becomes due without a signal; `null` if it has no deadline, or is due already. */
 export function wakesAt({ parking }: KeptRun): number | null {
   if (parking === null || parking.isWoken) return null;

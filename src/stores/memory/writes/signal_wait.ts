@@ -2,7 +2,7 @@ import { NotFoundError } from "../../../error.ts";
 import type { TraceText } from "../../../trace_context.ts";
 import type { Signal, SignalOutcome } from "../../../wait.ts";
 import { toIdentity, toWait } from "../copies.ts";
-import { checkPending, commitDeadlines, isEndedBy, isWoken, resolvePause } from "../pauses.ts";
+import { checkPending, commitDeadlines, isEndedBy, isQueued, isWoken, resolvePause } from "../pauses.ts";
 import type { MemoryRuns } from "../runs.ts";
 
 /** Ends a wait by a signal. See `Store.signal()`. */
@@ -23,7 +23,7 @@ export function signalWait(
   }
   checkPending(wait);
   const payload = JSON.stringify(signal.payload);
-  const wasDue = isWoken(run);
+  const wasDue = isWoken(run) || isQueued(run);
   // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
   if (commitDeadlines(run, now)) runs.noteResolution(run, wasDue, now);
   checkPending(wait);
