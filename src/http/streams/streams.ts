@@ -148,8 +148,13 @@ export class Streams {
     const state = await store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
     stream.runSeq = state.seq;
-    const known = cursor === null ? null : await store.findCursor(cursor);
-    const place = known === null ? state.place : await resumeRun(stream, state, known, store);
+    let known = cursor === null ? null : await store.findCursor(cursor);
+    let place: Cursor | null = known === null ? state.place : await resumeRun(stream, state, known, store);
+    // The journal may have been trimmed since: then what was looked for in it may be gone.
+    if (known !== null && place !== known && await store.findCursor(known) === null) {
+      known = null;
+      place = state.place;
+    }
     noteRead(place === null ? "whole" : "begun");
     if (place === null) stream.close();
     if (known !== null) return place ?? known;

@@ -256,6 +256,27 @@ forEachStore("a stream whose reader is slow is closed, and its client loses noth
   assert.ok(!text.includes("run:complete"), "the first stream was closed");
 });
 
+Deno.test("GET /subscribe sends the end of a run to a client that resumes while the journal is trimmed", async () => {
+  const store = new MemoryStore();
+  let isTrimmed = false;
+  const trimmed = withCalls(store, {
+    findCursor: async (cursor) => isTrimmed && cursor !== null ? null : await store.findCursor(cursor),
+    findLastFact: () => {
+      isTrimmed = true; // after the cursor was found
+      return Promise.resolve(null);
+    },
+  });
+  await using service = aService({}, { store: trimmed, host: aService().host });
+  const { id } = await service.engine.trigger("echo", 1);
+  const { place } = (await store.getRunState(id))!; // it was triggered
+  await service.engine.runUntilIdle();
+
+  await using reader = await follow(service, `/subscribe?runId=${id}`, formatCursor(place));
+  await reader.ended;
+
+  assert.deepEqual([reader.gaps, reader.types], [1, ["run:complete"]]);
+});
+
 Deno.test("event streams end when the journal was trimmed before they read it, and their clients begin anew", async () => {
   const store = new MemoryStore();
   let isTrimmed = false;
@@ -482,7 +503,7 @@ forEachStore("a stream counts before it reads anything", async (context) => {
   await using later = await follow(service, "/runs/subscribe");
 
   assert.deepEqual([refused.map(({ status }) => status), whole.status, later.gaps], [[503, 503], 204, 0]);
-  assert.equal(reads, 2); // those of the two that were not refused
+  assert.equal(reads, 3); // those of the two that were not refused: one has everything, which is checked twice
 });
 
 forEachStore(
