@@ -66,6 +66,7 @@ function aRun(rows: Partial<RunRows> = {}): RunRows {
     key: null,
     generation: 1,
     place: null,
+    dueAt: null,
     timerAt: null,
     leaseOwner: null,
     leaseExpiresAt: null,
@@ -235,6 +236,9 @@ Deno.test("checkState() finds states that no transaction leads to", () => {
   assert.match(state({ ...waiting }), /waits for nothing/);
   assert.match(state({ status: "running", completedAt: null }), /its lease is that of null/);
   assert.match(state({ status: "pending", completedAt: null }), /stands in no line/);
+  assert.equal(state({ status: "pending", dueAt: 40, completedAt: null }), "");
+  assert.match(state({ status: "pending", place: "R", dueAt: 40, completedAt: null }), /at R, which it enters at 40/);
+  assert.match(state({ dueAt: 40 }), /enters its line at 40/);
   assert.match(state({ place: "R" }), /stands in line at R/);
   assert.match(state({ recorded: 0 }), /has counted 0 records only/);
   assert.match(state({ pauses: [aWait({ resolvedAt: 20 })] }), /was signalled too late/);

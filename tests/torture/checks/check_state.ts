@@ -7,7 +7,7 @@ import { isOver, type RunRows } from "../rows.ts";
  * @returns What is wrong.
  */
 export function checkState(run: RunRows): string[] {
-  const { status, place, leaseOwner, leaseExpiresAt, completedAt, timerAt } = run;
+  const { status, place, dueAt, leaseOwner, leaseExpiresAt, completedAt, timerAt } = run;
   const problems: string[] = [];
   const expect = (isTrue: boolean, what: string) => {
     if (!isTrue) problems.push(`run ${run.id} is ${status}, and ${what}`);
@@ -15,7 +15,9 @@ export function checkState(run: RunRows): string[] {
   expect(isOver(status) === (completedAt !== null), `has ${completedAt === null ? "no" : "a"} time of its end`);
   expect((status === "running") === (leaseOwner !== null), `its lease is that of ${leaseOwner}`);
   expect((status === "running") === (leaseExpiresAt !== null), `its lease ends at ${leaseExpiresAt}`);
-  expect((status === "pending") <= (place !== null), "stands in no line");
+  expect((status === "pending") <= (place !== null || dueAt !== null), "stands in no line");
+  expect(place === null || dueAt === null, `stands in line at ${place}, which it enters at ${dueAt}`);
+  expect(dueAt === null || status === "pending", `enters its line at ${dueAt}`);
   expect(place === null || status === "pending" || status === "waiting", `stands in line at ${place}`);
   expect(timerAt === null || status === "waiting", `wakes at ${timerAt}`);
   for (const step of run.steps) expect(step.recordedNo <= run.recorded, `has counted ${run.recorded} records only`);
