@@ -22,6 +22,6 @@ Deno.test({
       answers.push([failed.length, hasMore]);
     }
 
-    assert.deepEqual(answers, [[80, true], [80, true], [40, false]]);
+    assert.deepEqual(answers, [[40, true], [40, true], [40, true], [40, true], [40, false]]);
   },
 });

@@ -2,6 +2,7 @@ import type { KnownJob } from "../../../flow.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import type { JobPause } from "../../../store/job_pause.ts";
 import { isOrphan } from "../children.ts";
+import { nextDeadline } from "./deadlines.ts";
 import type { DueRuns } from "./due_runs.ts";
 import { jobScope, type MemoryRates } from "./rates.ts";
 import { type KeptRun, queueOf } from "../records.ts";
@@ -72,6 +73,7 @@ export class Gates {
     if (job === undefined || this.#context.paused.has(job.name)) return Infinity;
     if ((run.hold !== null) !== this.#triesHeld) return Infinity;
     if (isOrphan(run)) return Infinity; // the next claims cancel it
+    if ((nextDeadline(run) ?? Infinity) <= this.#now) return Infinity; // they fail it
     if (!this.#hasRoom(job)) return Infinity;
     const keyOpensAt = this.#due.keyOpensAt(run);
     if (keyOpensAt === Infinity || this.#isBehindOtherQueue(run)) return Infinity;

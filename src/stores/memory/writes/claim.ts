@@ -4,7 +4,6 @@ import type { JobPause } from "../../../store/job_pause.ts";
 import type { WorkerDetails } from "../../../store/worker_record.ts";
 import { LISTED_LEASES } from "../../worker_details.ts";
 import { isOrphan } from "../children.ts";
-import { missedDeadline } from "../flow/deadlines.ts";
 import { orderByPosition, orderByTurn } from "../flow/due_order.ts";
 import { DueRuns } from "../flow/due_runs.ts";
 import { Gates, queuesOf } from "../flow/gates.ts";
@@ -13,7 +12,7 @@ import { jobScope, keyScope, type MemoryRates } from "../flow/rates.ts";
 import { earliest, type KeptRun } from "../records.ts";
 import { toClaim } from "../copies.ts";
 import type { MemoryRuns } from "../runs.ts";
-import { fail, findNextTimer, processTimers } from "./timers.ts";
+import { findNextTimer, processTimers } from "./timers.ts";
 import type { MemoryTurns } from "../flow/fairness_turns.ts";
 
 /** What a worker sent with its last claim. */
@@ -88,11 +87,11 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
   extendHeld(runs, request, now);
   const { failed, cancelled, hasMoreTimers } = processTimers(state, request.maxAbandonments, now);
   let found = claimDueRuns(state, request, now);
-  const mayOffer = request.triesHeld && request.limit > 0 && found.claims.length + found.late.length === 0;
+  const mayOffer = request.triesHeld && request.limit > 0 && found.claims.length === 0;
   if (mayOffer && offerHeldRuns(runs, request.jobs, findLiveQueues(workers, now), now)) {
     found = claimDueRuns(state, request, now);
   }
-  const { claims, late, opensAt, hasMoreRuns } = found;
+  const { claims, opensAt, hasMoreRuns } = found;
   const taken = claims.map(({ run }) => run.id);
   workers.set(workerId, {
     ...worker,
@@ -102,7 +101,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
   if (claims.length === 0) forgetDeadWorkers(workers, now);
   return {
     claims,
-    failed: [...failed, ...late],
+    failed,
     cancelled,
     nextTimerAt: earliest([findNextTimer(runs), opensAt]),
     // A limit that is used up now may let others pass a run that is claimed alone.
@@ -170,8 +169,6 @@ export function findLiveQueues(workers: ReadonlyMap<string, KnownWorker>, now: n
 
 interface ClaimedRuns {
   claims: Claim[];
-  /** The runs that failed instead: a deadline of theirs has passed. */
-  late: ClaimResult["failed"];
   /** When the first of the rates opens that hold up a run; `null`: none does, or another run can be claimed at once. */
   opensAt: number | null;
   hasMoreRuns: boolean;
@@ -182,23 +179,19 @@ function claimDueRuns(state: ClaimState, request: ClaimRequest, now: number): Cl
   const due = new DueRuns(runs, rates);
   const gates = new Gates(request, due, { ...state, liveJobs: findLiveJobs(state.workers, now) }, now);
   const order = runs.hasFairnessKeys ? orderByTurn(due, gates, turns, now) : orderByPosition(due, gates, now);
-  const late: ClaimResult["failed"] = [];
   const claims: Claim[] = [];
   for (let run = order.next(); run !== undefined; run = order.next()) {
     if (claims.length >= request.limit) {
-      return { claims, late, opensAt: null, hasMoreRuns: true };
+      return { claims, opensAt: null, hasMoreRuns: true };
     }
     due.remove(run); // before the run changes, since its queue may change, too
-    const missed = missedDeadline(run, now);
-    if (missed === null) {
-      order.take(run);
-      gates.countTaken(run.jobName);
-      countStart(rates, run, request, now);
-      runs.take(run, request, now);
-      claims.push(toClaim(run, now));
-    } else late.push(fail(runs, run, missed, now));
+    order.take(run);
+    gates.countTaken(run.jobName);
+    countStart(rates, run, request, now);
+    runs.take(run, request, now);
+    claims.push(toClaim(run, now));
   }
-  return { claims, late, opensAt: findOpening(due, gates, rates, now), hasMoreRuns: false };
+  return { claims, opensAt: findOpening(due, gates, rates, now), hasMoreRuns: false };
 }
 
 function countStart(rates: MemoryRates, run: KeptRun, { jobs }: ClaimRequest, now: number): void {

@@ -42,7 +42,7 @@ const MAX_PASSED_OVER = 256;
 export class PassedOrphans {
   readonly #db: SqliteDatabase;
   readonly #found = new Set<number>();
-  #hasOrphans: boolean;
+  readonly #hasOrphans: boolean;
 
   constructor(db: SqliteDatabase, hasOrphans: boolean) {
     this.#db = db;
@@ -57,11 +57,6 @@ export class PassedOrphans {
   /** Whether it has found so many that the claim is to end. */
   get isFull(): boolean {
     return this.#found.size >= MAX_PASSED_OVER;
-  }
-
-  /** Notes that a run has ended: there may be children of it. */
-  expect(): void {
-    this.#hasOrphans = true;
   }
 
   /** Whether a run is one of them. */

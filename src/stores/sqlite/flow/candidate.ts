@@ -15,11 +15,12 @@ export interface Candidate {
   begun: number;
   /** 1 if it has a row of `holdfast_flow`. */
   flow: number | null;
-  start_by: number | null;
-  finish_by: number | null;
 }
+
+/** Leaves out the runs that have missed a deadline: the timers fail them, a bounded number in each claim. */
+export const IN_TIME = "(f.deadline_at IS NULL OR f.deadline_at > ?)";
 
 /** Reads candidates that have a row of `holdfast_flow`. */
 export const FLOW_CANDIDATE = `r.seq, r.id, f.job, r.status, f.position, r.concurrency_key, f.fairness_key,
-  r.lease_generation, f.begun, r.flow, f.start_by, f.finish_by
+  r.lease_generation, f.begun, r.flow
   FROM holdfast_flow f JOIN holdfast_runs r ON r.seq = f.run_seq`;

@@ -1,6 +1,6 @@
 import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type Candidate, FLOW_CANDIDATE } from "./candidate.ts";
+import { type Candidate, FLOW_CANDIDATE, IN_TIME } from "./candidate.ts";
 import { type CandidateHead, type HeadOptions, JobHeads, precedes } from "./job_heads.ts";
 import { type JobGate, readyOf } from "./job_gates.ts";
 import { type Head, readKeylessTurn } from "./turns.ts";
@@ -32,11 +32,11 @@ export class Candidates {
   constructor(db: SqliteDatabase, gates: readonly JobGate[], options: CandidateOptions) {
     this.#db = db;
     const open = gates.filter(({ room }) => room > 0);
-    const { hasFlow, pageSize } = options;
+    const { hasFlow } = options;
     // Without runs with flow, no claim makes another run ready.
     const ready = hasFlow || open.length < 2 ? open : readyOf(db, open);
-    this.#lanes = ready.map((gate) => new Lane(db, gate, "plain", pageSize));
-    if (hasFlow) this.#lanes.push(...open.map((gate) => new Lane(db, gate, "flow", pageSize)));
+    this.#lanes = ready.map((gate) => new Lane(db, gate, "plain", options));
+    if (hasFlow) this.#lanes.push(...open.map((gate) => new Lane(db, gate, "flow", options)));
     this.#heads = hasFlow ? open.map((gate) => new JobHeads(db, gate, options)) : [];
   }
 
@@ -86,11 +86,6 @@ export class Candidates {
     for (const heads of this.#heads) heads.reread();
   }
 
-  /** Notes that a run has failed: runs may have been behind it, or be its children. */
-  restartHeads(): void {
-    for (const heads of this.#heads) heads.restart();
-  }
-
   /** Notes that the heads of these jobs have changed. */
   rereadHeads(jobs: readonly string[]): void {
     for (const heads of this.#heads) if (jobs.includes(heads.gate.queue)) heads.reread();
@@ -108,16 +103,18 @@ class Lane {
   readonly #db: SqliteDatabase;
   readonly #table: "plain" | "flow";
   readonly #pageSize: number;
+  readonly #now: number;
   #nextSize: number;
   #page: Candidate[] = [];
   #isLast = false;
   #isBegunOnly = false;
   #after = { position: Number.MIN_SAFE_INTEGER, seq: 0 };
 
-  constructor(db: SqliteDatabase, gate: JobGate, table: "plain" | "flow", pageSize: number) {
+  constructor(db: SqliteDatabase, gate: JobGate, table: "plain" | "flow", { pageSize, now }: CandidateOptions) {
     this.#db = db;
     this.gate = gate;
     this.#table = table;
+    this.#now = now;
     this.#pageSize = rowLimit(pageSize);
     this.#nextSize = this.#pageSize;
   }
@@ -160,13 +157,13 @@ class Lane {
     const sql = this.#table === "plain"
       ? (this.#isBegunOnly ? PLAIN_BEGUN : PLAIN_READY)
       : (this.#isBegunOnly ? FLOW_BEGUN : FLOW_READY);
-    const after = this.#table === "plain" ? [seq] : [position, seq];
+    const after = this.#table === "plain" ? [seq] : [position, seq, this.#now];
     return this.#db.few<Candidate>(size, `${sql} ${size}`, queue, ...after);
   }
 }
 
 const PLAIN_CANDIDATE = `seq, id, job, status, seq AS position, concurrency_key, NULL AS fairness_key,
-  lease_generation, started_at IS NOT NULL AS begun, flow, NULL AS start_by, NULL AS finish_by`;
+  lease_generation, started_at IS NOT NULL AS begun, flow`;
 // The planner would take the index of all runs of the job, most of which have ended.
 const PLAIN_READY = `SELECT ${PLAIN_CANDIDATE} FROM holdfast_runs INDEXED BY holdfast_runs_ready
   WHERE queue_state = 'R' AND job = ? AND seq > ? ORDER BY seq LIMIT`;
@@ -176,9 +173,9 @@ const FLOW_READY = `SELECT ${
   FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready")
 }
   WHERE f.queue_state = 'R' AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
-  ORDER BY f.position, f.run_seq LIMIT`;
+  AND ${IN_TIME} ORDER BY f.position, f.run_seq LIMIT`;
 const FLOW_BEGUN = `SELECT ${
   FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready_begun")
 }
   WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND f.fairness_key IS NULL AND (f.position, f.run_seq) > (?, ?)
-  ORDER BY f.position, f.run_seq LIMIT`;
+  AND ${IN_TIME} ORDER BY f.position, f.run_seq LIMIT`;

@@ -10,24 +10,12 @@ import { closePauses } from "../writes/close_pauses.ts";
 import { enterQueue, leaveQueue, releaseKey } from "./concurrency_keys.ts";
 import type { RunStatus } from "../../../run.ts";
 
-/** The deadlines of a run that is not under a lease, as columns of its rows. */
-export interface DeadlineRow {
-  begun: number;
-  start_by: number | null;
-  finish_by: number | null;
-}
-
-/** Which deadline a run has missed; `null`: none. */
-export function missedDeadline(row: DeadlineRow, now: number): "expired" | "timeout" | null {
-  if (row.begun === 0) return row.start_by !== null && row.start_by <= now ? "expired" : null;
-  return row.finish_by !== null && row.finish_by <= now ? "timeout" : null;
-}
-
-interface LateRow extends IdentityRow, DeadlineRow {
+interface LateRow extends IdentityRow {
   seq: number;
   status: RunStatus;
   concurrency_key: string | null;
   lease_generation: number;
+  begun: number;
   start_within: number;
   finish_within: number;
 }
@@ -42,10 +30,10 @@ export function failLateRuns(db: SqliteDatabase, limit: number, now: number): Cl
 }
 
 /** Fails a run that is not under a lease and has missed a deadline. */
-export function failLateRun(db: SqliteDatabase, seq: number, now: number): ClaimResult["failed"][number] {
+function failLateRun(db: SqliteDatabase, seq: number, now: number): ClaimResult["failed"][number] {
   const row = db.one<LateRow>(
-    `SELECT r.seq, r.id, r.job, r.labels, r.status, r.concurrency_key, r.lease_generation, f.begun, f.start_by,
-       f.finish_by, f.start_within, f.finish_within
+    `SELECT r.seq, r.id, r.job, r.labels, r.status, r.concurrency_key, r.lease_generation, f.begun,
+       f.start_within, f.finish_within
      FROM holdfast_runs r JOIN holdfast_flow f ON f.run_seq = r.seq WHERE r.seq = ?`,
     seq,
   );

@@ -1,7 +1,7 @@
 import type { PassedOrphans } from "../children/orphans.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { rowLimit } from "../row_limit.ts";
-import { type Candidate, FLOW_CANDIDATE } from "./candidate.ts";
+import { type Candidate, FLOW_CANDIDATE, IN_TIME } from "./candidate.ts";
 import type { JobGate } from "./job_gates.ts";
 import { type Head, readBegunHeads, readHeads } from "./turns.ts";
 
@@ -17,6 +17,8 @@ export interface CandidateHead extends Head {
 export interface HeadOptions {
   /** Whether a run of another job comes first in the queue of the key. It is asked for runs with a fairness key. */
   isBehind(run: Candidate): boolean;
+  /** The runs that have missed a deadline by now are passed over, too. */
+  now: number;
   /** Runs that are not claimed. With a fairness key they are not drawn, so that they give no turn to other runs. */
   orphans: PassedOrphans;
 }
@@ -102,7 +104,7 @@ export class JobHeads {
   #readGroup(key: string, size: number): Candidate[] {
     const { position, seq } = this.#passed.get(key) ?? BEFORE_ALL;
     const sql = this.#isBegunOnly ? GROUP_BEGUN : GROUP_READY;
-    return this.#db.few<Candidate>(size, `${sql} ${size}`, this.gate.queue, key, position, seq);
+    return this.#db.few<Candidate>(size, `${sql} ${size}`, this.gate.queue, key, position, seq, this.#options.now);
   }
 
   skip(head: Head): void {
@@ -125,12 +127,6 @@ export class JobHeads {
     }
     this.#first = undefined;
   }
-
-  /** Notes that runs that were passed over can perhaps be claimed. */
-  restart(): void {
-    this.#passed.clear();
-    this.#first = undefined;
-  }
 }
 
 /** A place in a queue. */
@@ -138,7 +134,8 @@ type Place = Pick<Candidate, "position" | "seq">;
 
 const BEFORE_ALL: Place = { position: Number.MIN_SAFE_INTEGER, seq: 0 };
 
-const OF_GROUP = "f.fairness_key = ? AND (f.position, f.run_seq) > (?, ?) ORDER BY f.position, f.run_seq LIMIT";
+const OF_GROUP =
+  `f.fairness_key = ? AND (f.position, f.run_seq) > (?, ?) AND ${IN_TIME} ORDER BY f.position, f.run_seq LIMIT`;
 const GROUP_READY = `SELECT ${
   FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready")
 }

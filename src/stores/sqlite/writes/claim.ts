@@ -11,7 +11,7 @@ import { limitsOf } from "../../operate/blocker_facts.ts";
 import { aloneQueue, isOfPrint, isSpecialQueue, jobNameOf } from "../../queue_name.ts";
 import { cancelOrphans, PassedOrphans } from "../children/orphans.ts";
 import { countKeyStart, forgetOpening, takeKey, updateQueue } from "../flow/concurrency_keys.ts";
-import { failLateRun, failLateRuns, missedDeadline, startDelayedRuns } from "../flow/deadlines.ts";
+import { failLateRuns, startDelayedRuns } from "../flow/deadlines.ts";
 import { releaseExpiredGhosts } from "../flow/ghosts.ts";
 import {
   countTaken,
@@ -183,24 +183,24 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   settleHeads(db);
   // What the timers have made due counts, too.
   let ready = claimReady(db, request, isLate ? readClaimFacts(db) : before, now);
-  const isEmpty = ready.rows.length + ready.late.length === 0;
-  if (isEmpty && mayOffer(request) && offerHeldRuns(db, request.jobs, liveQueuesOf(db, request, now), now)) {
+  if (
+    ready.rows.length === 0 && mayOffer(request) && offerHeldRuns(db, request.jobs, liveQueuesOf(db, request, now), now)
+  ) {
     settleHeads(db);
     ready = claimReady(db, request, readClaimFacts(db), now);
   }
-  const { rows, late, gates, hasMore } = ready;
+  const { rows, gates, hasMore } = ready;
   noteWorker(db, request, rows, now);
   // An idle worker writes an empty claim at intervals, to show that it is alive.
   if (rows.length === 0) tidyUp(db, now);
   const facts = readClaimFacts(db);
   return {
     rows,
-    failed: [...failed, ...late],
+    failed,
     cancelled,
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
-    // A run that failed may have made one ready that was passed over, and a limit that is used up now may let others pass
-    // a run that is claimed alone.
-    hasMore: hasMore || late.length > 0 || (rows.length > 0 && facts.hasAlone) || hasExpired(facts, now),
+    // A limit that is used up now may let others pass a run that is claimed alone.
+    hasMore: hasMore || (rows.length > 0 && facts.hasAlone) || hasExpired(facts, now),
     aloneSince: facts.hasAlone ? findAloneSince(db, request, pausedJobs(db, facts), now) : null,
     hasHeld: facts.hasHeld,
   };
@@ -292,8 +292,6 @@ function openKeys(db: SqliteDatabase, now: number): void {
 
 interface ReadyResult {
   rows: ClaimedRow[];
-  /** Runs that failed instead: they are late for their start or their end. */
-  late: ClaimResult["failed"];
   /** What the limits of the jobs still allow. */
   gates: readonly JobGate[];
   hasMore: boolean;
@@ -308,10 +306,9 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
   const canBeBehind = hasFlow || precedence.live.size > precedence.own.size;
   const isBehind = (run: Candidate) => canBeBehind && isBehindOtherJob(db, run, precedence);
   const orphans = new PassedOrphans(db, facts.hasOrphans);
-  const candidates = new Candidates(db, gates, { hasFlow, pageSize: request.limit + 1, isBehind, orphans });
+  const candidates = new Candidates(db, gates, { hasFlow, pageSize: request.limit + 1, now, isBehind, orphans });
   const taken: Candidate[] = [];
   const takenKeys = new Set<string>();
-  const late: ClaimResult["failed"] = [];
   let hasMore = false;
   db.requeuedJobs.clear();
   for (let drawn = candidates.next(); drawn !== null; drawn = candidates.next()) {
@@ -325,13 +322,6 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
     }
     hasMore = taken.length === request.limit;
     if (hasMore) break;
-    if (run.flow === 1 && missedDeadline(run, now) !== null) {
-      late.push(failLateRun(db, run.seq, now));
-      rereadAfter(db, drawn, candidates, []);
-      orphans.expect(); // its children are claimed no more
-      candidates.restartHeads();
-      continue;
-    }
     taken.push(run);
     if (key !== null) takenKeys.add(key);
     countTaken(gates, gate, run.begun === 0);
@@ -339,7 +329,7 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
   }
   writeStarts(db, gates, now);
   const rows = claimRows(db, taken, { ...request, areKeysTaken: hasFlow }, now);
-  return { rows, late, gates, hasMore: hasMore || orphans.isFull };
+  return { rows, gates, hasMore: hasMore || orphans.isFull };
 }
 
 /** Takes a run out of its queue, and moves the queues on: the next run depends on it. */

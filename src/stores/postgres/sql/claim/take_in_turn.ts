@@ -7,6 +7,8 @@ const MAX_PASSED_OVER = 256;
 const MIN_PAGE = 4;
 // How many runs of a group are read at once after the first one.
 const GROUP_PAGE = 32;
+// Leaves out the runs that have missed a deadline: the timers fail them, a bounded number in each claim.
+const IN_TIME = "and (r.deadline_at is null or r.deadline_at > p_now)";
 // Before all positions.
 const FIRST = "-9223372036854775808";
 
@@ -19,7 +21,7 @@ declare
   v_worker text := p ->> 'workerId'; v_limit int := (p ->> 'limit')::int; v_own text[] := fn.queues_of_worker(p);
   v_live jsonb; v_late boolean; f record; g record; v_open text[]; v_begun text[];
   v_page {schema}.runs[] := '{}'; v_at int := 1; v_size int; v_last boolean := false;
-  v_position bigint := ${FIRST}; v_seq bigint := 0; v_passed int := 0; v_failed int := 0;
+  v_position bigint := ${FIRST}; v_seq bigint := 0; v_passed int := 0;
   v_fair boolean; v_own_gate int; v_counted boolean; v_limited boolean; v_started bigint[];
   v_added boolean; v_by_turn boolean; v_keys text[] := '{}'; v_groups jsonb := '{}';
   r {schema}.runs; d record;
@@ -64,29 +66,18 @@ begin
       continue when fn.is_behind(r.concurrency_key, r.queue, r.position, v_live, v_own);
     elsif not v_fair then
       exit when v_last;
-      v_page := fn.ready_page(v_open, v_begun, v_position, v_seq, v_size);
+      v_page := fn.ready_page(v_open, v_begun, v_position, v_seq, v_size, p_now);
       v_at := 1;
       v_last := cardinality(v_page) < v_size;
       continue;
     else
-      d := fn.next_in_turn(v_open, v_begun, v_live, v_own, v_position, v_seq, v_passed, v_groups);
+      d := fn.next_in_turn(v_open, v_begun, v_live, v_own, v_position, v_seq, v_passed, v_groups, p_now);
       v_position := d.p_position; v_seq := d.p_seq; v_passed := d.p_passed; v_groups := d.p_groups;
       exit when v_passed >= ${MAX_PASSED_OVER} or d.run_seq is null;
       select q.* into r from {schema}.runs q where q.seq = d.run_seq;
     end if;
 
     if cardinality(seqs) >= v_limit then more := true; exit; end if;
-    if (r.started_at is null and r.start_by <= p_now) or (r.started_at is not null and r.finish_by <= p_now) then
-      failed := failed || fn.fail_late_run(r, p_now);
-      more := true;
-      v_failed := v_failed + 1;
-      exit when v_failed >= ${MAX_TIMERS}; -- the next claim goes on
-      v_fair := fn.are_turns_taken(v_fair, seqs);
-      v_page := '{}'; v_at := 1; v_last := false;
-      if v_fair then v_position := ${FIRST}; v_groups := '{}'; end if;
-      continue;
-    end if;
-
     seqs := seqs || r.seq;
     before := before || r.status;
     if r.is_held then resumed := resumed || r.seq; end if;
@@ -161,14 +152,14 @@ end $$;
 -- place the first run of a group comes, for the same reason. p_passed counts the children of ended runs among all that are
 -- passed over.
 create or replace function fn.next_in_turn(p_open text[], p_begun text[], p_live jsonb, p_own text[],
-  inout p_position bigint, inout p_seq bigint, inout p_passed int, inout p_groups jsonb, out run_seq bigint,
+  inout p_position bigint, inout p_seq bigint, inout p_passed int, inout p_groups jsonb, p_now bigint, out run_seq bigint,
   out turn bigint, out is_head boolean) language plpgsql stable as $$
 declare k {schema}.runs; r {schema}.runs; h record; g record; v_page {schema}.runs[]; v_limit int := ${MIN_PAGE};
   v_count int; v_group text; v_place jsonb; v_head bigint; v_turn bigint; v_head_position bigint; v_certain boolean := false;
 begin
   is_head := false;
   loop
-    v_page := fn.ready_page(p_open, p_begun, p_position, p_seq, 1);
+    v_page := fn.ready_page(p_open, p_begun, p_position, p_seq, 1, p_now);
     exit when cardinality(v_page) = 0;
     r := v_page[1];
     if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then p_passed := p_passed + 1;
@@ -188,7 +179,7 @@ begin
       v_group := jsonb_build_array(h.queue, h.fairness_key)::text;
       v_place := coalesce(p_groups -> v_group, '[${FIRST}, 0]');
       g := fn.first_of_group(h.queue, h.fairness_key, h.queue = any(p_begun), p_live, p_own, (v_place ->> 0)::bigint,
-        (v_place ->> 1)::bigint, p_passed);
+        (v_place ->> 1)::bigint, p_passed, p_now);
       p_passed := g.p_passed;
       if g.p_seq > 0 then p_groups := p_groups || jsonb_build_object(v_group, jsonb_build_array(g.p_position, g.p_seq)); end if;
       continue when g.run_seq is null;
@@ -211,12 +202,12 @@ end $$;
 -- The first run of a group that can be claimed, and its position; p_begun: among those that have begun. It comes after
 -- p_position and p_seq, which move over those that are passed over: the turn of the group does not wait for them.
 create or replace function fn.first_of_group(p_queue text, p_fairness_key text, p_begun boolean, p_live jsonb,
-  p_own text[], inout p_position bigint, inout p_seq bigint, inout p_passed int, out run_seq bigint,
-  out run_position bigint) language plpgsql stable as $$
+  p_own text[], inout p_position bigint, inout p_seq bigint, inout p_passed int, p_now bigint,
+  out run_seq bigint, out run_position bigint) language plpgsql stable as $$
 declare v_page {schema}.runs[]; v_size int := 1; r {schema}.runs;
 begin
   loop
-    v_page := fn.group_page(p_queue, p_fairness_key, p_begun, p_position, p_seq, v_size);
+    v_page := fn.group_page(p_queue, p_fairness_key, p_begun, p_position, p_seq, v_size, p_now);
     foreach r in array v_page loop
       if r.parent_seq is not null and fn.is_orphan(r.parent_seq) then p_passed := p_passed + 1;
       elsif not fn.is_behind(r.concurrency_key, r.queue, r.position, p_live, p_own) then
@@ -231,33 +222,36 @@ begin
   end loop;
 end $$;
 
--- The ready runs of a group after a position, by position; p_begun: those that have begun.
+-- The ready runs of a group after a position that are not late, by position; p_begun: those that have begun.
 create or replace function fn.group_page(p_queue text, p_fairness_key text, p_begun boolean, p_position bigint,
-  p_seq bigint, p_size int) returns {schema}.runs[] language plpgsql stable as $$
+  p_seq bigint, p_size int, p_now bigint) returns {schema}.runs[] language plpgsql stable as $$
 begin
   if p_begun then
     return array(select r from {schema}.runs r where r.queue = p_queue and r.fairness_key = p_fairness_key
       and r.fairness_key is not null and r.queue_state = 'R' and r.started_at is not null
-      and (r.position, r.seq) > (p_position, p_seq) order by r.position, r.seq limit p_size);
+      and (r.position, r.seq) > (p_position, p_seq) ${IN_TIME}
+      order by r.position, r.seq limit p_size);
   end if;
   return array(select r from {schema}.runs r where r.queue = p_queue and r.fairness_key = p_fairness_key
     and r.fairness_key is not null and r.queue_state = 'R'
-    and (r.position, r.seq) > (p_position, p_seq) order by r.position, r.seq limit p_size);
+    and (r.position, r.seq) > (p_position, p_seq) ${IN_TIME}
+    order by r.position, r.seq limit p_size);
 end $$;
 
--- The ready runs without a fairness key after a position, by position.
-create or replace function fn.ready_page(p_open text[], p_begun text[], p_position bigint, p_seq bigint, p_size int)
-returns {schema}.runs[] language plpgsql stable as $$
+-- The ready runs without a fairness key after a position that are not late, by position.
+create or replace function fn.ready_page(p_open text[], p_begun text[], p_position bigint, p_seq bigint, p_size int,
+  p_now bigint) returns {schema}.runs[] language plpgsql stable as $$
 begin
   return (select coalesce(array_agg(o.run order by (o.run).position, (o.run).seq), '{}') from (
     select u.run from (
       select c.run from unnest(p_open) q cross join lateral (
         select r as run from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
-          and (r.position, r.seq) > (p_position, p_seq) order by r.position, r.seq limit p_size) c
+          and (r.position, r.seq) > (p_position, p_seq) ${IN_TIME}
+        order by r.position, r.seq limit p_size) c
       union all
       select c.run from unnest(p_begun) q cross join lateral (
         select r as run from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
-          and r.started_at is not null and (r.position, r.seq) > (p_position, p_seq)
+          and r.started_at is not null and (r.position, r.seq) > (p_position, p_seq) ${IN_TIME}
         order by r.position, r.seq limit p_size) c) u
     order by (u.run).position, (u.run).seq limit p_size) o);
 end $$;
