@@ -108,9 +108,18 @@ export { parseStep, retryTime, startedAt, stepId } from "../step.ts";
 export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../wait.ts";
 
 // Rules that stores share.
-export { abandonedFailure, ALONE_FROM, aloneDelayMs } from "./abandonment.ts";
-export { DELETED_RUNS_KNOWN_MS } from "./deleted_runs_ttl.ts";
+export {
+  abandonedFailure,
+  ALONE_FROM,
+  aloneDelayMs,
+  DELETED_RUNS_KNOWN_MS,
+  HEAD_START,
+  LISTED_LEASES,
+  MAX_HOLDERS,
+  MAX_OFFERS,
+  MAX_TIMERS,
+  STARTS_KEPT_MS,
+} from "./rules.ts";
 export { MAX_FAILURES } from "./operate/timeline_rows.ts";
 export { aloneQueue, isAloneQueue, queueName } from "./queue_name.ts";
 export { slotAt, STATISTICS_SPANS } from "./statistics_slots.ts";
-export { LISTED_LEASES } from "./worker_details.ts";

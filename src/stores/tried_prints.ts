@@ -1,10 +1,5 @@
 import type { NewHold } from "../store/hold_record.ts";
-
-/**
- * How long after its last hold the same code tries a run once more whose function ended early: what it threw may have
- * come from outside.
- */
-export const SECOND_TRY_MS = 60_000;
+import { SECOND_TRY_MS } from "./rules.ts";
 
 /** Stands before the print of code that may try a run once more. */
 export const ONCE = "once:";

@@ -22,6 +22,3 @@ export function toNamedWorker(
 ): { name: string | null; hostname: string | null; deployment: string | null; concurrency: number | null } {
   return { name, hostname, deployment, concurrency: concurrency === 0 ? null : concurrency };
 }
-
-/** How many lengths of its lease after its last claim a worker is still listed. */
-export const LISTED_LEASES = 100;

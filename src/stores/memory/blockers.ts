@@ -13,6 +13,7 @@ import {
 } from "../operate/blocker_facts.ts";
 import { isAloneQueue } from "../queue_name.ts";
 import { toNamedWorker } from "../worker_details.ts";
+import { MAX_HOLDERS } from "../rules.ts";
 import { isOrphan } from "./children.ts";
 import type { ClaimState } from "./writes/claim.ts";
 import { DueRuns } from "./flow/due_runs.ts";
@@ -21,9 +22,6 @@ import { wakesAt } from "./pauses.ts";
 import { jobScope, keyScope } from "./flow/rates.ts";
 import { byIndex, type KeptPause, type KeptRun, queueOf } from "./records.ts";
 import { toRunText } from "./copies.ts";
-
-// The maximum number of holders of a key that are read.
-const MAX_HOLDERS = 20;
 
 /** Reads what may hold up a run. See `Store.getBlockers()`. */
 export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): BlockerFacts {

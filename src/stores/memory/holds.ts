@@ -5,11 +5,9 @@ import type { HeldQuery, NewHold, StrandedJob } from "../../store/hold_record.ts
 import { isoTime } from "../../values/iso_time.ts";
 import { queueName } from "../queue_name.ts";
 import { latestSince } from "../tried_prints.ts";
+import { MAX_OFFERS } from "../rules.ts";
 import { hadLease, type KeptRun, queueOf, triedPrints } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
-
-// The maximum number of held runs that one claim offers, so that a claim is always short.
-const MAX_OFFERS = 20;
 
 /**
  * Offers held runs to a worker: those that its code has not tried, or may try once more, and that no other live worker can take.

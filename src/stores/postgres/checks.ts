@@ -1,7 +1,6 @@
 import type { TableCheck } from "../table_check.ts";
+import { LAST_KEPT } from "../rules.ts";
 
-// A run that comes back with its key is this much before the others.
-const FAR_BEFORE = -(2 ** 51);
 const ENDED = "('completed', 'failed', 'cancelled')";
 const PAUSES = "{schema}.pauses p join {schema}.runs r on r.seq = p.run_seq";
 const OWNED = ["inputs", "labels", "steps", "pauses", "logs", "attempts", "interruptions"];
@@ -28,7 +27,7 @@ export const POSTGRES_CHECKS: readonly TableCheck[] = [
     sql:
       `select case queue_state when 'R' then 'K1' else 'K2' end || ' is broken: run ' || id || ' of the key ' || concurrency_key ||
          ' is ' || case queue_state when 'R' then 'ready, and has to wait for its key' else 'blocked, and its key is free' end as r
-       from (select r.id, r.concurrency_key, r.queue_state, case when r.position < ${FAR_BEFORE} or (
+       from (select r.id, r.concurrency_key, r.queue_state, case when r.position < ${LAST_KEPT} or (
            row_number() over (partition by r.concurrency_key, r.queue order by r.position, r.seq) = 1
            and (select count(*) from {schema}.holders h where h.concurrency_key = r.concurrency_key) < r.key_concurrency
            and (r.key_rate_limit is null or r.started_at is not null or not exists (select 1 from {schema}.openings o

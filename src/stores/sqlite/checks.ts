@@ -1,7 +1,6 @@
 import type { TableCheck } from "../table_check.ts";
+import { LAST_KEPT } from "../rules.ts";
 
-// A run that kept its key over a retry delay comes this much before the others; see flow/concurrency_keys.ts.
-const FAR_BEFORE = -(2 ** 51);
 const ENDED = "('completed', 'failed', 'cancelled')";
 const RUNS = `holdfast_runs r LEFT JOIN holdfast_flow f ON f.run_seq = r.seq
      LEFT JOIN holdfast_holds h ON h.run_seq = r.seq AND h.since IS NOT NULL`;
@@ -34,7 +33,7 @@ export const QUEUE_CHECKS: readonly TableCheck[] = [
     name: "of each concurrency key the first runs are ready, as many as it has room for",
     sql: `SELECT iif(state = 'R', 'K1', 'K2') || ' is broken: run ' || id || ' of the key ' || key || ' is ' ||
          iif(state = 'R', 'ready, and has to wait for its key', 'blocked, and its key is free') AS r
-       FROM (SELECT id, key, state, iif(position < ${FAR_BEFORE} OR (
+       FROM (SELECT id, key, state, iif(position < ${LAST_KEPT} OR (
            row_number() OVER (PARTITION BY key, job ORDER BY position, seq) = 1
            AND (SELECT count(*) FROM holdfast_holders WHERE concurrency_key = key) < concurrency
            AND NOT (is_rated AND EXISTS (SELECT 1 FROM holdfast_openings o

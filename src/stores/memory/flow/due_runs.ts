@@ -1,11 +1,9 @@
 import { positionOf } from "../../../flow.ts";
+import { HEAD_START } from "../../rules.ts";
 import type { MemoryKeys } from "./concurrency_keys.ts";
 import { keyScope, type MemoryRates } from "./rates.ts";
 import { type KeptRun, queueOf } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
-
-// A run that kept its key over a retry delay precedes all others, whatever their priority; a held one comes after them.
-const HEAD_START = 2 ** 52;
 
 /** The due runs in their order, with the lines of their concurrency keys. */
 export class DueRuns {

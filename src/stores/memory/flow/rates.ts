@@ -1,7 +1,5 @@
 import type { Rate } from "../../../flow.ts";
-
-// Starts that count no more are kept for a while: they count again if the clock is set back.
-const KEPT_AFTER_PERIOD_MS = 3_600_000;
+import { STARTS_KEPT_MS } from "../../rules.ts";
 
 /** The starts that a rate counts, the oldest first: as many as the largest limit. */
 interface Window extends Rate {
@@ -21,7 +19,7 @@ export class MemoryRates {
   update(now: number): void {
     for (const [scope, { starts, period }] of this.#windows) {
       for (let index = starts.length - 1; index >= 0 && starts[index]! > now; index--) starts[index] = now;
-      if ((starts.at(-1) ?? 0) + period + KEPT_AFTER_PERIOD_MS <= now) this.#windows.delete(scope);
+      if ((starts.at(-1) ?? 0) + period + STARTS_KEPT_MS <= now) this.#windows.delete(scope);
     }
   }
 

@@ -2,7 +2,7 @@ import type { KnownJob } from "../../../flow.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import type { JobPause } from "../../../store/job_pause.ts";
 import type { WorkerDetails } from "../../../store/worker_record.ts";
-import { LISTED_LEASES } from "../../worker_details.ts";
+import { LISTED_LEASES } from "../../rules.ts";
 import { isOrphan } from "../children.ts";
 import { orderByPosition, orderByTurn } from "../flow/due_order.ts";
 import { DueRuns } from "../flow/due_runs.ts";

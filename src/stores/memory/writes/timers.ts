@@ -1,7 +1,7 @@
 import type { Failure } from "../../../failure.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
-import { abandonedFailure } from "../../abandonment.ts";
+import { abandonedFailure, MAX_TIMERS } from "../../rules.ts";
 import { isOrphan } from "../children.ts";
 import { missedDeadline, nextDeadline } from "../flow/deadlines.ts";
 import { wakesAt } from "../pauses.ts";
@@ -9,9 +9,6 @@ import { earliest, type KeptRun } from "../records.ts";
 import { toIdentity } from "../copies.ts";
 import type { LostWorker, MemoryRuns } from "../runs.ts";
 import { cancelSteps } from "./steps.ts";
-
-// The maximum number of timers of each kind that one claim processes, so that a claim is always short.
-const MAX_TIMERS = 40;
 
 /** When the next timer of a run or of a cancelled run expires. */
 export function findNextTimer(runs: MemoryRuns): number | null {

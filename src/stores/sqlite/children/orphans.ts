@@ -1,4 +1,5 @@
 import type { RunIdentity } from "../../../run.ts";
+import { MAX_PASSED_OVER } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { cancelRun } from "../writes/endings.ts";
 
@@ -34,9 +35,6 @@ function findOrphans(db: SqliteDatabase, limit: number): string[] {
   }
   return orphans.sort((one, other) => one.seq - other.seq).map(({ id }) => id);
 }
-
-// How many children of ended runs a claim passes over in the queues: the next claims cancel them.
-const MAX_PASSED_OVER = 256;
 
 /** The children of ended runs that a claim finds in the queues: it passes them over. */
 export class PassedOrphans {

@@ -2,12 +2,10 @@ import { type KnownJob, POSITIONS_PER_PRIORITY } from "../../../flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { queueName } from "../../queue_name.ts";
 import { latestSince } from "../../tried_prints.ts";
-import { addFlow, enterQueue, HEAD_START } from "../flow/concurrency_keys.ts";
+import { HEAD_START, MAX_OFFERS } from "../../rules.ts";
+import { addFlow, enterQueue } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-
-// How many held runs one claim offers, so that a claim is always short.
-const MAX_OFFERS = 20;
 
 /** The queues from which live workers claim, those of offers included; it is called only if a run is offered already. */
 export type LiveQueues = () => ReadonlySet<string>;

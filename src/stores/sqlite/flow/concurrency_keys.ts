@@ -1,3 +1,4 @@
+import { HEAD_START, LAST_KEPT } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { addStarts, keyScope, rateOpensAt } from "./rates.ts";
 import { touchGroup } from "./turns.ts";
@@ -11,16 +12,10 @@ import { touchGroup } from "./turns.ts";
 //   K2: while that is so, it is R.
 // It is one for each job, since a worker claims only jobs that it knows: a job that no worker knows blocks no other.
 
-/** A run that kept its key over a retry delay comes this much before its position. */
-export const HEAD_START = 2 ** 52;
-
 /** Whether a run in the queue kept its key over a retry delay. No other position comes near. */
 export function hasKept({ position }: { position: number }): boolean {
   return position < LAST_KEPT;
 }
-
-/** Runs at lower positions have kept their keys. */
-export const LAST_KEPT = -HEAD_START / 2;
 
 /** A run that enters or leaves the queue. */
 export interface QueuedRun {

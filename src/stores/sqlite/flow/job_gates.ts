@@ -2,6 +2,7 @@ import type { KnownJob } from "../../../flow.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import { versionQueue, type WorkerLimit } from "../../operate/blocker_facts.ts";
 import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
+import { MAX_BEFORE_OPENING } from "../../rules.ts";
 import { versionRange } from "../evolution/queues.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { firstsBefore, hasKept } from "./concurrency_keys.ts";
@@ -188,9 +189,6 @@ export function isBehindOtherJob(
     .some(({ job, isReady, hasBegun }) => live.has(job) && (!isReady || (!own.has(job) && canPass(job, hasBegun))));
 }
 
-// How many runs are examined for each job to tell when a rate opens: one of them can be behind a run of another job.
-const MAX_EXAMINED = 8;
-
 interface ExaminedRow {
   concurrency_key: string | null;
   job: string;
@@ -212,7 +210,7 @@ export function findOpening(
     const lists = [heldByKeyRate(db, queue), ...(jobOpensAt > now ? heldByJobRate(db, queue) : [])];
     for (const runs of lists) {
       // If more are left than are examined, the first opening may be too early, but none is missed.
-      const isAny = runs.length === MAX_EXAMINED && runs.every((run) => isBehindOtherJob(db, run, precedence));
+      const isAny = runs.length === MAX_BEFORE_OPENING && runs.every((run) => isBehindOtherJob(db, run, precedence));
       for (const run of runs) {
         const opensAt = Math.max(run.opens_at, jobOpensAt);
         if (opensAt <= now || opensAt >= first) continue;
@@ -227,7 +225,7 @@ function heldByKeyRate(db: SqliteDatabase, job: string): ExaminedRow[] {
   return db.all<ExaminedRow>(
     `SELECT o.concurrency_key, o.job, o.opens_at, (SELECT min(f.position) FROM holdfast_flow f
         WHERE f.concurrency_key = o.concurrency_key AND f.job = o.job AND f.queue_state IS NOT NULL) AS position
-     FROM holdfast_openings o WHERE o.job = ? AND o.is_open = 0 ORDER BY o.opens_at LIMIT ${MAX_EXAMINED}`,
+     FROM holdfast_openings o WHERE o.job = ? AND o.is_open = 0 ORDER BY o.opens_at LIMIT ${MAX_BEFORE_OPENING}`,
     job,
   );
 }
@@ -237,12 +235,12 @@ function heldByJobRate(db: SqliteDatabase, job: string): ExaminedRow[][] {
     db.all<ExaminedRow>(
       `SELECT concurrency_key, job, seq AS position, 0 AS opens_at
        FROM holdfast_runs INDEXED BY holdfast_runs_ready
-       WHERE queue_state = 'R' AND job = ? AND started_at IS NULL ORDER BY seq LIMIT ${MAX_EXAMINED}`,
+       WHERE queue_state = 'R' AND job = ? AND started_at IS NULL ORDER BY seq LIMIT ${MAX_BEFORE_OPENING}`,
       job,
     ),
     db.all<ExaminedRow>(
       `SELECT concurrency_key, job, position, 0 AS opens_at FROM holdfast_flow INDEXED BY holdfast_flow_ready
-       WHERE queue_state = 'R' AND job = ? AND begun = 0 LIMIT ${MAX_EXAMINED}`,
+       WHERE queue_state = 'R' AND job = ? AND begun = 0 LIMIT ${MAX_BEFORE_OPENING}`,
       job,
     ),
   ];

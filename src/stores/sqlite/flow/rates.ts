@@ -1,4 +1,5 @@
 import type { Rate } from "../../../flow.ts";
+import { MAX_FORGOTTEN, STARTS_KEPT_MS } from "../../rules.ts";
 import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -94,11 +95,6 @@ export function correctStarts(db: SqliteDatabase, now: number): void {
   db.run("UPDATE holdfast_openings SET opens_at = ? + period WHERE opens_at > ? + period", now, now);
 }
 
-// A start is kept this much longer than it counts: the clock may be set back.
-const KEPT_AFTER_PERIOD_MS = 3_600_000;
-// How many starts are examined at once.
-const MAX_FORGOTTEN = 100;
-
 /** Removes some of the starts that count no more, of scopes that have no new ones. */
 export function forgetStarts(db: SqliteDatabase, now: number): void {
   db.run(
@@ -106,7 +102,7 @@ export function forgetStarts(db: SqliteDatabase, now: number): void {
        (SELECT scope, no FROM holdfast_starts WHERE at < ? ORDER BY at LIMIT ${MAX_FORGOTTEN})
        AND at + (SELECT last.period FROM holdfast_starts last WHERE last.scope = holdfast_starts.scope
                  ORDER BY last.no DESC LIMIT 1) <= ?`,
-    now - KEPT_AFTER_PERIOD_MS,
-    now - KEPT_AFTER_PERIOD_MS,
+    now - STARTS_KEPT_MS,
+    now - STARTS_KEPT_MS,
   );
 }

@@ -1,3 +1,4 @@
+import { MAX_FORGOTTEN } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // The claimable runs of one job and one fairness key are a group. Its head is the run with the lowest position, and the
@@ -121,9 +122,6 @@ export function serveGroup(db: SqliteDatabase, { job, fairness_key: fairnessKey,
 export function serveKeyless(db: SqliteDatabase, turn: number): void {
   db.run("UPDATE holdfast_serving SET turn = max(turn, ?), keyless = ? WHERE id = 1", turn, turn + 1);
 }
-
-// How many fairness keys are removed at once.
-const MAX_FORGOTTEN = 100;
 
 /** Removes some of the fairness keys whose next turn says nothing any more. */
 export function forgetTurns(db: SqliteDatabase): void {

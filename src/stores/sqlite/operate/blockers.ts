@@ -12,8 +12,8 @@ import {
 import { isAloneQueue, jobNameOf } from "../../queue_name.ts";
 import { toFailure } from "../../rows.ts";
 import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
+import { HEAD_START } from "../../rules.ts";
 import { isOrphan } from "../children/orphans.ts";
-import { HEAD_START } from "../flow/concurrency_keys.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -2,12 +2,9 @@ import type { Rate } from "../../../flow.ts";
 import type { RunStatus } from "../../../run.ts";
 import { type KeyFacts, MAX_AHEAD } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
-import { LAST_KEPT } from "../flow/concurrency_keys.ts";
+import { LAST_KEPT, MAX_HOLDERS } from "../../rules.ts";
 import { keyScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-
-// The maximum number of holders of a key that are read.
-const MAX_HOLDERS = 20;
 
 /** The row of `holdfast_flow` of a run, or what it would be. */
 export interface FlowRow {

@@ -1,13 +1,11 @@
 import type { Rate } from "../../../flow.ts";
 import { countAhead, isLimitMeant, type LimitFacts, MAX_AHEAD, type WorkerFacts } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
+import { MAX_COUNTED_READY } from "../../rules.ts";
 import { countExecuted } from "../flow/job_gates.ts";
 import { countAllowed, jobScope } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { KeyedRun } from "./key_facts.ts";
-
-// Runs with a fairness key are not in the order of their positions: so many of a queue are examined.
-const MAX_EXAMINED = 5_000;
 
 /** What the limits of workers allow for a run, and for those of some other queues. */
 export function readLimits(
@@ -72,7 +70,7 @@ function readReady(
        UNION ALL
        SELECT position, begun FROM (SELECT position, begun, run_seq
          FROM holdfast_flow INDEXED BY holdfast_flow_ready
-         WHERE queue_state = 'R' AND job = ? LIMIT ${MAX_EXAMINED}) WHERE position < ? AND run_seq <> ?
+         WHERE queue_state = 'R' AND job = ? LIMIT ${MAX_COUNTED_READY}) WHERE position < ? AND run_seq <> ?
        UNION ALL
        SELECT position, begun FROM ${LET_PASS} AND position < ? AND run_seq <> ?`,
     queue,

@@ -1,7 +1,8 @@
 import type { JsonText } from "../../../values/json.ts";
 import type { WorkerRecord } from "../../../store/worker_record.ts";
 import { jobNameOf } from "../../queue_name.ts";
-import { LISTED_LEASES, parseWorkerDetails } from "../../worker_details.ts";
+import { parseWorkerDetails } from "../../worker_details.ts";
+import { LISTED_LEASES } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 interface WorkerRow {

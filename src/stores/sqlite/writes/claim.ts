@@ -30,6 +30,7 @@ import { correctStarts, forgetStarts } from "../flow/rates.ts";
 import { forgetTurns, serveGroup, serveKeyless, settleHeads, touchGroup } from "../flow/turns.ts";
 import { trimByAge } from "../journal/journal.ts";
 import type { IdentityRow } from "../../rows.ts";
+import { MAX_TIMERS } from "../../rules.ts";
 import { type HeldRow, toHeldRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -45,10 +46,6 @@ import {
 import { commitDeadlines, noteResumption, wake } from "./pause_resolution.ts";
 import { revokeExpiredLeases } from "./revoked_leases.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
-
-// How many expired timers of each kind one claim processes, so that a thousand deadlines at once take several short
-// transactions.
-const MAX_TIMERS = 40;
 
 /** What is read of a run that is claimed. */
 const CLAIMED = `seq, id, created_at, job, labels, concurrency_key, lease_generation, lease_claim, lease_expires_at,

@@ -12,7 +12,7 @@ import {
   type StoredRun,
 } from "../../../run.ts";
 import type { CancelledExecution, Ending } from "../../../store/claim.ts";
-import { DELETED_RUNS_KNOWN_MS } from "../../deleted_runs_ttl.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../../rules.ts";
 import { keepResult } from "../children/child_results.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -3,7 +3,7 @@ import type { ClaimRequest } from "../../../store/claim.ts";
 import { limitsOf } from "../../operate/blocker_facts.ts";
 import type { LiveWorker } from "../flow/job_gates.ts";
 import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
-import { LISTED_LEASES } from "../../worker_details.ts";
+import { LISTED_LEASES } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** The last claim of a worker. */

@@ -1,6 +1,6 @@
 import { failedFact } from "../../../fact.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
-import { abandonedFailure, ALONE_FROM, aloneDelayMs } from "../../abandonment.ts";
+import { abandonedFailure, ALONE_FROM, aloneDelayMs } from "../../rules.ts";
 import { aloneQueue } from "../../queue_name.ts";
 import { addFlow, enterQueue, type QueuedRun, releaseKey } from "../flow/concurrency_keys.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";

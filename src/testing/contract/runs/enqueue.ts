@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { ConflictError } from "../../../error.ts";
 import type { Coalesce, Labels } from "../../../run.ts";
-import { DELETED_RUNS_KNOWN_MS } from "../../../stores/deleted_runs_ttl.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../../../stores/rules.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aPause, aRun } from "../fixtures.ts";

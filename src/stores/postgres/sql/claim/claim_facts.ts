@@ -1,5 +1,4 @@
-// How many runs are examined for each queue to tell when a rate opens: one of them can be behind a run of another job.
-const MAX_EXAMINED = 8;
+import { MAX_BEFORE_OPENING } from "../../../rules.ts";
 
 /** What a claim has to know before it looks for runs, and when the next one is needed. */
 export const CLAIM_FACTS = `
@@ -152,21 +151,21 @@ begin
           select o.concurrency_key as key, o.opens_at as at, (select r.position from {schema}.runs r
               where r.concurrency_key = o.concurrency_key and r.queue = o.queue and r.queue_state is not null
               order by r.position, r.seq limit 1) as position
-          from {schema}.openings o where o.queue = p_queues[i] and not o.is_open order by o.opens_at limit ${MAX_EXAMINED}) e;
+          from {schema}.openings o where o.queue = p_queues[i] and not o.is_open order by o.opens_at limit ${MAX_BEFORE_OPENING}) e;
       elsif v_list = 2 then
         select jsonb_agg(to_jsonb(e)) into v_runs from (
           select r.concurrency_key as key, -1 as at, r.position from {schema}.runs r
           where r.queue = p_queues[i] and r.queue_state = 'R' and r.fairness_key is null and r.started_at is null
-          order by r.position, r.seq limit ${MAX_EXAMINED}) e;
+          order by r.position, r.seq limit ${MAX_BEFORE_OPENING}) e;
       else
         select jsonb_agg(to_jsonb(e)) into v_runs from (
           select r.concurrency_key as key, -1 as at, r.position from {schema}.runs r
           where r.queue = p_queues[i] and r.queue_state = 'R' and r.fairness_key is not null and r.started_at is null
-          order by r.fairness_key, r.position, r.seq limit ${MAX_EXAMINED}) e;
+          order by r.fairness_key, r.position, r.seq limit ${MAX_BEFORE_OPENING}) e;
       end if;
       continue when v_runs is null;
       -- If more are left than are examined, the first opening may be too early, but none is missed.
-      v_any := jsonb_array_length(v_runs) = ${MAX_EXAMINED} and (select bool_and(
+      v_any := jsonb_array_length(v_runs) = ${MAX_BEFORE_OPENING} and (select bool_and(
         fn.is_behind(e ->> 'key', p_queues[i], (e ->> 'position')::bigint, p_live, p_own))
         from jsonb_array_elements(v_runs) e);
       for x in select e from jsonb_array_elements(v_runs) e loop

@@ -1,5 +1,4 @@
-import { LAST_KEPT } from "../flow/queues.ts";
-import { MAX_TIMERS } from "./max_timers.ts";
+import { LAST_KEPT, MAX_TIMERS } from "../../../rules.ts";
 
 // Before all positions.
 const FIRST = "-9223372036854775808";

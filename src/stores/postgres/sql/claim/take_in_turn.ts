@@ -1,8 +1,6 @@
+import { MAX_PASSED_OVER, MAX_TIMERS } from "../../../rules.ts";
 import { underLease } from "../writes/under_lease.ts";
-import { MAX_TIMERS } from "./max_timers.ts";
 
-// How many children of ended runs a claim passes over in the queues: the next claims cancel them.
-const MAX_PASSED_OVER = 256;
 // How many runs are read ahead, at least.
 const MIN_PAGE = 4;
 // How many runs of a group are read at once after the first one.

@@ -1,4 +1,4 @@
-import { MAX_TIMERS } from "./max_timers.ts";
+import { MAX_TIMERS } from "../../../rules.ts";
 
 /** What a claim does about time. */
 export const TIMERS = `

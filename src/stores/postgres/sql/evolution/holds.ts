@@ -1,11 +1,8 @@
 import { POSITIONS_PER_PRIORITY } from "../../../../flow.ts";
 import { ENTRY } from "../basics.ts";
-import { ONCE, SECOND_TRY_MS } from "../../../tried_prints.ts";
-import { HEAD_START } from "../flow/queues.ts";
+import { ONCE } from "../../../tried_prints.ts";
+import { HEAD_START, MAX_OFFERS, SECOND_TRY_MS } from "../../../rules.ts";
 import { underLease } from "../writes/under_lease.ts";
-
-// How many held runs one claim offers, so that a claim is always short.
-const MAX_OFFERS = 20;
 
 /**
  * Held runs. A row of \`holds\` stays when the run is claimed, or resumed: \`since\` is NULL unless the run is held. \`prints\`

@@ -1,3 +1,5 @@
+import { LAST_KEPT } from "../../../rules.ts";
+
 // The due runs with a concurrency key are its queue, by position. Their `queue_state` is R (they have passed the key) or
 // B (blocked). Two invariants hold after every call:
 //   K1: of each queue of a job only the first is R, and only while the key has room for it: fewer runs hold the key than
@@ -5,12 +7,6 @@
 //       delay are all R.
 //   K2: while that is so, it is R.
 // It is one for each job, since a worker claims only jobs that it knows: a job that no worker knows blocks no other.
-
-/** A run that kept its key over a retry delay comes this much before its position. */
-export const HEAD_START = 2 ** 52;
-
-/** The position below which a run has kept its key. No other position comes near. */
-export const LAST_KEPT = -HEAD_START / 2;
 
 /** More than any instant: what it stands for never comes. */
 const NEVER = Number.MAX_SAFE_INTEGER;

@@ -1,11 +1,8 @@
+import { MAX_FORGOTTEN, STARTS_KEPT_MS } from "../../../rules.ts";
+
 // A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
 // start that decides whether the next one is allowed is found by its number. A key can have several rates, those of its
 // runs: there `period` is the longest of those that have counted a start so far, so it never decreases either.
-
-// A start is kept this much longer than it counts: the clock may be set back.
-const KEPT_AFTER_PERIOD_MS = 3_600_000;
-// How many starts are examined at once.
-const MAX_FORGOTTEN = 100;
 
 /** The rates of jobs and of concurrency keys. */
 export const RATES = `
@@ -58,9 +55,9 @@ $$;
 -- Removes some of the starts that count no more, of scopes that have no new ones.
 create or replace function fn.forget_starts(p_now bigint) returns void language sql volatile as $$
   delete from {schema}.starts s using (
-    select o.scope, o.no from {schema}.starts o where o.at < p_now - ${KEPT_AFTER_PERIOD_MS}
+    select o.scope, o.no from {schema}.starts o where o.at < p_now - ${STARTS_KEPT_MS}
     order by o.at limit ${MAX_FORGOTTEN}) old
-  where s.scope = old.scope and s.no = old.no and p_now - ${KEPT_AFTER_PERIOD_MS} >= s.at + (
+  where s.scope = old.scope and s.no = old.no and p_now - ${STARTS_KEPT_MS} >= s.at + (
     select l.period from {schema}.starts l where l.scope = s.scope order by l.no desc limit 1)
 $$;
 `;

@@ -1,3 +1,5 @@
+import { MAX_FORGOTTEN } from "../../../rules.ts";
+
 // The claimable runs of one queue and one fairness key are a group. Its head is the run with the lowest position, and the
 // group has a turn. T1: each group that is not empty has exactly one row in `heads`, with its first run.
 //
@@ -6,9 +8,6 @@
 //
 // Within a call a group may be empty for a moment. So groups that have changed are noted, in a setting of the
 // transaction, and settled when the call ends, and within a claim before the next run is looked for.
-
-// How many fairness keys are removed at once.
-const MAX_FORGOTTEN = 100;
 
 /** The turns of fairness keys. */
 export const TURNS = `

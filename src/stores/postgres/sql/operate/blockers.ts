@@ -1,11 +1,6 @@
 import { MAX_AHEAD } from "../../../operate/blocker_facts.ts";
+import { HEAD_START, LAST_KEPT, MAX_COUNTED_READY, MAX_HOLDERS } from "../../../rules.ts";
 import { ENTRY } from "../basics.ts";
-import { LAST_KEPT } from "../flow/queues.ts";
-
-// The maximum number of holders of a key that are read.
-const MAX_HOLDERS = 20;
-// Runs with a fairness key are not in the order of their positions: so many of a queue are examined.
-const MAX_EXAMINED = 5_000;
 
 /** What may hold up a run: `BlockerFacts` as JSON. */
 export const BLOCKERS = `
@@ -19,7 +14,7 @@ begin
   if not found then return null; end if;
   v_waits := r.status = 'waiting' and r.queue_state is null;
   v_holder := fn.holds_key(r);
-  if v_waits and v_holder then r.position := r.position - ${2 ** 52}; end if;
+  if v_waits and v_holder then r.position := r.position - ${HEAD_START}; end if;
   v_workers := fn.worker_facts();
   -- The queues of the live workers that have its job, without those of paused jobs.
   select coalesce(array_agg(distinct q), '{}') into v_able from {schema}.workers w, unnest(w.queues) q
@@ -115,7 +110,7 @@ begin
           union all
           (select f.* from (select q.started_at, q.position, q.seq from {schema}.runs q where q.queue = x.queue
               and q.queue_state = 'R' and q.fairness_key is not null order by q.fairness_key, q.position
-              limit ${MAX_EXAMINED}) f where f.position < r.position and f.seq <> r.seq)
+              limit ${MAX_COUNTED_READY}) f where f.position < r.position and f.seq <> r.seq)
           union all
           (select f.started_at, f.position, f.seq from fn.let_pass(x.queue, p_now) f
             where f.position < r.position and f.seq <> r.seq)) c

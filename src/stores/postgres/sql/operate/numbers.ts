@@ -1,4 +1,4 @@
-import { LISTED_LEASES } from "../../../worker_details.ts";
+import { LISTED_LEASES } from "../../../rules.ts";
 import { ENTRY } from "../basics.ts";
 
 /** Workers, the numbers of jobs, and how large the tables are. */

@@ -1,8 +1,7 @@
-import { abandonedFailure, ALONE_DELAY, ALONE_FROM } from "../../../abandonment.ts";
+import { abandonedFailure, ALONE_DELAY, ALONE_FROM, DELETED_RUNS_KNOWN_MS } from "../../../rules.ts";
 import { deadlineFailure } from "../../../../failure/deadline_failure.ts";
 import { type Failure, failureText } from "../../../../failure.ts";
 import { hadLease, underLease } from "./under_lease.ts";
-import { DELETED_RUNS_KNOWN_MS } from "../../../deleted_runs_ttl.ts";
 
 // A number that stands for another one in the text of a failure.
 const PLACEHOLDER = 987_654_321;

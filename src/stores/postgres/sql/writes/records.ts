@@ -1,3 +1,4 @@
+import { HEAD_START } from "../../../rules.ts";
 import { underLease } from "./under_lease.ts";
 
 /** What a run records: steps, pauses and their ends, and the reports of its executions. */
@@ -50,7 +51,7 @@ begin
   if not found then return; end if;
   if r.concurrency_key is not null then
     perform 1 from {schema}.holders h where h.concurrency_key = r.concurrency_key and h.run_id = r.id;
-    if found then update {schema}.runs set position = position - ${2 ** 52} where seq = p_seq; end if;
+    if found then update {schema}.runs set position = position - ${HEAD_START} where seq = p_seq; end if;
   end if;
   perform fn.enter_queue(p_seq, p_now);
 end $$;

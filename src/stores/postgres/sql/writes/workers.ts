@@ -1,4 +1,4 @@
-import { LISTED_LEASES } from "../../../worker_details.ts";
+import { LISTED_LEASES } from "../../../rules.ts";
 
 /** How workers are forgotten. */
 export const WORKERS = `
