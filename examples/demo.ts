@@ -1,5 +1,5 @@
-// deno task demo [--postgres URL]
-// deno task demo --ui               another example, with its dashboard: see examples/dashboard.ts
+// deno run -A examples/demo.ts [--postgres URL], or deno task demo, which first installs what the tests need
+// deno run -A examples/demo.ts --ui     another example, with its dashboard: see examples/dashboard.ts
 //
 // An import in 26 steps, whose worker is killed a third of the way. A second worker goes on where the first one was.
 // In the end the run waits for a signal before it sums up. Its jobs are in a SQLite file, or in the schema
@@ -22,7 +22,7 @@ const CHUNK_SIZE = 72;
 const CHUNKS = Math.ceil(ROWS / CHUNK_SIZE);
 const STEPS = CHUNKS + 2; // The first one counts the rows, the last one sums up.
 const LAST_BEFORE_KILL = `chunk ${Math.floor(CHUNKS / 3)}`;
-const PAUSE_MS = 200;
+const PAUSE_MS = 120;
 const PERSON_MS = 500;
 const TIMEOUT_MS = 30_000;
 const LABEL_WIDTH = 8;
