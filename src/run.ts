@@ -1,4 +1,4 @@
-import type { Failure, FailureKind } from "./failure.ts";
+import { type Failure, FAILURE_KINDS, type FailureKind } from "./failure.ts";
 import type { Held } from "./hold.ts";
 import { type Json, type JsonText, parseValue, type Stored } from "./values/json.ts";
 
@@ -162,6 +162,57 @@ export interface RunFilter {
   limit?: number;
   /** How many to skip, 0 to 1,000,000. Default 0. */
   offset?: number;
+}
+
+/** What a field of a filter asks of one field of a run. */
+export interface Condition {
+  /** The field of a run. */
+  readonly field: keyof Run;
+  /** `is`: it has this value; `from`: it is this instant or later; `until`: it is an earlier one. */
+  readonly by: "is" | "from" | "until";
+  /** The values that it can have; left out: any name. */
+  readonly values?: readonly string[];
+  /** The statuses of the runs that can meet it; left out: all. */
+  readonly statuses?: readonly RunStatus[];
+}
+
+const ENDED: readonly RunStatus[] = RUN_STATUSES.filter(isTerminal);
+
+/**
+ * The fields of a filter beside jobs, statuses, labels and the page. What reads, checks, describes, narrows and applies a
+ * filter follows from this; each store names its column of each `field`, and checks what is cheap to read first.
+ */
+export const CONDITIONS = {
+  parentRunId: { field: "parentRunId", by: "is" },
+  completedAfter: { field: "completedAt", by: "from", statuses: ENDED },
+  completedBefore: { field: "completedAt", by: "until", statuses: ENDED },
+  createdAfter: { field: "createdAt", by: "from" },
+  createdBefore: { field: "createdAt", by: "until" },
+  failureKind: { field: "failureKind", by: "is", values: FAILURE_KINDS, statuses: ["failed"] },
+} as const satisfies Record<Exclude<keyof RunFilter, "jobName" | "status" | "labels" | "limit" | "offset">, Condition>;
+
+type ConditionName = keyof typeof CONDITIONS;
+
+/** A field of a run that conditions are about. */
+export type ConditionField = (typeof CONDITIONS)[ConditionName]["field"];
+
+/** Every condition with its name. */
+export const CONDITION_LIST = Object.entries(CONDITIONS).map(([name, condition]) => ({
+  name: name as ConditionName,
+  ...condition as Condition & { field: ConditionField },
+}));
+
+/** The conditions that a filter has, with their values. */
+export function conditionsOf(filter: RunFilter) {
+  return CONDITION_LIST.flatMap((condition) => {
+    const value = filter[condition.name];
+    return value === undefined ? [] : [{ ...condition, value }];
+  });
+}
+
+/** Whether a value meets a condition: instants are numbers, or strings in UTC with milliseconds. */
+export function meets<T extends string | number>(value: T | null, by: Condition["by"], wanted: T): boolean {
+  return value !== null && (by === "is" ? value === wanted : by === "from" ? value >= wanted : value < wanted);
 }
 
 /** The default limit of a list. */

@@ -174,6 +174,7 @@ const HELPER_FILES = [
   "operate/blocker_facts.ts",
   "operate/find_blockers.ts",
   "part_builder.ts",
+  "run_conditions.ts",
   "tried_prints.ts",
 ];
 const HELPERS = [

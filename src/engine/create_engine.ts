@@ -85,7 +85,7 @@ export function createEngineIn<const J extends Jobs, L = Labels>(
   return new JobEngine(options, surroundings);
 }
 
-const LIST_FIELDS: Record<keyof RunFilter, true> = { ...FILTER_FIELDS, limit: true, offset: true };
+const LIST_FIELDS = { ...FILTER_FIELDS, limit: true, offset: true } satisfies Record<keyof RunFilter, unknown>;
 
 class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly jobs: JobHandles<J, L>;

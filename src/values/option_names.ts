@@ -7,7 +7,7 @@ import { kindOf } from "./kind_of.ts";
  * @param subject What takes the options, for the message: `createEngine()`.
  * @throws {TypeError} The options are not an object, or have another name.
  */
-export function checkOptionNames(options: object, known: { readonly [name: string]: true }, subject: string): void {
+export function checkOptionNames(options: object, known: object, subject: string): void {
   const names = () => Object.keys(known).join(", ");
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw new TypeError(`${subject} takes an object with ${names()}, not ${kindOf(options)}`);

@@ -1,9 +1,8 @@
 import { ValidationError } from "../../error.ts";
-import { FAILURE_KINDS } from "../../failure.ts";
 import { readInstant } from "../../values/instant.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { checkLabels, checkName } from "../../values/name.ts";
-import { isRunStatus, RUN_STATUSES, type RunFilter } from "../../run.ts";
+import { CONDITIONS, conditionsOf, isRunStatus, RUN_STATUSES, type RunFilter } from "../../run.ts";
 
 /** The maximum limit of a list. */
 export const MAX_RUN_LIMIT = 1_000;
@@ -14,20 +13,7 @@ const MAX_FILTER_LABELS = 16;
 const MAX_FILTER_JOBS = 50;
 
 /** The names of the fields of a filter, but for those of its page. */
-export const FILTER_FIELDS: Record<Exclude<keyof RunFilter, "limit" | "offset">, true> = {
-  jobName: true,
-  status: true,
-  labels: true,
-  parentRunId: true,
-  failureKind: true,
-  completedAfter: true,
-  completedBefore: true,
-  createdAfter: true,
-  createdBefore: true,
-};
-
-/** The fields of a filter that are instants. */
-export const INSTANT_FIELDS = ["completedAfter", "completedBefore", "createdAfter", "createdBefore"] as const;
+export const FILTER_FIELDS = { jobName: true, status: true, labels: true, ...CONDITIONS } as const;
 
 /**
  * Checks the filter of a list of runs.
@@ -63,21 +49,19 @@ export function checkSize(jobs: number, labels: number): void {
  * @throws {ValidationError} A field is not valid.
  */
 export function checkFields(filter: RunFilter): RunFilter {
-  const { jobName, status, labels, parentRunId, failureKind, limit, offset } = filter;
+  const { jobName, status, labels, limit, offset } = filter;
   for (const name of listOf(jobName)) checkName(name, "jobName");
   for (const one of listOf(status)) {
     if (!isRunStatus(one)) throw new ValidationError(`status must be one of ${RUN_STATUSES.join(", ")}`);
   }
   if (labels !== undefined) checkLabels(labels);
-  if (parentRunId !== undefined) checkName(parentRunId, "parentRunId");
-  if (failureKind !== undefined && !FAILURE_KINDS.includes(failureKind)) {
-    throw new ValidationError(`failureKind must be one of ${FAILURE_KINDS.join(", ")}`);
-  }
   checkInteger(limit, "limit", MAX_RUN_LIMIT);
   checkInteger(offset, "offset", MAX_RUN_OFFSET);
-  const instants = INSTANT_FIELDS.flatMap((name) => {
-    const value = filter[name];
-    return value === undefined ? [] : [[name, isoTime(readInstant(value, name))] as const];
+  const instants = conditionsOf(filter).flatMap(({ name, by, values, value }) => {
+    if (by !== "is") return [[name, isoTime(readInstant(value, name))]];
+    if (values === undefined) checkName(value, name);
+    else if (!values.includes(value)) throw new ValidationError(`${name} must be one of ${values.join(", ")}`);
+    return [];
   });
   return instants.length === 0 ? filter : { ...filter, ...Object.fromEntries(instants) };
 }

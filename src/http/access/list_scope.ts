@@ -1,7 +1,7 @@
 import { checkFields, MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
 import { copyLabels, MAX_LABELS } from "../../values/name.ts";
 import { isSameJson } from "../../values/json.ts";
-import { DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import { CONDITIONS, conditionsOf, DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 
@@ -25,11 +25,10 @@ export function readScope(answer: unknown): RunFilter {
     throw new TypeError("A hook that scopes runs must return a filter: an object");
   }
   const { jobName, status, labels, limit, offset: _, ...others } = answer as RunFilter; // its fields are checked now
-  const { parentRunId, failureKind, completedAfter, completedBefore, createdAfter, createdBefore, ...unknown } = others;
-  const [typo] = Object.keys(unknown);
+  const typo = Object.keys(others).find((name) => !Object.hasOwn(CONDITIONS, name));
   if (typo !== undefined) throw new TypeError(`A hook that scopes runs returned a filter with "${typo}"`);
   const scope = checkFields({
-    ...withoutUndefined({ parentRunId, failureKind, completedAfter, completedBefore, createdAfter, createdBefore }),
+    ...withoutUndefined(others),
     jobName: copyList(jobName),
     status: copyList(status),
     // A limit above the maximum does not restrict.
@@ -75,37 +74,24 @@ export function narrow(filter: RunFilter, scope: RunFilter): RunFilter {
   return {
     ...filter,
     status: inBoth(filter.status, scope.status),
-    ...withoutUndefined({
-      parentRunId: filter.parentRunId ?? scope.parentRunId,
-      failureKind: filter.failureKind ?? scope.failureKind,
-      completedAfter: latest(filter.completedAfter, scope.completedAfter),
-      completedBefore: earliest(filter.completedBefore, scope.completedBefore),
-      createdAfter: latest(filter.createdAfter, scope.createdAfter),
-      createdBefore: earliest(filter.createdBefore, scope.createdBefore),
-    }),
+    ...Object.fromEntries(narrowerOf(filter, scope).map(({ name, value }) => [name, value])),
     limit,
     ...narrowList(filter, scope),
     ...(contradicts(filter, scope) ? NO_RUN : {}),
   };
 }
 
+/** The conditions of a scope that the filter lacks, or that are met by fewer instants than those of the filter. */
+function narrowerOf(filter: RunFilter, scope: RunFilter) {
+  return conditionsOf(scope).filter(({ name, by, value }) => {
+    const asked = filter[name];
+    return asked === undefined || (by === "from" ? asked < value : by === "until" && asked > value);
+  });
+}
+
 /** Whether a field that has one value has another one in the scope. */
 function contradicts(filter: RunFilter, scope: RunFilter): boolean {
-  return (["parentRunId", "failureKind"] as const).some((name) =>
-    filter[name] !== undefined && scope[name] !== undefined && filter[name] !== scope[name]
-  );
-}
-
-/** The later of two instants in UTC that may be undefined. */
-function latest(one: string | undefined, other: string | undefined): string | undefined {
-  if (one === undefined || other === undefined) return one ?? other;
-  return one > other ? one : other;
-}
-
-/** The earlier of two instants in UTC that may be undefined. */
-function earliest(one: string | undefined, other: string | undefined): string | undefined {
-  if (one === undefined || other === undefined) return one ?? other;
-  return one < other ? one : other;
+  return conditionsOf(scope).some(({ name, by, value }) => by === "is" && (filter[name] ?? value) !== value);
 }
 
 /** The same for a stream of events. */

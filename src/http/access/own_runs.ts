@@ -1,11 +1,10 @@
 import { MAX_FOUND } from "../../engine/operate/found_runs.ts";
 import { readRunTexts } from "../../engine/operate/failed_runs.ts";
 import { isLabelKey, isLabelValue } from "../../values/name.ts";
-import { isTerminal, RUN_STATUSES, type RunFilter } from "../../run.ts";
+import { conditionsOf, isOneOf, isTerminal, matches, meets, RUN_STATUSES, type RunFilter } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { SearchHit } from "../../store/operator_reads.ts";
 import type { RunQuery } from "../../store/run_query.ts";
-import { isInScope } from "./run_scope.ts";
 
 // Among how many of the caller's newest runs an id is looked for.
 const NEWEST = 5_000;
@@ -53,5 +52,8 @@ export async function idsInScope(
   scope: RunFilter,
 ): Promise<Set<string>> {
   const runs = await readRunTexts(store, [...new Set(runIds)]);
-  return new Set(runs.filter((run) => isInScope(run, scope)).map(({ id }) => id));
+  const isInScope = (run: (typeof runs)[number]) =>
+    matches(run, scope) && isOneOf(run.status, scope.status) &&
+    conditionsOf(scope).every(({ field, by, value }) => meets(run[field], by, value));
+  return new Set(runs.filter(isInScope).map(({ id }) => id));
 }

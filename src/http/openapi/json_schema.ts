@@ -1,3 +1,5 @@
+import type { Condition } from "../../run.ts";
+
 /** A schema of JSON Schema 2020-12, as OpenAPI 3.1 has it. */
 export type JsonSchema = { readonly [keyword: string]: unknown };
 
@@ -30,6 +32,11 @@ export function ref(name: string): JsonSchema {
 /** The schema of some strings. */
 export function oneOf(values: readonly string[]): JsonSchema {
   return { type: "string", enum: values };
+}
+
+/** The schema of what a condition of a filter takes. */
+export function conditionSchema({ by, values }: Condition): JsonSchema {
+  return by !== "is" ? INSTANT : values === undefined ? TEXT : oneOf(values);
 }
 
 /** Any JSON value. */

@@ -1,9 +1,8 @@
 import { MAX_RUN_LIMIT, MAX_RUN_OFFSET } from "../../engine/runs/run_filter.ts";
 import { MAX_DIGEST_MS, MIN_DIGEST_MS } from "../streams/resume.ts";
 import type { ErrorCode } from "../../error.ts";
-import { FAILURE_KINDS } from "../../failure.ts";
-import { RUN_STATUSES } from "../../run.ts";
-import { COUNT, INSTANT, type JsonSchema, oneOf, TEXT } from "./json_schema.ts";
+import { CONDITION_LIST, RUN_STATUSES } from "../../run.ts";
+import { conditionSchema, COUNT, INSTANT, type JsonSchema, oneOf, TEXT } from "./json_schema.ts";
 
 /** A parameter of the URL. */
 export interface ParameterDescription {
@@ -83,12 +82,7 @@ const search: ParameterDescription = {
 const runList: readonly ParameterDescription[] = [
   ...listFilter,
   { name: "status", schema: oneOf(RUN_STATUSES), isRepeatable: true },
-  { name: "parentRunId", schema: TEXT },
-  { name: "failureKind", schema: oneOf(FAILURE_KINDS) },
-  { name: "createdAfter", schema: INSTANT },
-  { name: "createdBefore", schema: INSTANT },
-  { name: "completedAfter", schema: INSTANT },
-  { name: "completedBefore", schema: INSTANT },
+  ...CONDITION_LIST.map((condition) => ({ name: condition.name, schema: conditionSchema(condition) })),
   { name: "limit", schema: { ...COUNT, maximum: MAX_RUN_LIMIT, default: 50 } },
   { name: "offset", schema: { ...COUNT, maximum: MAX_RUN_OFFSET, default: 0 } },
   { name: "before", schema: TEXT, description: "The id of a run: only runs that were triggered before it" },

@@ -5,11 +5,11 @@ import { MAX_PRIORITY } from "../../flow.ts";
 import { type Held, HOLD_CODES } from "../../hold.ts";
 import type { LogEntry } from "../../log.ts";
 import type { ClientRun } from "../../client_run.ts";
-import { COALESCE_MODES, type Progress, RUN_STATUSES } from "../../run.ts";
+import { COALESCE_MODES, CONDITION_LIST, type Progress, RUN_STATUSES } from "../../run.ts";
 import type { ClientStep } from "../../step.ts";
 import type { SignalReceipt, Wait } from "../../wait.ts";
 import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
-import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
+import { conditionSchema, oneOf, orNull, ref, TEXT } from "./json_schema.ts";
 
 const STATUS = oneOf(RUN_STATUSES);
 const DISPOSITION = oneOf(["created", "idempotent", "coalesced"]);
@@ -38,12 +38,7 @@ const BULK_FILTER: JsonSchema = {
     jobName: oneOrMore(TEXT),
     status: oneOrMore(STATUS),
     labels: LABELS,
-    parentRunId: TEXT,
-    failureKind: oneOf(FAILURE_KINDS),
-    completedAfter: INSTANT,
-    completedBefore: INSTANT,
-    createdAfter: INSTANT,
-    createdBefore: INSTANT,
+    ...Object.fromEntries(CONDITION_LIST.map((condition) => [condition.name, conditionSchema(condition)])),
     error: { ...TEXT, minLength: 1, maxLength: MAX_ERROR_LENGTH },
   },
 };

@@ -1,13 +1,12 @@
 // Not `{ z }`, of which a bundler keeps all: checks and messages in 50 languages.
 import * as z from "zod";
 import { ValidationError } from "../../error.ts";
-import { FAILURE_KINDS } from "../../failure.ts";
 import { DELAY_RULE, isDelay, isPeriod, isPriority, PERIOD_RULE, PRIORITY_RULE } from "../../flow.ts";
 import { type Duration, toMs } from "../../values/duration.ts";
 import { INSTANT_RULE, isInstant } from "../../values/instant.ts";
 import type { Json } from "../../values/json.ts";
 import { checkLabels, isName, NAME_RULE } from "../../values/name.ts";
-import { COALESCE_MODES, type Labels, RUN_STATUSES } from "../../run.ts";
+import { COALESCE_MODES, CONDITION_LIST, type Labels, RUN_STATUSES } from "../../run.ts";
 
 const name = z.custom<string>(isName, { error: ({ input }) => input === undefined ? "is missing" : NAME_RULE });
 
@@ -73,18 +72,16 @@ export const noteBody = z.object({ note: z.string().optional() });
 const instant = z.custom<string>(isInstant, INSTANT_RULE);
 const listOf = <T>(value: z.ZodType<T>) => z.union([value, z.array(value)]);
 
+const schemaOf = (by: string, values: readonly string[] | undefined): z.ZodType<string> =>
+  by !== "is" ? instant : values === undefined ? name : z.enum(values);
+
 const bulkFields = {
   runIds: z.array(name).optional(),
   filter: z.strictObject({
     jobName: listOf(name).optional(),
     status: listOf(z.enum(RUN_STATUSES)).optional(),
     labels: labels.optional(),
-    parentRunId: name.optional(),
-    failureKind: z.enum(FAILURE_KINDS).optional(),
-    completedAfter: instant.optional(),
-    completedBefore: instant.optional(),
-    createdAfter: instant.optional(),
-    createdBefore: instant.optional(),
+    ...Object.fromEntries(CONDITION_LIST.map(({ name, by, values }) => [name, schemaOf(by, values).optional()])),
     error: z.string().optional(),
   }).optional(),
   dryRun: z.boolean().optional(),

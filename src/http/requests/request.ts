@@ -1,4 +1,4 @@
-import { checkRunFilter, checkSize, INSTANT_FIELDS } from "../../engine/runs/run_filter.ts";
+import { checkRunFilter, checkSize } from "../../engine/runs/run_filter.ts";
 import type { SeriesQuery } from "../../engine/operate/statistics/series.ts";
 import type { FailuresQuery } from "../../engine/operate/failure_groups.ts";
 import type { OpenWaitsQuery } from "../../engine/operate/open_waits.ts";
@@ -14,7 +14,7 @@ import type { RetriggerOptions } from "../../engine/triggers/retrigger_options.t
 import { HoldfastError, ValidationError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import type { Json } from "../../values/json.ts";
-import { type BulkOperation, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import { type BulkOperation, CONDITION_LIST, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
 import { checkName } from "../../values/name.ts";
 import { parse, type Schema } from "../../schema.ts";
 import { tidyText } from "../../values/text.ts";
@@ -147,9 +147,7 @@ const MAX_IGNORED_BYTES = 4_096;
 export function readRunFilter(query: URLSearchParams): RunFilter {
   return readFilter(query, {
     status: readList(query, "status") as RunFilter["status"], // checked below
-    parentRunId: readOptional(query, "parentRunId"),
-    failureKind: readOptional(query, "failureKind") as RunFilter["failureKind"], // checked below
-    ...Object.fromEntries(INSTANT_FIELDS.map((name) => [name, readOptional(query, name)])),
+    ...Object.fromEntries(CONDITION_LIST.map(({ name }) => [name, readOptional(query, name)])),
     limit: readInteger(query, "limit"),
     offset: readInteger(query, "offset"),
   });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { addedBy, narrow, narrowList, readScope } from "../../../src/http/access/list_scope.ts";
-import { matches, type RunFilter } from "../../../src/run.ts";
+import { CONDITION_LIST, matches, type RunFilter } from "../../../src/run.ts";
 import { aService } from "../../support/http/http.ts";
 
 const NARROWED: [filter: RunFilter, scope: RunFilter, both: RunFilter][] = [
@@ -26,6 +26,37 @@ for (const [filter, scope, both] of NARROWED) {
     const narrowed = narrow(filter, readScope(scope));
 
     assert.deepEqual(given(narrowed), { labels: {}, ...both });
+  });
+}
+
+for (const { name, by, values = ["one", "other"] } of CONDITION_LIST) {
+  const [early, late] = by === "is" ? values : ["2040-01-01T00:00:00.000Z", "2041-01-01T00:00:00.000Z"];
+  const ofScope = { is: late, from: late, until: early }[by];
+
+  Deno.test(`narrow() keeps ${name} of a scope, whatever the client asks for`, () => {
+    const scope = readScope({ [name]: ofScope });
+    const asked = by === "until" ? late : early;
+
+    assert.equal(narrow({}, scope)[name], ofScope);
+    assert.equal(narrow({ [name]: ofScope }, scope)[name], ofScope);
+    const narrowed = narrow({ [name]: asked }, scope);
+
+    if (by === "is") assert.deepEqual(narrowed.jobName, []);
+    else assert.equal(narrowed[name], ofScope);
+  });
+
+  Deno.test(`narrow() keeps ${name} of a client that asks for less than its scope`, () => {
+    const asked = by === "until" ? early : late;
+
+    assert.equal(narrow({ [name]: asked }, readScope({}))[name], asked);
+    if (by !== "is") {
+      assert.equal(narrow({ [name]: asked }, readScope({ [name]: by === "from" ? early : late }))[name], asked);
+    }
+  });
+
+  Deno.test(`readScope() refuses a ${name} that is no string`, () => {
+    assert.throws(() => readScope({ [name]: 7 }));
+    assert.throws(() => readScope({ [name]: null }));
   });
 }
 

@@ -1,6 +1,6 @@
 import { DEFAULT_RUN_LIMIT, parseRun, type RunFilter, type RunPage } from "../../../run.ts";
 import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
-import { listOf, statusesOf } from "../../run_conditions.ts";
+import { listOf, statusesOf, storedConditionsOf } from "../../run_conditions.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type RunRow, toRunText } from "../rows.ts";
 
@@ -22,26 +22,17 @@ export async function findRuns(database: PostgresDatabase, query: RunQuery): Pro
 
 /** The parameters of `fn.list_runs()`. */
 function toParameters(query: RunQuery): object {
-  const { scope, failureKind, parentRunId, before, labels = {} } = query;
+  const { scope, before, labels = {} } = query;
   return {
     jobs: listOf(query.jobName),
     statuses: statusesOf(query),
     labels: Object.entries(labels).map(([key, value]) => [key, value, scope?.labels.includes(key) === true]),
     scopedByJob: scope?.jobs === true,
-    parentRunId,
-    failureKind,
-    completedAfter: toInstant(query.completedAfter),
-    completedBefore: toInstant(query.completedBefore),
-    createdAfter: toInstant(query.createdAfter),
-    createdBefore: toInstant(query.createdBefore),
+    ...Object.fromEntries(storedConditionsOf(query).map(({ name, value }) => [name, value])),
     notRetried: query.notRetried === true,
     before,
     uncounted: query.uncounted === true,
     limit: query.limit ?? DEFAULT_RUN_LIMIT,
     offset: query.offset ?? 0,
   };
-}
-
-function toInstant(time: string | undefined): number | undefined {
-  return time === undefined ? undefined : Date.parse(time);
 }

@@ -1,6 +1,6 @@
 import { DEFAULT_RUN_LIMIT, isOneOf, parseRun, type RunFilter, type RunPage } from "../../../run.ts";
 import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
-import { listOf, statusesOf } from "../../run_conditions.ts";
+import { type Columns, listOf, statusesOf, storedConditionsOf } from "../../run_conditions.ts";
 import { queuesOf } from "../evolution/queues.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
@@ -109,20 +109,18 @@ function* findUncounted(
   return { total: offset + seqs.length, seqs: seqs.slice(0, limit) };
 }
 
+/** The values of the conditions; `null`: an index has the runs. */
+const COLUMNS: Columns<string | null> = {
+  parentRunId: null,
+  failureKind: "r.failure ->> '$.kind'",
+  completedAt: "r.completed_at",
+  createdAt: "r.created_at",
+};
+
 function columnsOf(query: RunQuery): readonly Sql[] {
-  const instants = [
-    ["r.completed_at >= ?", query.completedAfter],
-    ["r.completed_at < ?", query.completedBefore],
-    ["r.created_at >= ?", query.createdAfter],
-    ["r.created_at < ?", query.createdBefore],
-  ] as const;
   return [
-    ...instants.flatMap(([text, instant]) =>
-      instant === undefined ? [] : [{ text, parameters: [Date.parse(instant)] }]
-    ),
-    ...(query.failureKind === undefined
-      ? []
-      : [{ text: "r.failure ->> '$.kind' = ?", parameters: [query.failureKind] }]),
+    ...storedConditionsOf(query).filter(({ field }) => COLUMNS[field] !== null)
+      .map(({ field, operator, value }) => ({ text: `${COLUMNS[field]} ${operator} ?`, parameters: [value] })),
     ...(query.notRetried === true ? [{ text: "r.retriggered_as IS NULL", parameters: [] }] : []),
   ];
 }

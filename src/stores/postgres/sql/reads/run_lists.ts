@@ -1,3 +1,5 @@
+import { CONDITION_LIST } from "../../../../run.ts";
+import { type Columns, OPERATORS } from "../../../run_conditions.ts";
 import { ENTRY } from "../basics.ts";
 
 // How many runs are examined at first, and at most, before it is known whether the page is full.
@@ -7,6 +9,23 @@ const MAX_SLICE = 5_000;
 const MAX_RANGES = 50;
 // Of labels with so many runs or more, any counts as the rarest.
 const FEW = 1_000;
+
+/** The columns of the conditions, and their values, if these are not those of the columns; `null`: an index has the runs. */
+const COLUMNS: Columns<readonly [column: string, value?: string] | null> = {
+  parentRunId: null,
+  // Without its escapes: some of them are no valid characters for the database.
+  failureKind: ["failure", String.raw`replace(replace(l.failure, ''\\'', ''''), ''\u'', ''u'')::jsonb ->> ''kind''`],
+  completedAt: ["completed_at"],
+  createdAt: ["created_at"],
+};
+
+const TERMS = CONDITION_LIST.flatMap(({ name, field, by }) => {
+  const column = COLUMNS[field];
+  if (column === null) return [];
+  const value = column[1] ?? `l.${column[0]}`;
+  return `('${name}', '${value} ${OPERATORS[by]} ($5 ->> ''${name}'')${by === "is" ? "" : "::bigint"}')`;
+}).join(",\n    ");
+const READ = Object.values(COLUMNS).flatMap((one) => one === null ? [] : `, q.${one[0]}`).join("");
 
 /**
  * Lists of runs. A list examines the runs of one range of an index, from the newest on, and checks the other conditions
@@ -71,13 +90,7 @@ begin
     v_columns := v_columns || 'l.parent_id = $5 ->> ''parentRunId'''::text;
   end if;
   v_columns := v_columns || array(select c.term from (values
-    ('completedAfter', 'l.completed_at >= ($5 ->> ''completedAfter'')::bigint'),
-    ('completedBefore', 'l.completed_at < ($5 ->> ''completedBefore'')::bigint'),
-    ('createdAfter', 'l.created_at >= ($5 ->> ''createdAfter'')::bigint'),
-    ('createdBefore', 'l.created_at < ($5 ->> ''createdBefore'')::bigint'),
-    -- Without its escapes: some of them are no valid characters for the database.
-    ('failureKind', 'replace(replace(l.failure, ''\\\\'', ''''), ''\\u'', ''u'')::jsonb ->> ''kind''
-      = $5 ->> ''failureKind''')) c (name, term) where p ->> c.name is not null);
+    ${TERMS}) c (name, term) where p ->> c.name is not null);
   if (p ->> 'notRetried')::boolean then v_columns := v_columns || 'l.retriggered_as is null'::text; end if;
   v_terms := v_columns || v_terms;
   v_rest := case when cardinality(v_terms) = 0 then 'true' else array_to_string(v_terms, ' and ') end;
@@ -98,7 +111,7 @@ begin
   -- The newest runs of the range before $6, at most $7. Each order begins with the column by which the range is, and that
   -- column is compared by its order: so no other index can serve the statement.
   v_read := case when cardinality(v_columns) = 0 then '' else
-    ', q.job, q.status, q.parent_id, q.created_at, q.completed_at, q.failure, q.retriggered_as' end;
+    ', q.job, q.status, q.parent_id${READ}, q.retriggered_as' end;
   v_range := case v_by
     when 'label' then format('select n.run_seq as seq from {schema}.labels n
       where n.key = $3[%1$s] and (n.value, n.run_seq) < ($4[%1$s], $6) and n.value >= $4[%1$s]
