@@ -3,9 +3,9 @@ import type { Fact, FactValue, FactValueRef } from "./fact.ts";
 import type { Cursor, JournalPage } from "./journal.ts";
 import type { JsonText } from "./values/json.ts";
 import type { Lease, SeenLease } from "./lease.ts";
-import type { LogEntry, LogText, NewLogEntry } from "./log.ts";
-import type { Retention, Run, RunFilter, RunIdentity, RunPage, RunText, StoredRun } from "./run.ts";
-import type { SavedStep, Step, StepText, StepWrite } from "./step.ts";
+import type { LogText, NewLogEntry } from "./log.ts";
+import type { Retention, RunIdentity, RunText, StoredRun } from "./run.ts";
+import type { SavedStep, StepText, StepWrite } from "./step.ts";
 import type { RunBlockers } from "./store/blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "./store/claim.ts";
 import type { Enqueued, NewRun } from "./store/new_run.ts";
@@ -344,12 +344,6 @@ export interface Store extends AsyncDisposable {
   getInfo(): Promise<StoreInfo>;
 
   /**
-   * Whether a live worker knows a job. The time of a claim that finds nothing need not be stored more often than every
-   * third of `leaseMs`, so a worker that stops can count as dead that much earlier.
-   */
-  hasWorker(jobName: string): Promise<boolean>;
-
-  /**
    * Pauses a job: from the commit of this call on, no run of it is claimed, and its runs hold up no key. Runs that are
    * executed go on; triggers, timers and deadlines apply. A job that is paused already keeps its pause.
    *
@@ -359,9 +353,6 @@ export interface Store extends AsyncDisposable {
 
   /** Ends the pause of a job. Returns whether it was paused. */
   resumeJob(jobName: string): Promise<boolean>;
-
-  /** The paused jobs, in the order of their names. */
-  getPausedJobs(): Promise<JobPause[]>;
 
   /**
    * What holds up a run, in the order of a claim; `null` if there is no such run. It reads what a claim reads: the limits
@@ -504,23 +495,8 @@ export interface Store extends AsyncDisposable {
    */
   purge(retention: Retention, limit: number): Promise<RunIdentity[]>;
 
-  /** A run, or `null` if there is none. */
-  getRun(runId: string): Promise<Run | null>;
-
   /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null>;
-
-  /**
-   * The runs that match a filter, newest first. A long list may be read in parts, at several moments: a run that
-   * changes meanwhile may be missing, but no run is returned that does not match.
-   */
-  getRuns(filter: RunFilter): Promise<RunPage>;
-
-  /** The recorded steps of a run, in the order of their index; empty for an unknown run. */
-  getSteps(runId: string): Promise<Step[]>;
-
-  /** The waits of a run, in the order in which they were prepared, without its sleeps; empty for an unknown run. */
-  getWaits(runId: string): Promise<Wait[]>;
 
   /** A wait, or `null` if there is none, or it is a sleep. */
   getWait(waitId: string): Promise<Wait | null>;
@@ -548,10 +524,8 @@ export interface Store extends AsyncDisposable {
    */
   searchRuns(text: string, limit: number): Promise<SearchHit[]>;
 
-  /** The stored log lines of a run, in the order in which they were added; empty for an unknown run. */
-  getLogs(runId: string): Promise<LogEntry[]>;
-
-  /** The ids of the runs that {@linkcode Store.getRuns} finds, newest first. */
+  /** The ids of the runs that match a filter, newest first. A long list may be read in parts, at several moments: a run that
+   * changes meanwhile may be missing, but no run is found that did not match. */
   findRuns(query: RunQuery): Promise<FoundRuns>;
 
   /**

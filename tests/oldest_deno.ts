@@ -29,7 +29,7 @@ const reopened = await SqliteStore.open(`${folder}/jobs.db`);
 
 assert.equal(run.output, 9);
 assert.equal((await response.json()).status, "completed");
-assert.equal((await reopened.getRuns({})).total, 1);
+assert.equal((await reopened.findRuns({})).total, 1);
 await reopened.close();
 await Deno.remove(folder, { recursive: true });
 console.log(`Deno ${Deno.version.deno} passes`);

@@ -16,6 +16,7 @@ import { inTime, until } from "./processes/deadline.ts";
 import { Ledger } from "./processes/ledger.ts";
 import { needs } from "./support/platform.ts";
 import { aRun } from "./support/fixtures.ts";
+import { getRuns } from "../src/store/reads.ts";
 
 Deno.test("a run survives 15 kills", async () => {
   await using place = await aPlace();
@@ -109,7 +110,7 @@ Deno.test("fifty triggers with one idempotency key from two processes make one r
 
   const answers = heard.flatMap((message) => message.answers as { id: string; disposition: string }[]);
   await using store = await SqliteStore.open(place.database);
-  const { runs } = await store.getRuns({});
+  const { runs } = await getRuns(store, {});
   assert.equal(answers.length, 50);
   assert.equal(runs.length, 1);
   assert.deepEqual(new Set(answers.map(({ id }) => id)), new Set([runs[0]!.id]));
@@ -131,7 +132,7 @@ Deno.test("twenty retriggers of one run from two processes make one run", async 
   const heard = await Promise.all([a.hear("triggered"), b.hear("triggered")]);
 
   const answers = heard.flatMap((message) => message.answers as { id: string; disposition: string }[]);
-  const { runs } = await store.getRuns({});
+  const { runs } = await getRuns(store, {});
   assert.deepEqual(runs.map(({ id }) => id), [answers[0]!.id, old.id]);
   assert.deepEqual(new Set(answers.map(({ id }) => id)), new Set([runs[0]!.id]));
   assert.equal(answers.filter(({ disposition }) => disposition === "created").length, 1);
@@ -150,7 +151,7 @@ Deno.test("several processes open and migrate a new file at the same moment", as
     const heard = await Promise.all(openers.map((opener) => opener.hear("triggered")));
 
     await using store = await SqliteStore.open(database);
-    const { runs } = await store.getRuns({});
+    const { runs } = await getRuns(store, {});
     assert.deepEqual(heard.map(({ error }) => error), Array(6).fill(null));
     assert.deepEqual(runs.map(({ id }) => id).sort(), heard.map(({ runId }) => runId).sort());
     assert.equal(integrity(database), "ok");
@@ -165,7 +166,7 @@ Deno.test("a large file can be copied while another process commits all the time
   for (let i = 0; i < 40; i++) await store.enqueue([aRun({ payload: megabyte, input: megabyte })]);
   await using other = new Child("committing.ts", place.database);
   await other.hear("ready");
-  const before = (await store.getRuns({ limit: 0 })).total;
+  const before = (await getRuns(store, { limit: 0 })).total;
   const began = performance.now();
 
   await store.backup(`${place.folder}/copy.db`);
@@ -325,7 +326,7 @@ for (const replacement of ["nothing", "another database"]) {
 
     const calls = await Promise.allSettled([
       store.enqueue([aRun()]),
-      store.getRuns({}),
+      getRuns(store, {}),
       store.backup(`${place.folder}/copy.db`),
     ]);
     const laterCall = store.enqueue([aRun()]);

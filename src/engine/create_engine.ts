@@ -47,6 +47,7 @@ import type { Schedules } from "./schedules/schedule_registry.ts";
 import { TRIGGER_OPTIONS } from "./triggers/triggers.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./runs/purge_loop.ts";
 import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
+import { getLogs, getRun, getRuns, getSteps, getWaits } from "../store/reads.ts";
 
 /**
  * Creates an engine: it triggers runs, and executes them once it is started.
@@ -132,22 +133,22 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async getRun(runId: string): Promise<Run | null> {
     await this.migrate();
-    return await this.#store.getRun(runId);
+    return await getRun(this.#store, runId);
   }
 
   async getRuns(filter: RunFilter = {}): Promise<RunPage> {
     checkOptionNames(filter, LIST_FIELDS, "getRuns()");
     const checked = checkRunFilter(filter);
     await this.migrate();
-    return await this.#store.getRuns(checked);
+    return await getRuns(this.#store, checked);
   }
 
   getSteps(runId: string): Promise<Step[]> {
-    return this.#listOf(runId, () => this.#store.getSteps(runId));
+    return this.#listOf(runId, () => getSteps(this.#store, runId));
   }
 
   getWaits(runId: string): Promise<Wait[]> {
-    return this.#listOf(runId, () => this.#store.getWaits(runId));
+    return this.#listOf(runId, () => getWaits(this.#store, runId));
   }
 
   async getWait(waitId: string): Promise<Wait | null> {
@@ -164,7 +165,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   getLogs(runId: string): Promise<LogEntry[]> {
-    return this.#listOf(runId, () => this.#store.getLogs(runId));
+    return this.#listOf(runId, () => getLogs(this.#store, runId));
   }
 
   async retrigger(runId: string, options: RetriggerOptions = {}): Promise<TriggerResult> {

@@ -141,7 +141,7 @@ export function checkSchedules(
 }
 
 function checkStore(store: unknown): void {
-  if (hasMethods(store, "claim", "enqueue", "getRun")) return;
+  if (hasMethods(store, "claim", "enqueue", "readRuns")) return;
   if (store === undefined || store === null) {
     throw new TypeError('createEngine() needs a store: new MemoryStore() or await SqliteStore.open("jobs.db")');
   }

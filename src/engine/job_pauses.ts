@@ -7,6 +7,7 @@ import type { Store } from "../store.ts";
 import type { JobPause } from "../store/job_pause.ts";
 import type { JobInfo } from "./operate/job_info.ts";
 import { UnknownJobError } from "./triggers/unknown_job_error.ts";
+import { getPausedJobs, hasWorker } from "../store/reads.ts";
 
 /** Who pauses a job, and why. */
 export interface PauseJobOptions {
@@ -76,14 +77,14 @@ export class JobPauses {
   }
 
   async #findPause(jobName: string): Promise<JobPause | null> {
-    const pauses = await this.#deps.store.getPausedJobs();
+    const pauses = await getPausedJobs(this.#deps.store);
     return pauses.find((pause) => pause.jobName === jobName) ?? null;
   }
 
   /** Refuses a name that neither this engine, nor a live worker, nor a stored run has: it would be a mistake. */
   async #checkExists(jobName: string): Promise<void> {
     const { jobs, store } = this.#deps;
-    if (jobs.newest.has(jobName) || await store.hasWorker(jobName)) return;
+    if (jobs.newest.has(jobName) || await hasWorker(store, jobName)) return;
     const { ids } = await store.findRuns({ jobName, limit: 1 });
     if (ids.length === 0) throw new UnknownJobError(jobName, jobs.newest.keys());
   }

@@ -1,5 +1,6 @@
 import type { Rate } from "../flow.ts";
 import type { RunStatus } from "../run.ts";
+import type { JobPause } from "./job_pause.ts";
 
 /** How many runs have each status. */
 export type Counts = Record<RunStatus, number>;
@@ -33,6 +34,8 @@ export interface JobList {
   jobs: JobNumbers[];
   /** When each of the rates opens, in the order of the request; `null`: it is open. */
   openings: (number | null)[];
+  /** The pauses of jobs, by their names. */
+  paused: JobPause[];
   /** When the next sleep, wait, retry delay, delayed start or deadline of a run ends; `null`: there is none. */
   nextTimerAt: number | null;
   /** The current instant of the store's clock. */

@@ -6,6 +6,7 @@ import { isoTime } from "../values/iso_time.ts";
 import { toInstant } from "./instants.ts";
 import type { Run, RunStatus } from "../run.ts";
 import type { TestSystem } from "./test_system.ts";
+import { getRun, getSteps } from "../store/reads.ts";
 
 /**
  * What a test expects of a run. Each throws an `AssertionError` with `actual` and `expected` and the trace of the run, if
@@ -98,7 +99,7 @@ export class ExpectedRun implements RunExpectations {
 
   async steps(names: readonly string[]): Promise<void> {
     await this.#run();
-    const steps = await this.#system.store.getSteps(this.#runId);
+    const steps = await getSteps(this.#system.store, this.#runId);
     const recorded = steps.map(({ name }) => name);
     if (!isDeepStrictEqual(recorded, [...names])) this.#fail("has recorded other steps", recorded, names);
   }
@@ -116,7 +117,7 @@ export class ExpectedRun implements RunExpectations {
   }
 
   async #run(): Promise<Run> {
-    const run = await this.#system.store.getRun(this.#runId);
+    const run = await getRun(this.#system.store, this.#runId);
     if (run === null) throw new TypeError(`There is no run "${this.#runId}"`);
     return run;
   }

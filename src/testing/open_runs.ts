@@ -1,13 +1,14 @@
 import type { Store } from "../store.ts";
+import { getRuns, getWaits } from "../store/reads.ts";
 
 const MAX_DESCRIBED = 5;
 
 /** Which runs have not ended, and what they wait for; an empty string: all have ended. */
 export async function describeOpenRuns(store: Store): Promise<string> {
   const status = ["pending", "leased", "running", "waiting"] as const;
-  const { runs, total } = await store.getRuns({ status, limit: MAX_DESCRIBED });
+  const { runs, total } = await getRuns(store, { status, limit: MAX_DESCRIBED });
   const texts = await Promise.all(runs.map(async ({ id, jobName, status }) => {
-    const open = (await store.getWaits(id)).filter((wait) => wait.status === "pending");
+    const open = (await getWaits(store, id)).filter((wait) => wait.status === "pending");
     const hold = await store.getHold(id);
     const waits = open.map(({ name }) => `"${name}"`).join(", ");
     if (hold !== null) return `run ${id} of "${jobName}" is held: ${hold.message}`;

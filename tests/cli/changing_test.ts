@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, aServer, cliJobs, fill } from "./places.ts";
+import { getRun, getRuns, getWaits } from "../../src/store/reads.ts";
 
 Deno.test("holdfast cancel, retrigger and delete change runs by their ids", async () => {
   await using file = await aFile();
@@ -14,8 +15,8 @@ Deno.test("holdfast cancel, retrigger and delete change runs by their ids", asyn
   assert.deepEqual([cancelled.code, cancelled.lines], [0, ["1 run cancelled"]]);
   assert.deepEqual(retried.json, [{ matched: 1, done: 1, skipped: [], next: null }]);
   assert.deepEqual([deleted.code, deleted.lines], [0, ["1 run deleted"]]);
-  assert.equal((await file.store.getRun(waiting))?.status, "cancelled");
-  assert.equal(await file.store.getRun(completed), null);
+  assert.equal((await getRun(file.store, waiting))?.status, "cancelled");
+  assert.equal(await getRun(file.store, completed), null);
 });
 
 Deno.test("holdfast retrigger on a database reuses the stored input and the completed steps, and a worker executes it", async () => {
@@ -24,7 +25,7 @@ Deno.test("holdfast retrigger on a database reuses the stored input and the comp
 
   await callCli(["retrigger", failed, ...file.args]);
 
-  const retriggeredAs = (await file.store.getRun(failed))!.retriggeredAs!;
+  const retriggeredAs = (await getRun(file.store, failed))!.retriggeredAs!;
   await using engine = createEngine({ store: file.store, jobs: cliJobs, logger: null });
   await engine.runUntilIdle();
   const retry = await engine.getRun(retriggeredAs);
@@ -42,7 +43,7 @@ Deno.test("holdfast asks before it changes several runs, and changes nothing wit
   const no = await callCli(["cancel", ...filter, ...file.args], { answer: false });
   const nobody = await callCli(["cancel", ...filter, ...file.args]);
   const dry = await callCli(["cancel", ...filter, ...file.args, "--dry-run"]);
-  const left = (await file.store.getRuns({ status: "pending" })).total;
+  const left = (await getRuns(file.store, { status: "pending" })).total;
   const yes = await callCli(["cancel", ...filter, ...file.args], { answer: true });
 
   assert.deepEqual([no.code, no.questions, no.notes], [1, ["Cancel 2 runs?"], ["Nothing was changed"]]);
@@ -77,7 +78,7 @@ Deno.test("holdfast delete and purge ask for a single run, too", async () => {
   assert.deepEqual(purged.questions, ["Delete 2 runs?"]);
   assert.deepEqual(tooYoung.lines, ["0 runs would be deleted"]);
   assert.deepEqual(byStatus.lines, ["1 run deleted"]);
-  assert.notEqual(await file.store.getRun(completed), null);
+  assert.notEqual(await getRun(file.store, completed), null);
 });
 
 Deno.test("holdfast retrigger takes failed runs unless a filter says otherwise", async () => {
@@ -87,7 +88,7 @@ Deno.test("holdfast retrigger takes failed runs unless a filter says otherwise",
   const { lines } = await callCli(["retrigger", "--ended-since", "1h", "--yes", ...file.args]);
 
   assert.deepEqual(lines, ["1 run retriggered"]);
-  assert.notEqual((await file.store.getRun(failed))!.retriggeredAs, null);
+  assert.notEqual((await getRun(file.store, failed))!.retriggeredAs, null);
 });
 
 Deno.test("holdfast changes no run without ids or a filter, and exits with 1 if a run refuses", async () => {
@@ -106,7 +107,7 @@ Deno.test("holdfast changes no run without ids or a filter, and exits with 1 if 
 Deno.test("holdfast signal ends a wait, and the same signal again changes nothing", async () => {
   await using file = await aFile();
   const { waiting } = await fill(file.store);
-  const [wait] = await file.store.getWaits(waiting);
+  const [wait] = await getWaits(file.store, waiting);
 
   const first = await callCli(["signal", wait!.id, '{"approved":true}', ...file.args, "--json"]);
   const again = await callCli(["signal", wait!.id, "-", ...file.args, "--json"], { input: '{"approved": true}' });
@@ -151,7 +152,7 @@ Deno.test("holdfast trigger triggers by a service, and not on a database, which 
   const unknown = await callCli(["trigger", "nothing", ...server.args]);
   const onDatabase = await callCli(["trigger", "import-csv", ...file.args]);
 
-  const run = await file.store.getRun(triggered.json[0].runId);
+  const run = await getRun(file.store, triggered.json[0].runId);
   assert.deepEqual([run!.payload, run!.labels], [{ bad: false }, { org: "b" }]);
   assert.deepEqual([unknown.code, onDatabase.code], [1, 2]);
 });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { POSTGRES_URL } from "../support/stores/postgres_store.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, aSchema, aServer, cliJobs, fill, type Filled, type StorePlace } from "./places.ts";
+import { getRuns, getWaits } from "../../src/store/reads.ts";
 
 /** What is done in each place, in this order. */
 const CALLS: readonly ((runs: Filled & { waitId: string }) => string[])[] = [
@@ -29,7 +30,7 @@ const CALLS: readonly ((runs: Filled & { waitId: string }) => string[])[] = [
 /** The output of every call, with ids and times replaced: those differ from store to store. */
 async function callAll(store: StorePlace["store"], args: readonly string[]): Promise<string[]> {
   const filled = await fill(store);
-  const waitId = (await store.getWaits(filled.waiting))[0]!.id;
+  const waitId = (await getWaits(store, filled.waiting))[0]!.id;
   const outputs: string[] = [];
   for (const call of CALLS) {
     const { code, lines, notes } = await callCli([...call({ ...filled, waitId }), ...args, "--json"]);
@@ -73,7 +74,7 @@ Deno.test("holdfast retrigger prints the same JSON on a file and over HTTP, and 
       const { code, lines } = await callCli(["retrigger", ...options, ...args, "--json"]);
       outputs.push(`${code} ${lines.join("\n")}`);
     }
-    const retries = (await store.getRuns({})).runs.filter(({ retriggerOf }) => retriggerOf !== null);
+    const retries = (await getRuns(store, {})).runs.filter(({ retriggerOf }) => retriggerOf !== null);
     const shown = retries.map(({ payload, labels, concurrencyKey, version, priority, status, retriggerOf }) =>
       JSON.stringify({ payload, labels, concurrencyKey, version, priority, status, retriggerOf })
     );

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { callCli } from "./call_cli.ts";
 import { aFile, aServer, fill } from "./places.ts";
+import { getRun } from "../../src/store/reads.ts";
 
 /** The dashboard of a database, which the command serves until it is disposed. */
 async function serveUi(args: readonly string[]) {
@@ -50,7 +51,7 @@ Deno.test("holdfast ui serves the dashboard of a SQLite file to the one who has 
   assert.deepEqual([page.status, (await page.text()).includes("Holdfast")], [200, true]);
   assert.match((await shown.json()).run.stack, /ConnectionRefused/);
   assert.deepEqual([retried.status, again.status, (await again.json()).runId], [200, 200, runId]);
-  assert.equal((await file.store.getRun(failed))?.retriggeredAs, runId);
+  assert.equal((await getRun(file.store, failed))?.retriggeredAs, runId);
   assert.equal(stream.headers.get("content-type"), "text/event-stream");
   await stream.text().catch(() => {}); // it has ended with the command
   assert.deepEqual([code, notes], [0, ["Only this address opens the dashboard: it has a token. Ctrl-C ends it"]]);
@@ -88,7 +89,7 @@ Deno.test("holdfast ui shows and changes nothing without its token, for another 
   assert.match(rebound, /^HTTP\/1\.1 421 /);
   assert.match(rebuilt, /^HTTP\/1\.1 401 /);
   assert.match(foreign, /^HTTP\/1\.1 403 /);
-  assert.equal((await file.store.getRun(waiting))?.status, "waiting");
+  assert.equal((await getRun(file.store, waiting))?.status, "waiting");
 });
 
 Deno.test("holdfast ui serves its own page in a browser that sends an Origin alone", async () => {
@@ -106,7 +107,7 @@ Deno.test("holdfast ui serves its own page in a browser that sends an Origin alo
 
   assert.match(answers[0]!, /^HTTP\/1\.1 200 /);
   assert.match(answers[1]!, /^HTTP\/1\.1 409 /);
-  assert.equal((await file.store.getRun(waiting))?.status, "cancelled");
+  assert.equal((await getRun(file.store, waiting))?.status, "cancelled");
 });
 
 Deno.test("holdfast ui is for a database, which it takes as its argument or as --store", async () => {

@@ -7,6 +7,7 @@ import { forEachStore, pass, recordEvents } from "../support/stores/for_each_sto
 import { createEngine } from "../support/quiet_engine.ts";
 import { anEngine, typesOf } from "../support/engines.ts";
 import { aJob, echo } from "../support/jobs.ts";
+import { getRun, getSteps } from "../../src/store/reads.ts";
 
 async function readAll(stream: ReadableStream<RunEvent>): Promise<RunEvent[]> {
   return await Array.fromAsync(stream);
@@ -67,9 +68,9 @@ forEachStore("on() publishes a write only after it can be read", async ({ store,
   const job = aJob((step) => step.run("work", () => 1));
   await using engine = createEngine({ store, host, jobs: { job } });
   const seen: Promise<unknown>[] = [];
-  engine.on("run:trigger", ({ runId }) => void seen.push(store.getRun(runId).then((run) => run !== null)));
-  engine.on("step:complete", ({ runId }) => void seen.push(store.getSteps(runId).then(([step]) => step?.status)));
-  engine.on("run:complete", ({ runId }) => void seen.push(store.getRun(runId).then((run) => run?.status)));
+  engine.on("run:trigger", ({ runId }) => void seen.push(getRun(store, runId).then((run) => run !== null)));
+  engine.on("step:complete", ({ runId }) => void seen.push(getSteps(store, runId).then(([step]) => step?.status)));
+  engine.on("run:complete", ({ runId }) => void seen.push(getRun(store, runId).then((run) => run?.status)));
 
   await engine.trigger(job, null);
   await engine.runUntilIdle();

@@ -9,6 +9,7 @@ import { forEachStore, forever, nextEvent, pass, recordEvents } from "../support
 import { createEngine } from "../support/quiet_engine.ts";
 import { anEngine, stopHard, typesOf } from "../support/engines.ts";
 import { aGatedJob, aJob, echo, fail } from "../support/jobs.ts";
+import { getRun, getSteps } from "../../src/store/reads.ts";
 
 forEachStore("getRun() answers null for a run that is not there, or that is of another job", async (context) => {
   await using engine = anEngine(context);
@@ -257,7 +258,7 @@ forEachStore("deleteRun() removes a run that has ended, with its steps", async (
   await engine.deleteRun(id);
 
   assert.equal(await engine.getRun(id), null);
-  assert.deepEqual(await store.getSteps(id), []);
+  assert.deepEqual(await getSteps(store, id), []);
   assert.equal((await engine.getRuns({ labels: { a: "b" } })).total, 0);
   assert.partialDeepStrictEqual(events, [{ type: "run:delete", runId: id, labels: { a: "b" } }]);
   assert.equal((await engine.trigger(job, null, { idempotencyKey: "once" })).disposition, "created");
@@ -368,7 +369,7 @@ forEachStore("stop() leaves the store open", async (context) => {
 
   await engine.stop();
 
-  assert.equal(await context.store.getRun("missing"), null);
+  assert.equal(await getRun(context.store, "missing"), null);
 });
 
 forEachStore("migrate() is repeated after it has failed", async ({ store, host }) => {

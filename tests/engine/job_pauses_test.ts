@@ -10,6 +10,7 @@ import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { anything, recordEvents } from "../support/stores/for_each_store.ts";
 import { echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
+import { getPausedJobs } from "../../src/store/reads.ts";
 
 const resize = defineJob({
   name: "resize",
@@ -136,5 +137,5 @@ Deno.test("pauseJob() refuses a wrong name, by or note", async () => {
   }
   await assert.rejects(engine.pauseJob("resize", { why: "x" } as PauseJobOptions), TypeError);
 
-  assert.deepEqual(await store.getPausedJobs(), []);
+  assert.deepEqual(await getPausedJobs(store), []);
 });

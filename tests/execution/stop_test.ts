@@ -8,6 +8,7 @@ import { createEngine } from "../support/quiet_engine.ts";
 import { stopHard } from "../support/engines.ts";
 import { failing, first } from "../support/stores/failing_store.ts";
 import { aGatedJob, aJob, anOutsideJob } from "../support/jobs.ts";
+import { getRun, getRuns, getSteps } from "../../src/store/reads.ts";
 
 forEachStore("stop() lets the executing step end, and begins no other", async ({ store, host }) => {
   const calls: string[] = [];
@@ -147,7 +148,7 @@ forEachStore(
 
     const stopping = engine.stop();
     await pass(host, 5_000, 500);
-    const before = { isAborted: abortSignal.aborted, status: (await store.getRun(id))!.status, bodies: [...bodies] };
+    const before = { isAborted: abortSignal.aborted, status: (await getRun(store, id))!.status, bodies: [...bodies] };
     letGo();
     await stopping;
     await pass(host, 2_000, 100);
@@ -171,7 +172,7 @@ forEachStore("stop() lets code outside of steps go on to the job's end", async (
   letGo();
   await stopping;
 
-  assert.equal((await store.getRun(id))!.output, "done");
+  assert.equal((await getRun(store, id))!.output, "done");
 });
 
 forEachStore("stop() lets a job go on after a step that was being executed", async ({ store, host }) => {
@@ -196,7 +197,7 @@ forEachStore("stop() lets a job go on after a step that was being executed", asy
   gate.resolve();
   await stopping;
 
-  assert.equal((await store.getRun(id))!.output, "done");
+  assert.equal((await getRun(store, id))!.output, "done");
 });
 
 forEachStore(
@@ -219,7 +220,7 @@ forEachStore(
     await stopping;
 
     assert.deepEqual([before, abortSignal.aborted], [false, true]);
-    assert.equal((await store.getRun(id))!.status, "pending");
+    assert.equal((await getRun(store, id))!.status, "pending");
   },
 );
 
@@ -270,7 +271,7 @@ forEachStore("stop() lets no branch go on when another has come to its checkpoin
   await pass(host, 300, 20);
   await stopping;
 
-  assert.deepEqual((await store.getSteps(id)).map(({ name, status }) => [name, status]), [["slow", "completed"]]);
+  assert.deepEqual((await getSteps(store, id)).map(({ name, status }) => [name, status]), [["slow", "completed"]]);
   assert.equal(isPast, false);
 });
 
@@ -289,7 +290,7 @@ forEachStore("stop() keeps progress that no step has kept yet", async ({ store, 
   letGo();
   await stopping;
 
-  const { status, progress } = (await store.getRun(id))!;
+  const { status, progress } = (await getRun(store, id))!;
   assert.deepEqual([status, progress], ["pending", { current: 5, total: 9 }]);
 });
 
@@ -307,7 +308,7 @@ forEachStore("stop() releases a run although the store fails once", async ({ sto
   await pass(host, 1_000, 50);
   await stopping;
 
-  assert.equal((await store.getRun(id))!.status, "pending");
+  assert.equal((await getRun(store, id))!.status, "pending");
   assert.equal(host.timerCount, 0);
 });
 
@@ -346,7 +347,7 @@ forEachStore("stop() ends although the store fails", async ({ store, host }) => 
 
   await stopHard(engine, host);
 
-  assert.equal((await store.getRuns({})).runs[0]!.status, "running");
+  assert.equal((await getRuns(store, {})).runs[0]!.status, "running");
 });
 
 forEachStore("stop() leaves no timer behind", async ({ store, host }) => {

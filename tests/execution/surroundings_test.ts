@@ -6,6 +6,7 @@ import { PRODUCTION, type Surroundings } from "../../src/execution/surroundings.
 import { defineJob } from "../../src/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
+import { getRun } from "../../src/store/reads.ts";
 
 const napping = defineJob({
   name: "napping",
@@ -90,5 +91,5 @@ Deno.test("a discarded engine begins nothing more: no step of a job that goes on
   await host.settle();
 
   assert.deepEqual([begun, internalsOf(engine).runsInOwnCode()], [[], []]);
-  assert.equal((await store.getRun(id))!.status, "running");
+  assert.equal((await getRun(store, id))!.status, "running");
 });

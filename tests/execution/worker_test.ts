@@ -14,6 +14,7 @@ import { claimOne, forEachStore, LEASE_MS, nextEvent, pass, recordEvents } from 
 import { createEngine } from "../support/quiet_engine.ts";
 import { stopHard } from "../support/engines.ts";
 import { aGatedJob, aJob, anOutsideJob } from "../support/jobs.ts";
+import { getRun, hasWorker } from "../../src/store/reads.ts";
 
 forEachStore("a worker executes as many runs at the same time as it may", async ({ store, host }) => {
   const gates: (() => void)[] = [];
@@ -232,7 +233,7 @@ forEachStore("a worker that polls seldom counts as alive", async ({ store, host 
   const isAlive = [];
   for (let n = 0; n < 10; n++) {
     await pass(host, 290, 10);
-    isAlive.push(await store.hasWorker("job"));
+    isAlive.push(await hasWorker(store, "job"));
   }
 
   assert.deepEqual(new Set(isAlive), new Set([true]));
@@ -248,12 +249,12 @@ forEachStore("a cancelled run keeps its key while code outside of steps goes on"
 
   await engine.cancel(id);
   await pass(host, 2_000, 200);
-  const during = (await store.getRun(next.id))!.status;
+  const during = (await getRun(store, next.id))!.status;
   letGo();
   await pass(host, 2_000, 200);
 
   assert.equal(during, "pending");
-  assert.equal((await store.getRun(next.id))!.status, "completed");
+  assert.equal((await getRun(store, next.id))!.status, "completed");
   assert.deepEqual(bodies, [1, 1]);
 });
 

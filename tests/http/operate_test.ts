@@ -11,6 +11,7 @@ import { aRequest, aService } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
 import { withCalls } from "../support/stores/with_calls.ts";
 import { aRefusal } from "../support/http/tenants.ts";
+import { getPausedJobs } from "../../src/store/reads.ts";
 
 const SHOWN = ["/stats", "/series?window=1h", "/jobs", "/workers", "/health", "/health/live", "/metrics"];
 const CHANGING = ["/jobs/pause?jobName=echo", "/jobs/resume?jobName=echo"];
@@ -43,7 +44,7 @@ forEachStore("POST /jobs/pause and /jobs/resume change a job, and show it", asyn
 
   const paused = await service.ask("POST", "/jobs/pause?jobName=echo", { body: { note: "the disk is full" } });
   const again = await service.ask("POST", "/jobs/pause?jobName=echo");
-  const between = await world.store.getPausedJobs();
+  const between = await getPausedJobs(world.store);
   const resumed = await service.ask("POST", "/jobs/resume?jobName=echo");
 
   const since = "2040-01-01T00:00:00.000Z";
@@ -51,7 +52,7 @@ forEachStore("POST /jobs/pause and /jobs/resume change a job, and show it", asyn
   assert.deepEqual([again.status, again.body.paused], [200, paused.body.paused]);
   assert.deepEqual(between.map(({ jobName }) => jobName), ["echo"]);
   assert.deepEqual([resumed.status, resumed.body.paused, resumed.body.jobName], [200, null, "echo"]);
-  assert.deepEqual(await world.store.getPausedJobs(), []);
+  assert.deepEqual(await getPausedJobs(world.store), []);
 });
 
 Deno.test("POST /jobs/pause and GET /series refuse what is not valid, and nothing happens", async () => {

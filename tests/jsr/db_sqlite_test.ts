@@ -62,7 +62,7 @@ Deno.test("SqliteStore.from() reads while a write waits for another connection's
     const waiting = store.enqueue([aRun()]);
     await host.settle();
 
-    const { total } = await store.getRuns({});
+    const { total } = await store.findRuns({});
     const state = await store.getRunState(added!.run.id);
 
     assertEquals<unknown>([total, state!.run.status], [1, "pending"]);
@@ -98,6 +98,6 @@ Deno.test("SqliteStore.from() does not touch a database of @db/sqlite that was c
   database.close();
 
   await assertRejects(() => pending, StoreError, "closed before its store");
-  await assertRejects(() => store.getRuns({}), StoreError, "closed before its store");
+  await assertRejects(() => store.findRuns({}), StoreError, "closed before its store");
   await store.close();
 });

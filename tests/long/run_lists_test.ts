@@ -4,6 +4,7 @@ import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aRun } from "../support/fixtures.ts";
+import { getRuns } from "../../src/store/reads.ts";
 
 Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go through", async () => {
   const host = new FakeHost();
@@ -47,7 +48,7 @@ Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go t
       const [limit, offset] of [[10, 0], [0, 0], [3, 4_999], [10, 5_000], [1_000, 5_500], [10, 11_755], [5, 20_000]]
     ) {
       const page = { ...filter, limit: limit!, offset: offset! };
-      const [shown, expected] = await Promise.all([sqlite.getRuns(page), memory.getRuns(page)]);
+      const [shown, expected] = await Promise.all([getRuns(sqlite, page), getRuns(memory, page)]);
       assert.deepEqual(
         { ...shown, runs: shown.runs.map(({ id }) => id) },
         { ...expected, runs: expected.runs.map(({ id }) => id) },

@@ -10,6 +10,7 @@ import { type Facts, hasChildrenOver, type RunFacts, type WaitFacts } from "./fa
 import { type ChildFacts, endingOf } from "./child_facts.ts";
 import { signalRule } from "./change_facts.ts";
 import { checkFolded } from "./folded.ts";
+import { getLogs, getSteps, getWaits } from "../../src/store/reads.ts";
 
 /** Reads runs as they stand and judges them against what was committed. */
 export async function checkRuns(facts: Facts, store: Store, runs: Iterable<RunFacts>, wallNow: number): Promise<void> {
@@ -21,13 +22,13 @@ export async function checkRuns(facts: Facts, store: Store, runs: Iterable<RunFa
     }
     const state = await store.getRunState(id);
     if (state === null) facts.violate("I15", `${id} is gone though nobody deleted it`);
-    else checkRun(facts, run, state, await store.getSteps(id), await store.getWaits(id), wallNow);
+    else checkRun(facts, run, state, await getSteps(store, id), await getWaits(store, id), wallNow);
   }
 }
 
 /** Nothing is left of a run that was deleted. */
 async function checkGone(facts: Facts, store: Store, { request: { id }, waits }: RunFacts): Promise<void> {
-  const ofRun = await Promise.all([store.getWaits(id), store.getSteps(id), store.getLogs(id)]);
+  const ofRun = await Promise.all([getWaits(store, id), getSteps(store, id), getLogs(store, id)]);
   const ofWaits = await Promise.all([...waits.keys()].map((waitId) => store.getWait(waitId)));
   const left = [await store.getRunState(id), ...ofWaits, ...ofRun.flat()].filter((found) => found !== null);
   facts.expect(left.length === 0, "I15", () => `${id} was deleted, and this is left: ${JSON.stringify(left)}`);
@@ -36,7 +37,7 @@ async function checkGone(facts: Facts, store: Store, { request: { id }, waits }:
 /** The log of each run is what was appended, once and in that order. */
 export async function checkLogs(facts: Facts, store: Store): Promise<void> {
   for (const { request: { id }, logIds } of facts.existing()) {
-    const kept = (await store.getLogs(id)).map((entry) => entry.id);
+    const kept = (await getLogs(store, id)).map((entry) => entry.id);
     const isSame = JSON.stringify(kept) === JSON.stringify([...logIds]);
     facts.expect(isSame, "I21", () => `the log of ${id} is ${kept}, appended was ${[...logIds]}`);
   }

@@ -11,9 +11,9 @@ Deno.test("measuredStore() counts each call, though from the hundredth on it mea
   const metrics = new ProcessMetrics();
   const { store } = measuredStore(new MemoryStore({ host }), metrics, host);
 
-  for (let call = 0; call < 180; call++) await store.getRun("nobody");
+  for (let call = 0; call < 180; call++) await store.getRunState("nobody");
 
-  const { counts } = metrics.storeCalls.get("getRun")!;
+  const { counts } = metrics.storeCalls.get("getRunState")!;
   assert.equal(counts.reduce((sum, count) => sum + count, 0), 100 + 80);
 });
 
@@ -21,15 +21,15 @@ Deno.test("measuredStore() answers with the promise of the store, and times it",
   const host = new FakeHost();
   const metrics = new ProcessMetrics();
   const { promise, resolve } = Promise.withResolvers<null>();
-  const { store } = measuredStore(withCalls(new MemoryStore({ host }), { getRun: () => promise }), metrics, host);
-  const answer = store.getRun("nobody");
+  const { store } = measuredStore(withCalls(new MemoryStore({ host }), { getRunState: () => promise }), metrics, host);
+  const answer = store.getRunState("nobody");
   host.advance(1_500);
   resolve(null);
   await answer;
   await host.settle();
 
   assert.equal(answer, promise);
-  assert.equal(metrics.storeCalls.get("getRun")!.sum, 1.5);
+  assert.equal(metrics.storeCalls.get("getRunState")!.sum, 1.5);
 });
 
 Deno.test("measuredStore() notes errors by code, and a store that is broken until it answers again", async () => {
@@ -37,12 +37,14 @@ Deno.test("measuredStore() notes errors by code, and a store that is broken unti
   const metrics = new ProcessMetrics();
   let error: Error | null = new StoreError("the file was replaced", { code: "internal" });
   const memory = new MemoryStore({ host });
-  const failing = withCalls(memory, { getRun: () => error === null ? Promise.resolve(null) : Promise.reject(error) });
+  const failing = withCalls(memory, {
+    getRunState: () => error === null ? Promise.resolve(null) : Promise.reject(error),
+  });
   const { store, condition } = measuredStore(failing, metrics, host);
   const states: boolean[] = [];
   for (const next of [error, new StoreError("busy"), error, new NotFoundError("no run"), error, null]) {
     error = next;
-    await store.getRun("nobody").catch(() => {});
+    await store.getRunState("nobody").catch(() => {});
     await host.settle();
     states.push(condition.isBroken);
   }

@@ -10,6 +10,7 @@ import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
 import { dump, type Outcome, outcomeOf } from "../support/stores/compare_stores.ts";
 import { aClaimRequest, aFailure, aPause, aRun, aStep } from "../support/fixtures.ts";
+import { getRun, getRuns } from "../../src/store/reads.ts";
 
 const OPERATIONS = 150;
 const JOBS = ["parent", "child"];
@@ -165,8 +166,8 @@ class History {
   }
 
   async #parentOf(runId: string) {
-    const run = await this.#stores[0]!.getRun(runId);
-    return run?.parentRunId ? await this.#stores[0]!.getRun(run.parentRunId) : null;
+    const run = await getRun(this.#stores[0]!, runId);
+    return run?.parentRunId ? await getRun(this.#stores[0]!, run.parentRunId) : null;
   }
 
   async #pause(): Promise<void> {
@@ -231,7 +232,7 @@ class History {
     const ended = this.#pauses.map(({ parentId }) => parentId);
     if (ended.length === 0) return;
     const runId = this.#chance.pick(ended.slice(-6));
-    const old = await this.#stores[0]!.getRun(runId);
+    const old = await getRun(this.#stores[0]!, runId);
     if (old === null || !isTerminal(old.status)) return;
     await this.#enqueue(aRun({ id: this.#id(), jobName: old.jobName, retriggerOf: { runId, from: "failure" } }));
   }
@@ -251,7 +252,7 @@ class History {
   }
 
   async #anyRun() {
-    const { runs } = await this.#stores[0]!.getRuns({ limit: 30 });
+    const { runs } = await getRuns(this.#stores[0]!, { limit: 30 });
     return runs.length === 0 ? null : this.#chance.pick(runs);
   }
 
@@ -260,7 +261,7 @@ class History {
     const { id, parentId } = this.#chance.pick(this.#pauses);
     const [from, length] = [this.#chance.int(3), this.#chance.pick([1, 200, 10_000])];
     await this.#both(`readChildren ${id} ${from} ${length}`, (store) => store.readChildren(id, from, length));
-    await this.#both(`getRuns of ${parentId}`, (store) => store.getRuns({ parentRunId: parentId }));
+    await this.#both(`getRuns of ${parentId}`, (store) => getRuns(store, { parentRunId: parentId }));
   }
 
   /** Ends everything that can be claimed. Nothing may be left: no parent waits for children that have all ended. */
@@ -272,7 +273,7 @@ class History {
       const ending = { status: "completed" as const, output: null, durationMs: 1 };
       for (const { lease } of claims) await this.#both("drain", (store) => store.finish(lease, ending, []));
     }
-    const { runs } = await this.#stores[0]!.getRuns({ limit: 1_000 });
+    const { runs } = await getRuns(this.#stores[0]!, { limit: 1_000 });
     const stranded = runs.filter(({ status }) => !isTerminal(status));
     assert.deepEqual(stranded.map(({ id, status }) => `${id} ${status}`), []);
   }

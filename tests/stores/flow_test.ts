@@ -10,6 +10,7 @@ import { outcomeOf } from "../support/stores/compare_stores.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest, aKnownJob } from "../support/fixtures.ts";
 import { JOB_RATE, Script } from "./operations.ts";
+import { getPausedJobs, getRuns, getWaits } from "../../src/store/reads.ts";
 
 const SEEDS = 40;
 const OPERATIONS = 250;
@@ -76,7 +77,7 @@ class Trial {
     const result = await this.#store.claim(request);
     const after = await this.#read();
     const taken = result.claims.map(({ run }) => before.get(run.id)!);
-    const paused = new Set((await this.#store.getPausedJobs()).map(({ jobName }) => jobName));
+    const paused = new Set((await getPausedJobs(this.#store)).map(({ jobName }) => jobName));
     this.#starts = this.#starts.map((start) => Math.min(start, this.#now));
     for (const run of taken) {
       assert.ok(!paused.has(run.jobName), `run ${run.id} of a paused job was claimed`);
@@ -155,7 +156,7 @@ class Trial {
       if (run.completedAt !== null) continue;
       assert.equal(run.status, "waiting", `run ${run.id} is stuck`);
       const { pauses } = (await this.#store.getRunState(run.id))!;
-      const waits = await this.#store.getWaits(run.id);
+      const waits = await getWaits(this.#store, run.id);
       const awaited = waits.filter(({ id }) => pauses.some(({ waitId }) => waitId === id));
       assert.ok(pauses.some(({ deadlineAt }) => deadlineAt === null), `run ${run.id} has missed its time`);
       assert.ok(awaited.every(({ status }) => status === "pending"), `run ${run.id} has missed a signal`);
@@ -163,7 +164,7 @@ class Trial {
   }
 
   async #read(): Promise<Map<string, Run>> {
-    const { runs } = await this.#store.getRuns({ limit: 1_000 });
+    const { runs } = await getRuns(this.#store, { limit: 1_000 });
     return new Map(runs.map((run) => [run.id, run]));
   }
 }

@@ -10,6 +10,7 @@ import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Chance } from "../support/chance.ts";
 import { type Outcome, withSortedRecords } from "../support/stores/compare_stores.ts";
 import { aFailure, aHold, aKnownJob, aLine, someDetails, unlimited } from "../support/fixtures.ts";
+import { getPausedJobs, getRuns, hasWorker } from "../../src/store/reads.ts";
 
 /** A call to a store. */
 export interface Operation {
@@ -357,7 +358,7 @@ export class Script {
 
   #listChildren(): Operation {
     const parentRunId = this.#runId();
-    return operation("getRuns", [parentRunId], (store) => store.getRuns({ parentRunId }));
+    return operation("getRuns", [parentRunId], (store) => getRuns(store, { parentRunId }));
   }
 
   #retrigger(): Operation {
@@ -465,7 +466,7 @@ export class Script {
 
   #hasWorker(): Operation {
     const jobName = this.#chance.pick(["a", "b", "c"]);
-    return operation("hasWorker", [jobName], (store) => store.hasWorker(jobName));
+    return operation("hasWorker", [jobName], (store) => hasWorker(store, jobName));
   }
 
   #appendLogs(): Operation {
@@ -482,7 +483,7 @@ export class Script {
   #resumeJob(): Operation {
     const jobNames = this.#chance.happens(0.5) ? ["a", "b", "c"] : [this.#chance.pick(["a", "b", "c"])];
     return operation("resumeJob", jobNames, async (store) => [
-      await store.getPausedJobs(),
+      await getPausedJobs(store),
       await Promise.all(jobNames.map((name) => store.resumeJob(name))),
     ]);
   }

@@ -3,6 +3,7 @@ import { chromium } from "playwright-core";
 import { findChromium } from "../browser/find_chromium.ts";
 import { callCli } from "../cli/call_cli.ts";
 import { aFile, fill } from "../cli/places.ts";
+import { getRun } from "../../src/store/reads.ts";
 
 const executablePath = findChromium();
 
@@ -27,11 +28,11 @@ Deno.test("the address of holdfast ui opens the dashboard, which acts on the dat
     await page.goto(`${page.url()}#/runs/${waiting}`);
     await page.getByRole("button", { name: "Cancel", exact: true }).click();
     await page.getByRole("button", { name: /^Cancel/ }).last().click();
-    for (let n = 0; n < 400 && (await file.store.getRun(waiting))!.status !== "cancelled"; n++) {
+    for (let n = 0; n < 400 && (await getRun(file.store, waiting))!.status !== "cancelled"; n++) {
       await page.waitForTimeout(25);
     }
 
-    assert.equal((await file.store.getRun(waiting))!.status, "cancelled");
+    assert.equal((await getRun(file.store, waiting))!.status, "cancelled");
     assert.ok(!page.url().includes(new URL(await address.promise).hash.slice(1)), page.url());
     assert.deepEqual(problems, []);
   } finally {

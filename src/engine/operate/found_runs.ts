@@ -2,6 +2,7 @@ import { ValidationError } from "../../error.ts";
 import type { Run } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import type { FoundBy, SearchHit } from "../../store/operator_reads.ts";
+import { getRun } from "../../store/reads.ts";
 
 /** A run that a search has found, and by what. */
 export interface FoundRun {
@@ -33,7 +34,7 @@ export function checkSearch(text: unknown): string {
  * @param mayShow Which of the runs with these ids may be shown; `null`: each may.
  */
 export async function findRuns(
-  store: Pick<Store, "getRun">,
+  store: Pick<Store, "readRuns">,
   hits: readonly SearchHit[],
   mayShow: ((runId: string) => Promise<boolean>) | null,
 ): Promise<FoundRun[]> {
@@ -44,7 +45,7 @@ export async function findRuns(
     if (seen.has(runId)) continue;
     seen.add(runId);
     if (mayShow !== null && !await mayShow(runId)) continue;
-    const run = await store.getRun(runId);
+    const run = await getRun(store, runId);
     if (run !== null) found.set(runId, { run, by });
   }
   return [...found.values()];

@@ -53,8 +53,6 @@ export interface JobSources {
   list: JobList;
   /** The workers of the store. */
   workers: WorkerList;
-  /** The paused jobs. */
-  pauses: readonly JobPause[];
   /** What happened to the runs of some jobs lately. */
   windowsOf: (jobNames: readonly string[]) => Windows;
 }
@@ -68,21 +66,21 @@ export function ratesOf(catalog: JobCatalog): RatedJob[] {
 
 /** The jobs that an engine, a live worker, a run or a pause knows, by name. */
 export function toJobInfos(sources: JobSources): JobInfo[] {
-  const { catalog, list, workers, pauses } = sources;
+  const { catalog, list, workers } = sources;
   const names = new Set([
     ...catalog.newest.keys(),
     ...list.jobs.map(({ jobName }) => jobName),
     ...workers.workers.filter((worker) => stateOf(worker, workers.now) !== "lost").flatMap(({ jobNames }) => jobNames),
-    ...pauses.map(({ jobName }) => jobName),
+    ...list.paused.map(({ jobName }) => jobName),
   ]);
   return [...names].sort().map((jobName) => toJobInfo(jobName, sources));
 }
 
 /** The state of one job. */
 export function toJobInfo(jobName: string, sources: JobSources): JobInfo {
-  const { catalog, list, workers, pauses, windowsOf } = sources;
+  const { catalog, list, workers, windowsOf } = sources;
   const numbers = list.jobs.find((job) => job.jobName === jobName);
-  const pause = pauses.find((pause) => pause.jobName === jobName);
+  const pause = list.paused.find((pause) => pause.jobName === jobName);
   return {
     jobName,
     isKnownHere: catalog.find(jobName) !== undefined,

@@ -129,14 +129,13 @@ export class Operator {
 
   async #readSources(): Promise<JobSources> {
     const { catalog, store } = this.#deps;
-    const [list, workers, pauses] = await Promise.all([
+    const [list, workers] = await Promise.all([
       store.getJobs(ratesOf(catalog)),
       store.getWorkers(),
-      store.getPausedJobs(),
     ]);
     await this.#recent.read(list.now);
     const windowsOf = (jobNames: readonly string[]) => this.#recent.windows(jobNames, list.now);
-    return { catalog, list, workers, pauses, windowsOf };
+    return { catalog, list, workers, windowsOf };
   }
 }
 

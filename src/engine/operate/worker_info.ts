@@ -1,3 +1,4 @@
+import { isLive } from "../../store/reads.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { WorkerDetails, WorkerRecord } from "../../store/worker_record.ts";
 
@@ -44,7 +45,7 @@ export function toWorkerInfo(worker: WorkerRecord, now: number): WorkerInfo {
 }
 
 /** The state of a worker, by the rule of claims. */
-export function stateOf({ seenAt, leaseMs, isStopping }: WorkerRecord, now: number): WorkerState {
-  if (seenAt > now || now - seenAt >= leaseMs) return "lost";
-  return isStopping ? "stopping" : "live";
+export function stateOf(worker: WorkerRecord, now: number): WorkerState {
+  if (!isLive(worker, now)) return "lost";
+  return worker.isStopping ? "stopping" : "live";
 }

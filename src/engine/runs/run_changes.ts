@@ -9,6 +9,7 @@ import type { Store } from "../../store.ts";
 import { encodeTrace, type TraceText } from "../../trace_context.ts";
 import type { Signal, SignalOutcome, SignalReceipt } from "../../wait.ts";
 import { untilKnown } from "../triggers/until_known.ts";
+import { getRun, getSteps } from "../../store/reads.ts";
 
 /** The dependencies of {@linkcode RunChanges}. */
 export interface RunChangesDeps {
@@ -57,7 +58,7 @@ export class RunChanges {
   async #publishCancelledSteps(run: StoredRun, executing: readonly { name: string }[]): Promise<void> {
     if (executing.length === 0) return;
     const names = new Set(executing.map(({ name }) => name));
-    const steps = await this.#deps.store.getSteps(run.id).catch(() => []);
+    const steps = await getSteps(this.#deps.store, run.id).catch(() => []);
     for (const { name, index, status } of steps) {
       if (status !== "cancelled" || !names.has(name)) continue;
       this.#deps.hub.publish(run, { type: "step:cancel", stepName: name, stepIndex: index });
@@ -101,7 +102,7 @@ export class RunChanges {
 
   /** Explains an id that is not a wait's, if it is a run's. Otherwise throws the error. */
   async #explainUnknownWait(id: string, error: unknown): Promise<never> {
-    if (!(error instanceof NotFoundError) || await this.#deps.store.getRun(id) === null) throw error;
+    if (!(error instanceof NotFoundError) || await getRun(this.#deps.store, id) === null) throw error;
     throw new NotFoundError(`"${id}" is the id of a run: signal one of its waits, which engine.getWaits() lists`);
   }
 }

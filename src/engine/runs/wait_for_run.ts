@@ -6,6 +6,7 @@ import type { Host } from "../../host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { isTerminal, parseRun, type Run, type RunText } from "../../run.ts";
 import type { Store } from "../../store.ts";
+import { hasWorker } from "../../store/reads.ts";
 
 /** How long to wait for a run. */
 export interface WaitOptions {
@@ -22,7 +23,7 @@ export interface WaitForRunDeps {
   /** Notices writes of other processes. */
   changes: ChangePoller;
   /** Tells whether a job has a worker. */
-  store: Pick<Store, "hasWorker">;
+  store: Pick<Store, "getWorkers">;
   /** Reports what is no error, but probably a mistake. */
   warn: (message: string) => void;
   /** Reads a run; throws a {@linkcode NotFoundError} if there is none. */
@@ -76,7 +77,7 @@ const UNKNOWN_JOB_MS = 2_000;
 /** Warns if no worker can execute the run: it is waited for in vain. */
 async function warnOfUnknownJob(runId: string, { readRun, store, warn }: WaitForRunDeps): Promise<void> {
   const { jobName, status, held } = await readRun(runId);
-  if (isTerminal(status) || held !== null || await store.hasWorker(jobName)) return;
+  if (isTerminal(status) || held !== null || await hasWorker(store, jobName)) return;
   warn(
     `A run of job "${jobName}" is waited for, and no live worker has this job: call start() on an engine that has it`,
   );
@@ -86,7 +87,7 @@ async function warnOfUnknownJob(runId: string, { readRun, store, warn }: WaitFor
 async function explainTimeout(run: RunText, timeout: number, store: WaitForRunDeps["store"]): Promise<string> {
   const { id, jobName, status, held } = run;
   if (held !== null) return `Run "${id}" has not completed within ${timeout} ms. ${held.message}`;
-  const hasWorker = await store.hasWorker(jobName);
+  const isKnown = await hasWorker(store, jobName);
   return `Run "${id}" has not completed within ${timeout} ms: it is ${status}` +
-    (hasWorker ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);
+    (isKnown ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);
 }

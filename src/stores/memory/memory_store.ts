@@ -1,23 +1,14 @@
-import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
+import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../../wait.ts";
 import { type Host, systemHost } from "../../host.ts";
 import type { Fact, FactValue, FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
-import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
+import type { LogText, NewLogEntry } from "../../log.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Report } from "../../execution_report.ts";
-import {
-  parseRun,
-  type Retention,
-  type Run,
-  type RunFilter,
-  type RunIdentity,
-  type RunPage,
-  type RunText,
-  type StoredRun,
-} from "../../run.ts";
-import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
+import type { Retention, RunIdentity, RunText, StoredRun } from "../../run.ts";
+import type { SavedStep, StepText, StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
@@ -42,7 +33,6 @@ import { readResults } from "./children.ts";
 import {
   claimRuns,
   type ClaimState,
-  findLiveJobs,
   findLiveQueues,
   forgetDeadWorkers,
   type KnownWorker,
@@ -297,11 +287,6 @@ export class MemoryStore implements Store {
     return this.#readRun(runId, (run, now) => findBlockers(readBlockerFacts(this.#state, run, now)));
   }
 
-  /** The paused jobs, in the order of their names. */
-  getPausedJobs(): Promise<JobPause[]> {
-    return this.#perform(() => this.#jobPauses.list());
-  }
-
   /** Notes that a worker claims nothing more. */
   noteStopping(workerId: string): Promise<void> {
     return this.#perform(() => {
@@ -317,7 +302,7 @@ export class MemoryStore implements Store {
 
   /** The numbers of each job, and when rates open. */
   getJobs(rates: readonly RatedJob[]): Promise<JobList> {
-    return this.#perform((now) => listJobs(this.#state, rates, now));
+    return this.#perform((now) => ({ ...listJobs(this.#state, rates, now), paused: this.#jobPauses.list() }));
   }
 
   /** Adds what a process has counted to the statistics. */
@@ -340,11 +325,6 @@ export class MemoryStore implements Store {
       freeBytes: null,
       runs: this.#runs.all.length,
     }));
-  }
-
-  /** Whether a worker that knows a job is alive. */
-  hasWorker(jobName: string): Promise<boolean> {
-    return this.#perform((now) => findLiveJobs(this.#workers, now).some(({ name }) => name === jobName));
   }
 
   /** Records how an attempt at a step ended. */
@@ -388,32 +368,9 @@ export class MemoryStore implements Store {
     return this.#perform((now) => purgeRuns(this.#runs, retention, limit, now));
   }
 
-  /** A run, or `null` if there is none. */
-  getRun(runId: string): Promise<Run | null> {
-    return this.#readRun(runId, (run) => parseRun(toRunText(run)));
-  }
-
   /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
     return this.#readRun(runId, (run) => toRunState(run, this.#runs.journal.end));
-  }
-
-  /** The runs that match a filter, newest first. */
-  getRuns(filter: RunFilter): Promise<RunPage> {
-    return this.#perform(() => {
-      const { runs, ...page } = listRuns(this.#runs, filter);
-      return { runs: runs.map((run) => parseRun(toRunText(run))), ...page };
-    });
-  }
-
-  /** The recorded steps of a run, in the order of their index. */
-  async getSteps(runId: string): Promise<Step[]> {
-    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
-  }
-
-  /** The waits of a run, in the order in which they were prepared. */
-  async getWaits(runId: string): Promise<Wait[]> {
-    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
   }
 
   /** A wait, or `null` if there is none. */
@@ -422,11 +379,6 @@ export class MemoryStore implements Store {
       const found = this.#runs.findWait(waitId);
       return found === undefined ? null : toWait(found.run.id, found.pause);
     });
-  }
-
-  /** The stored log lines of a run, in the order in which they were added. */
-  async getLogs(runId: string): Promise<LogEntry[]> {
-    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
   }
 
   /** The ids of the runs that match a filter, newest first. */

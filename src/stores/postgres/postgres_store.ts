@@ -3,20 +3,11 @@ import { systemHost } from "../../host.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
-import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
+import type { LogText, NewLogEntry } from "../../log.ts";
 import type { Report } from "../../execution_report.ts";
-import {
-  parseRun,
-  type Retention,
-  type Run,
-  type RunFilter,
-  type RunIdentity,
-  type RunPage,
-  type RunText,
-  type StoredRun,
-} from "../../run.ts";
+import type { Retention, RunIdentity, RunText, StoredRun } from "../../run.ts";
 import { kindOf } from "../../values/kind_of.ts";
-import { parseStep, retryTime, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
+import { retryTime, type SavedStep, type StepText, type StepWrite } from "../../step.ts";
 import { LeaseLostError, StoreError } from "../../error.ts";
 import type { Store } from "../../store.ts";
 import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
@@ -45,7 +36,7 @@ import type { TraceText } from "../../trace_context.ts";
 import type { RunState } from "../../store/run_state.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import type { ChangeListener, StoreWatch } from "../../store/store_watch.ts";
-import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
+import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../../wait.ts";
 import { type Connection, lendClient, openPool, type PostgresClient } from "./database/client.ts";
 import { type BoundedClaimAnswer, type ClaimAnswer, toClaimResult } from "./claims.ts";
 import {
@@ -83,7 +74,7 @@ import { PostgresDatabase } from "./database/postgres_database.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { readChildren } from "./reads/children.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
-import { findRuns, listRuns } from "./reads/run_lists.ts";
+import { findRuns } from "./reads/run_lists.ts";
 import { type PostgresWarning, readWarnings } from "./reads/warnings.ts";
 import {
   type IdentityRow,
@@ -348,11 +339,6 @@ export class PostgresStore implements Store {
     return { kind: "postgres", schemaVersion: VERSION, bytes, walBytes: null, freeBytes: null, runs };
   }
 
-  /** Whether a worker that knows a job is alive. */
-  hasWorker(jobName: string): Promise<boolean> {
-    return this.#database.read("has_worker", { jobName });
-  }
-
   /** Pauses a job: from now on, no run of it is claimed. */
   async pauseJob(jobName: string, { by, note }: Pick<JobPause, "by" | "note">): Promise<JobPause> {
     return toJobPause(await this.#write<JobPauseRow>("pause_job", { jobName, by, note }));
@@ -389,11 +375,6 @@ export class PostgresStore implements Store {
   async getBlockers(runId: string): Promise<RunBlockers | null> {
     const answer = await this.#database.read<BlockersAnswer | null>("get_blockers", { runId });
     return answer === null ? null : findBlockers(toBlockerFacts(answer));
-  }
-
-  /** The paused jobs, in the order of their names. */
-  async getPausedJobs(): Promise<JobPause[]> {
-    return (await this.#database.read<JobPauseRow[]>("get_paused_jobs")).map(toJobPause);
   }
 
   /** Adds a schedule, or replaces one that has not changed meanwhile. */
@@ -485,41 +466,15 @@ export class PostgresStore implements Store {
     return rows.map(toRunIdentity);
   }
 
-  /** A run, or `null` if there is none. */
-  async getRun(runId: string): Promise<Run | null> {
-    const row = await this.#database.read<RunRow | null>("get_run", { runId });
-    return row === null ? null : parseRun(toRunText(row));
-  }
-
   /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
     return readRunState(this.#database, runId);
-  }
-
-  /** The runs that match a filter, newest first. */
-  getRuns(filter: RunFilter): Promise<RunPage> {
-    return listRuns(this.#database, filter);
-  }
-
-  /** The recorded steps of a run, in the order of their index. */
-  async getSteps(runId: string): Promise<Step[]> {
-    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
-  }
-
-  /** The waits of a run, in the order in which they were prepared. */
-  async getWaits(runId: string): Promise<Wait[]> {
-    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
   }
 
   /** A wait, or `null` if there is none. */
   async getWait(waitId: string): Promise<Wait | null> {
     const row = await this.#database.read<WaitRow & { run_id: string } | null>("get_wait", { waitId });
     return row === null ? null : toWait(row.run_id, row);
-  }
-
-  /** The stored log lines of a run, in the order in which they were added. */
-  async getLogs(runId: string): Promise<LogEntry[]> {
-    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
   }
 
   /** The ids of the runs that match a filter, newest first. */

@@ -1,23 +1,14 @@
-import { type ChildResult, parseWait, type Signal, type SignalOutcome, type Wait, type WaitText } from "../../wait.ts";
+import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../../wait.ts";
 import { StoreError, WaitExpiredError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
 import type { Fact, FactValue, FactValueRef } from "../../fact.ts";
 import type { Cursor, JournalPage } from "../../journal.ts";
 import type { Lease, SeenLease } from "../../lease.ts";
-import { type LogEntry, type LogText, type NewLogEntry, parseLog } from "../../log.ts";
+import type { LogText, NewLogEntry } from "../../log.ts";
 import { kindOf } from "../../values/kind_of.ts";
-import {
-  parseRun,
-  type Retention,
-  type Run,
-  type RunFilter,
-  type RunIdentity,
-  type RunPage,
-  type RunText,
-  type StoredRun,
-} from "../../run.ts";
+import type { Retention, RunIdentity, RunText, StoredRun } from "../../run.ts";
 import type { Report } from "../../execution_report.ts";
-import { parseStep, type SavedStep, type Step, type StepText, type StepWrite } from "../../step.ts";
+import type { SavedStep, StepText, StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
 import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
 import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
@@ -42,9 +33,9 @@ import { readBlockerFacts } from "./operate/blockers.ts";
 import { backUp } from "./backup.ts";
 import { readChildren } from "./children/child_results.ts";
 import { claimRuns, findIdle } from "./writes/claim.ts";
-import { pauseJob, readJobPauses, resumeJob } from "./flow/job_pauses.ts";
+import { pauseJob, resumeJob } from "./flow/job_pauses.ts";
 import { settleHeads } from "./flow/turns.ts";
-import { forgetDeadWorkers, hasWorker } from "./writes/known_workers.ts";
+import { forgetDeadWorkers } from "./writes/known_workers.ts";
 import { SqliteDatabase, type SqliteDriver } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
 import type { TraceText } from "../../trace_context.ts";
@@ -58,12 +49,12 @@ import { readFactValues, readIdentities } from "./reads/fact_values.ts";
 import { trimByAge } from "./journal/journal.ts";
 import { findCursor, findLastFact, readJournal } from "./journal/read_journal.ts";
 import { findLostLeases, readLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
-import { findRuns, listRuns } from "./reads/run_lists.ts";
+import { findRuns } from "./reads/run_lists.ts";
 import { appendLines } from "./writes/logs.ts";
 import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { deliver, pauseRun } from "./writes/pauses.ts";
 import { toWait } from "../rows.ts";
-import { type PauseRow, type RunRow, SELECT_RUN, toRunText } from "./rows.ts";
+import type { PauseRow } from "./rows.ts";
 import { readRunState } from "./reads/run_state.ts";
 import { deleteSchedule, fireSchedule, readSchedules, setSchedule } from "./schedules.ts";
 import { migrateTables, MIGRATIONS } from "./schema.ts";
@@ -375,11 +366,6 @@ export class SqliteStore implements Store {
     return this.#reads.snapshot(() => readStoreInfo(this.#db, MIGRATIONS.length, walBytes));
   }
 
-  /** Whether a worker that knows a job is alive. */
-  hasWorker(jobName: string): Promise<boolean> {
-    return this.#reads.read(() => hasWorker(this.#db, jobName, this.#host.now()));
-  }
-
   /** Pauses a job: from now on, no run of it is claimed. */
   pauseJob(jobName: string, pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
     return this.#write((now) => pauseJob(this.#db, jobName, pause, now));
@@ -396,11 +382,6 @@ export class SqliteStore implements Store {
       const facts = this.#db.snapshot(() => readBlockerFacts(this.#db, runId, this.#host.now()));
       return facts === null ? null : findBlockers(facts);
     });
-  }
-
-  /** The paused jobs, in the order of their names. */
-  getPausedJobs(): Promise<JobPause[]> {
-    return this.#reads.read(() => readJobPauses(this.#db));
   }
 
   /** Records how an attempt at a step ended. */
@@ -444,32 +425,9 @@ export class SqliteStore implements Store {
     return this.#delete((now) => purgeRuns(this.#db, retention, limit, now));
   }
 
-  /** A run, or `null` if there is none. */
-  getRun(runId: string): Promise<Run | null> {
-    return this.#reads.read(() => {
-      const row = this.#db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
-      return row === undefined ? null : parseRun(toRunText(row));
-    });
-  }
-
   /** A run and its position in the journal, read at one moment; `null` if there is none. */
   getRunState(runId: string): Promise<RunState | null> {
     return this.#reads.snapshot(() => readRunState(this.#db, runId));
-  }
-
-  /** The runs that match a filter, newest first. */
-  getRuns(filter: RunFilter): Promise<RunPage> {
-    return this.#reads.inSlices(() => listRuns(this.#db, filter));
-  }
-
-  /** The recorded steps of a run, in the order of their index. */
-  async getSteps(runId: string): Promise<Step[]> {
-    return (await this.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
-  }
-
-  /** The waits of a run, in the order in which they were prepared. */
-  async getWaits(runId: string): Promise<Wait[]> {
-    return (await this.readWaits(runId, null, Infinity))?.items.map(parseWait) ?? [];
   }
 
   /** A wait, or `null` if there is none. */
@@ -500,11 +458,6 @@ export class SqliteStore implements Store {
   /** Finds runs by an id, a key or a label. */
   searchRuns(text: string, limit: number): Promise<SearchHit[]> {
     return this.#reads.snapshot(() => searchRuns(this.#db, text, limit));
-  }
-
-  /** The stored log lines of a run, in the order in which they were added. */
-  async getLogs(runId: string): Promise<LogEntry[]> {
-    return (await this.readLogs(runId, null, Infinity))?.items.map(parseLog) ?? [];
   }
 
   /** The ids of the runs that match a filter, newest first. */

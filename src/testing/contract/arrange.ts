@@ -9,6 +9,7 @@ import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause, PauseRequest, PauseResult } from "../../store/pause_request.ts";
 import type { Wait } from "../../wait.ts";
 import { aClaimRequest, aFailure, aRun, aStep, type ClaimOverrides } from "./fixtures.ts";
+import { getLogs, getRun, getSteps, getWaits } from "../../store/reads.ts";
 
 /** A request to pause on nothing, not even for a moment. */
 export const NO_PAUSE: PauseRequest = { pauses: [], retryAt: null, park: false, reports: [] };
@@ -80,7 +81,7 @@ export function complete(store: Store, lease: Lease): Promise<void> {
 export async function addCompleted(store: Store, overrides: Partial<NewRun> = {}): Promise<Run> {
   const { lease } = await startRun(store, overrides);
   await complete(store, lease);
-  return (await store.getRun(lease.runId))!;
+  return (await getRun(store, lease.runId))!;
 }
 
 /** An attempt that is to be followed by another one. */
@@ -95,10 +96,10 @@ export async function look(
   runId: string,
 ): Promise<{ run: Run | null; steps: Step[]; waits: Wait[]; logs: LogEntry[] }> {
   return {
-    run: await store.getRun(runId),
-    steps: await store.getSteps(runId),
-    waits: await store.getWaits(runId),
-    logs: await store.getLogs(runId),
+    run: await getRun(store, runId),
+    steps: await getSteps(store, runId),
+    waits: await getWaits(store, runId),
+    logs: await getLogs(store, runId),
   };
 }
 

@@ -7,6 +7,7 @@ import { TestSystem } from "../test_system.ts";
 import type { CheckpointKey, CrashKit, CrashPlan, PlannedCrash } from "./crash_plan.ts";
 import { withStableIds } from "./stable_ids.ts";
 import { watchedWorld } from "./world.ts";
+import { getRun, getSteps, getWaits } from "../../store/reads.ts";
 
 /** What an execution with at most one crash led to. */
 export interface CrashResult {
@@ -92,7 +93,7 @@ class CrashExecution {
     const { engine } = await this.#system.addProcess();
     const { id } = await engine.trigger(job as Job, input); // of its own input type
     const { run, problem } = await this.#untilEnd(id);
-    const steps = await this.#system.store.getSteps(id);
+    const steps = await getSteps(this.#system.store, id);
     const seen = await withStableIds(this.#system.store, {
       outcome: run.status === "completed" ? run.output : run.error,
       effects: await this.#plan.observe?.(),
@@ -120,7 +121,7 @@ class CrashExecution {
         await this.#system.addProcess();
         continue;
       }
-      const run = (await store.getRun(runId))!;
+      const run = (await getRun(store, runId))!;
       const isOver = isTerminal(run.status);
       if (this.#suspended !== null && (isOver || (this.#isOvertaken && run.status === "waiting"))) {
         this.#suspended.resume();
@@ -140,9 +141,9 @@ class CrashExecution {
   async #signal(runId: string): Promise<boolean> {
     const { signals = {} } = this.#plan;
     const { store } = this.#system;
-    if ((await store.getRun(runId))!.status !== "waiting") return false;
+    if ((await getRun(store, runId))!.status !== "waiting") return false;
     const client = this.#system.alive.find(({ isSuspended }) => !isSuspended);
-    for (const { id, name, status } of await store.getWaits(runId)) {
+    for (const { id, name, status } of await getWaits(store, runId)) {
       const key = Object.hasOwn(signals, name) ? name : name.replace(/#\d+$/, "");
       if (client === undefined || status !== "pending" || !Object.hasOwn(signals, key)) continue;
       this.#sent.add(key);

@@ -1,6 +1,7 @@
 import { decode } from "../../values/json.ts";
 import { propertyOf } from "../../values/property_of.ts";
 import type { Store } from "../../store.ts";
+import { getRuns, getWaits } from "../../store/reads.ts";
 
 const MOST_RUNS = 1_000;
 // How much of the results of children is read at once.
@@ -16,12 +17,12 @@ const PART_LENGTH = 262_144;
  */
 export async function withStableIds<T>(store: Store, value: T): Promise<T> {
   const names = new Map<string, string>();
-  const { runs } = await store.getRuns({ limit: MOST_RUNS });
+  const { runs } = await getRuns(store, { limit: MOST_RUNS });
   // The oldest first: a run is older than those that it makes.
   for (const [index, { id, jobName }] of runs.toReversed().entries()) {
     const run = names.get(id) ?? `run ${index + 1} of "${jobName}"`;
     names.set(id, run);
-    for (const wait of await store.getWaits(id)) names.set(wait.id, `wait "${wait.name}" of ${run}`);
+    for (const wait of await getWaits(store, id)) names.set(wait.id, `wait "${wait.name}" of ${run}`);
     if (runs.length > 1) await nameMadeRuns(store, id, names);
   }
   const anyId = new RegExp([...names.keys()].join("|"), "g");

@@ -14,6 +14,7 @@ import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { withCalls } from "../../support/stores/with_calls.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { getRun } from "../../../src/store/reads.ts";
 
 Deno.test("PACKAGE_VERSION is that of deno.json", async () => {
   const { version } = JSON.parse(await Deno.readTextFile(new URL("../../../deno.json", import.meta.url)));
@@ -214,7 +215,7 @@ forEachStore(
         `seed ${seed}`,
       );
       assert.equal(rates.steps, ended("step:complete") + ended("step:fail"));
-      const all = await Promise.all(runs.map(async (id) => (await store.getRun(id))!));
+      const all = await Promise.all(runs.map(async (id) => (await getRun(store, id))!));
       const started = all.filter(({ startedAt }) => startedAt !== null);
       assert.equal(rates.started, started.length);
       const time = (at: string | null) => Date.parse(at!);

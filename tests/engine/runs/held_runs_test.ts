@@ -12,6 +12,7 @@ import {
 } from "../../support/stores/for_each_store.ts";
 import { outputOf } from "../../support/pauses.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
+import { getRun } from "../../../src/store/reads.ts";
 
 function aCheckout(run: (step: StepContext) => unknown, options: ChangeDefinition & { name?: string } = {}): Job {
   return defineJob({ name: "checkout", input: anything, ...options, run });
@@ -262,7 +263,7 @@ forEachStore("stop() does not wait for a run that waits for a slot", async ({ st
   await host.settle(100);
   await stopping; // no time has passed
 
-  const run = await store.getRun(id);
+  const run = await getRun(store, id);
   assert.equal(run!.status, "pending");
 });
 

@@ -4,6 +4,7 @@ import type { PurgeOptions } from "../../../src/engine/runs/purge_loop.ts";
 import { forEachStore, forever, pass, recordEvents, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aJob, echo, fail } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
+import { getWaits } from "../../../src/store/reads.ts";
 
 const nap = aJob(async (step) => {
   await step.sleepUntil("nap", new Date(0));
@@ -152,7 +153,7 @@ forEachStore("runUntilIdle() answers only when what it claimed has ended", async
 forEachStore("runUntilIdle() counts a run that pauses and is claimed again once", async ({ store, host }) => {
   const asks = aJob((step) => step.wait("review"), "asks");
   const answers = aJob(async (_step, runId: string) => {
-    const [wait] = await store.getWaits(runId);
+    const [wait] = await getWaits(store, runId);
     await store.signal(wait!.id, { signalId: "s", payload: 1 });
   }, "answers");
   await using engine = createEngine({ store, host, jobs: { asks, answers }, worker: { concurrency: 1 } });

@@ -20,6 +20,7 @@ import { anything, forEachStore, pass, recordEvents, type StoreTest } from "../.
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { withFile } from "../../support/stores/sqlite.ts";
+import { getRuns } from "../../../src/store/reads.ts";
 
 const SECOND = 1_000;
 const MINUTE = 60_000;
@@ -33,7 +34,7 @@ function anEngine({ store, host }: StoreTest, schedule: Partial<ScheduleOptions>
 
 /** The slots of all runs, oldest first. */
 async function slots(store: Store): Promise<(string | null)[]> {
-  const runs: Run[] = (await store.getRuns({ limit: 1_000 })).runs;
+  const runs: Run[] = (await getRuns(store, { limit: 1_000 })).runs;
   return runs.map(({ slotAt }) => slotAt && slotAt.slice(11, 19)).reverse();
 }
 
@@ -227,13 +228,13 @@ forEachStore(
     await foreign.start();
     await pass(host, 2 * MINUTE, 500);
 
-    const { runs } = await store.getRuns({});
+    const { runs } = await getRuns(store, {});
     assert.deepEqual(runs.map(({ scheduleName }) => scheduleName), ["set", "set"]);
 
     await foreign.stop();
     await declaring.start();
     await pass(host, 10, 10);
-    const { total } = await store.getRuns({});
+    const { total } = await getRuns(store, {});
     assert.equal(total, 4, "both have caught up");
   },
 );
@@ -334,7 +335,7 @@ Deno.test("two engines with one SQLite file fire each slot once", () =>
     }
 
     for (const engine of engines) await engine.stop();
-    const { runs, total } = await stores[0]!.getRuns({ limit: 100 });
+    const { runs, total } = await getRuns(stores[0]!, { limit: 100 });
     const { skipped } = (await engines[0]!.schedules.get("s"))!;
     assert.equal(new Set(runs.map(({ slotAt }) => slotAt)).size, total);
     assert.equal(total + skipped, 20);
@@ -352,7 +353,7 @@ forEachStore("the next slot is fired in time after the clock was a year ahead, a
   host.jump(-365 * DAY);
   await pass(host, 2 * MINUTE, 500);
 
-  const all = (await store.getRuns({ limit: 100 })).runs.map(({ slotAt }) => slotAt!);
+  const all = (await getRuns(store, { limit: 100 })).runs.map(({ slotAt }) => slotAt!);
   assert.equal(new Set(all).size, all.length);
   const ofThisYear = all.filter((slot) => slot.startsWith("2040-01-01T")).map((slot) => slot.slice(11, 16)).sort();
   // After the jump forward four slots are fired: one that was missed, those of two minutes, and none again.
@@ -473,7 +474,7 @@ Deno.test("a calendar that goes back makes the schedule show an error, and is as
   assert.match(broken.error!, /^The slot after 2040-01-01T.* cannot be worked out: .* is not later$/);
   assert.ok(askedWhileBroken <= 4, `asked ${askedWhileBroken} times`);
   assert.equal((await engine.schedules.get("s"))!.error, null);
-  assert.equal((await store.getRuns({})).total, 2);
+  assert.equal((await getRuns(store, {})).total, 2);
 });
 
 forEachStore("a slot is fired once though the store fails, or its answers are lost", async ({ store, host }) => {

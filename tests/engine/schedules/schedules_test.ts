@@ -348,7 +348,7 @@ Deno.test("createEngine() refuses schedules that are wrong in themselves", () =>
   const engineWith = (schedules: unknown) => () =>
     createEngine({ store: {} as never, jobs: { echo }, schedules: schedules as never });
   const at = { job: echo, input: 1, cron: "@daily" };
-  const store = { claim() {}, enqueue() {}, getRun() {} };
+  const store = { claim() {}, enqueue() {}, readRuns() {} };
   const check = (schedules: unknown) => () =>
     createEngine({ store: store as never, jobs: { echo }, schedules: schedules as never });
 

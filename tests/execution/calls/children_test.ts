@@ -11,6 +11,7 @@ import { createEngine } from "../../support/quiet_engine.ts";
 import { aGate, aGatedJob, aJob, echo, fail } from "../../support/jobs.ts";
 import { outputOf, signal, waitings } from "../../support/pauses.ts";
 import { withCalls } from "../../support/stores/with_calls.ts";
+import { getRuns } from "../../../src/store/reads.ts";
 
 forEachStore("invoke() returns what a child run returns", async ({ store, host }) => {
   const calls: unknown[] = [];
@@ -304,14 +305,14 @@ forEachStore("invokeAll() goes on with the next slice after a crash", async ({ s
   const { id } = await engine.trigger(parent, null);
   createEngine({ store: dying, host: new FakeHost(), jobs }).runUntilIdle({ maxRuns: 1 }).catch(() => {});
   while (slices < 3) await host.settle();
-  const before = (await store.getRuns({ parentRunId: id })).total;
+  const before = (await getRuns(store, { parentRunId: id })).total;
   await pass(host, LEASE_MS + 1_000, LEASE_MS + 1_000);
 
   await engine.runUntilIdle();
 
   assert.equal(before, 200);
   assert.equal(await outputOf(engine, id), 250);
-  assert.equal((await store.getRuns({ parentRunId: id })).total, 250);
+  assert.equal((await getRuns(store, { parentRunId: id })).total, 250);
 });
 
 forEachStore("step.trigger() starts a run, and goes on at once", async ({ store, host }) => {
@@ -349,7 +350,7 @@ forEachStore(
     const { id } = await createEngine({ store, host, jobs }).trigger(parent, null);
     createEngine({ store: deaf, host: new FakeHost(), jobs }).runUntilIdle({ maxRuns: 1 }).catch(() => {});
     await host.settle(60);
-    const before = (await store.getRuns({ jobName: "echo" })).runs.map(({ id }) => id);
+    const before = (await getRuns(store, { jobName: "echo" })).runs.map(({ id }) => id);
     await pass(host, LEASE_MS + 1_000, LEASE_MS + 1_000);
 
     await using engine = createEngine({ store, host, jobs });
@@ -357,7 +358,7 @@ forEachStore(
 
     const { runId, disposition } = await outputOf(engine, id) as { runId: string; disposition: string };
     assert.deepEqual([before, disposition], [[runId], "created"]);
-    assert.equal((await store.getRuns({ jobName: "echo" })).total, 1);
+    assert.equal((await getRuns(store, { jobName: "echo" })).total, 1);
   },
 );
 
@@ -378,7 +379,7 @@ for (const when of ["before", "after"] as const) {
       await idle;
 
       assert.equal((await engine.getRun(id))!.status, "completed");
-      assert.equal((await store.getRuns({ jobName: "echo" })).total, 1);
+      assert.equal((await getRuns(store, { jobName: "echo" })).total, 1);
     },
   );
 }

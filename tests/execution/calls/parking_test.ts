@@ -17,6 +17,7 @@ import {
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aGate, aJob, allOf } from "../../support/jobs.ts";
 import { outputOf, signal, waitings, waitNamed } from "../../support/pauses.ts";
+import { getRun, getWaits } from "../../../src/store/reads.ts";
 
 /** Claims runs in a process whose clock never advances: as good as dead. */
 function workElsewhere(store: Store, job: Job<unknown>): void {
@@ -297,8 +298,8 @@ for (const kind of ["prepareWait", "wait", "sleep"] as const) {
     assert.equal(abortSignal.aborted, true);
     assert.equal(abortSignal.reason.name, "LeaseLostError");
     assert.deepEqual(events.map(({ type }) => type), ["run:trigger", "run:leased", "run:start"]);
-    assert.partialDeepStrictEqual(await store.getRun(id), { status: "running", leaseGeneration: lease.generation });
-    assert.deepEqual(await store.getWaits(id), []);
+    assert.partialDeepStrictEqual(await getRun(store, id), { status: "running", leaseGeneration: lease.generation });
+    assert.deepEqual(await getWaits(store, id), []);
   });
 }
 
@@ -461,7 +462,7 @@ forEachStore("a replay of steps and waits asks the store once, however many ther
 
   await engine.runUntilIdle();
 
-  assert.equal((await store.getRun(id))!.status, "completed");
+  assert.equal((await getRun(store, id))!.status, "completed");
   assert.deepEqual(calls.filter((name) => !["claim", "getSchedules", "addStats"].includes(name)), ["finish"]);
 });
 
@@ -549,7 +550,7 @@ forEachStore("a run parks at once though a signal was recorded right after its l
       if (name !== "saveStep") return method?.bind(store);
       return async (...parameters: unknown[]) => {
         const recordedNo = await method.apply(store, parameters);
-        const [wait] = await store.getWaits(id);
+        const [wait] = await getWaits(store, id);
         await store.signal(wait!.id, { signalId: "1", payload: null });
         return recordedNo;
       };
@@ -569,5 +570,5 @@ forEachStore("a run parks at once though a signal was recorded right after its l
   lastStep.resolve();
   await host.settle(100); // no time passes
 
-  assert.equal((await store.getRun(id))!.status, "waiting");
+  assert.equal((await getRun(store, id))!.status, "waiting");
 });

@@ -19,6 +19,7 @@ import {
 } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aJob } from "../../support/jobs.ts";
+import { getRun, getSteps } from "../../../src/store/reads.ts";
 
 type Body = (step: StepContext, input: unknown) => unknown;
 
@@ -137,7 +138,7 @@ forEachStore("step.run() takes a name that is used again for another step", asyn
 
   assert.deepEqual(run.output, [1, 2, 3]);
   assert.deepEqual(calls, [0, 1, 2]);
-  const names = (await context.store.getSteps(runId)).map(({ name }) => name);
+  const names = (await getSteps(context.store, runId)).map(({ name }) => name);
   assert.deepEqual(names, ["round", "round#2", "round#3", "crash"]);
 });
 
@@ -570,9 +571,9 @@ forEachStore("step.progress() is published at once and kept with the next write"
   const kept: unknown[] = [];
   const job = aJob(async (step) => {
     step.progress(1, 10, "read");
-    kept.push((await store.getRun(step.runId))!.progress);
+    kept.push((await getRun(store, step.runId))!.progress);
     await step.run("write", () => {});
-    kept.push((await store.getRun(step.runId))!.progress);
+    kept.push((await getRun(store, step.runId))!.progress);
     step.progress(2);
     step.progress(2);
   });
@@ -923,7 +924,7 @@ for (const [description, thrown] of Object.entries(ODDITIES)) {
     });
 
     assert.equal(run.output, "caught");
-    const [step] = await context.store.getSteps(run.id);
+    const [step] = await getSteps(context.store, run.id);
     assert.ok(step!.error!.length < 9_000 && step!.error!.isWellFormed());
   });
 }

@@ -8,6 +8,7 @@ import { withCalls } from "../../support/stores/with_calls.ts";
 import { stopHard } from "../../support/engines.ts";
 import { failing, first } from "../../support/stores/failing_store.ts";
 import { aGatedJob, aJob } from "../../support/jobs.ts";
+import { getRun } from "../../../src/store/reads.ts";
 
 forEachStore("a worker renews its leases, and publishes that", async ({ store, host }) => {
   const { job, reached, letGo, calls } = aGatedJob();
@@ -297,7 +298,7 @@ forEachStore(
       return claims++ === 0 ? "after" : "before";
     });
     const job = aJob(async (step) => {
-      const { leaseExpiresAt } = (await store.getRun(step.runId))!;
+      const { leaseExpiresAt } = (await getRun(store, step.runId))!;
       return [step.execution, Date.parse(leaseExpiresAt!) - host.now()];
     });
     await using engine = createEngine({ store: flaky, host, jobs: { job } });
@@ -403,7 +404,7 @@ forEachStore("progress that an earlier write has overtaken is kept again soon", 
   mayEnd.resolve();
   await reached;
   await pass(host, 250, 50);
-  const { progress } = (await store.getRun(id))!;
+  const { progress } = (await getRun(store, id))!;
   letGo("done");
   await engine.waitForRun(id);
 
@@ -439,7 +440,7 @@ forEachStore("a worker keeps progress soon, although nothing else is written", a
   await reached;
 
   await pass(host, 250, 50);
-  const { progress } = (await store.getRun(id))!;
+  const { progress } = (await getRun(store, id))!;
   letGo("done");
   await engine.waitForRun(id);
 
@@ -462,7 +463,7 @@ forEachStore("a worker keeps progress that the store could not take, as soon as 
   await pass(host, 500, 50);
   isDown = false;
   await pass(host, 1_200, 100);
-  const { progress } = (await store.getRun(id))!;
+  const { progress } = (await getRun(store, id))!;
   letGo("done");
   await engine.waitForRun(id);
 

@@ -7,6 +7,7 @@ import { FakeHost } from "../../support/fake_host.ts";
 import { anything, forEachStore, forever, LEASE_MS, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { signal } from "../../support/pauses.ts";
+import { getRun } from "../../../src/store/reads.ts";
 
 /** What a program has executed, in order. */
 type Executed = string[];
@@ -230,7 +231,7 @@ for (const { name, program, options, held, then = [], output } of CHANGES) {
 
       await execute(context, job);
 
-      const run = (await context.store.getRun(id))!;
+      const run = (await getRun(context.store, id))!;
       assert.equal(run.held?.code, held, run.held?.message ?? run.error ?? "");
       assert.equal(run.status, held === undefined ? "completed" : "pending", run.error ?? "");
       const expected = then.filter((step) => !already.includes(step));
@@ -249,11 +250,11 @@ for (const { name, program, options, held, then = [], output } of CHANGES) {
 
     await execute(context, changed!);
     await execute(context, changed!);
-    const held = await context.store.getRun(id);
+    const held = await getRun(context.store, id);
     await execute(context, old!, "before");
 
     assert.ok(held!.held);
-    assert.equal((await context.store.getRun(id))!.status, "completed");
+    assert.equal((await getRun(context.store, id))!.status, "completed");
     assert.deepEqual(executed, ["charge", "pack", "ship"]);
   });
 }

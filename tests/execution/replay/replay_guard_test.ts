@@ -16,6 +16,7 @@ import {
 } from "../../support/stores/for_each_store.ts";
 import { outputOf, signal } from "../../support/pauses.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
+import { getRun, getSteps, getWaits } from "../../../src/store/reads.ts";
 
 function aCheckout(run: (step: StepContext) => unknown, options: ChangeDefinition = {}): Job {
   return defineJob({ name: "checkout", input: anything, ...options, run });
@@ -80,7 +81,7 @@ forEachStore("a run of unchanged code is not held: parallel branches, races, cau
   const { seconds } = await execute(context, aCheckout(program));
 
   assert.equal(seconds, 0); // there was no delay, either
-  assert.deepEqual((await context.store.getRun(id))!.output, ["fast", "caught"]);
+  assert.deepEqual((await getRun(context.store, id))!.output, ["fast", "caught"]);
 });
 
 forEachStore("a branch may await something outside of its steps for less than a second", async (context) => {
@@ -101,7 +102,7 @@ forEachStore("a branch may await something outside of its steps for less than a 
     }),
   );
 
-  assert.equal((await context.store.getRun(id))!.status, "completed");
+  assert.equal((await getRun(context.store, id))!.status, "completed");
 });
 
 forEachStore(
@@ -128,7 +129,7 @@ forEachStore(
     await pass(host, 1_000);
     await idle;
 
-    assert.equal((await store.getRun(id))!.status, "completed");
+    assert.equal((await getRun(store, id))!.status, "completed");
   },
 );
 
@@ -186,7 +187,7 @@ forEachStore("a cancel wins against an ending that waits for the replay", async 
 
   await execute(context, aCheckout(() => "early"), { meanwhile: (engine) => engine.cancel(id) });
 
-  assert.equal((await context.store.getRun(id))!.status, "cancelled");
+  assert.equal((await getRun(context.store, id))!.status, "cancelled");
 });
 
 forEachStore("a stop does not save an ending that waits for the replay", async (context) => {
@@ -203,7 +204,7 @@ forEachStore("a stop does not save an ending that waits for the replay", async (
 
   await engine.stop();
 
-  const run = (await store.getRun(id))!;
+  const run = (await getRun(store, id))!;
   assert.deepEqual([run.status, run.held], ["pending", null]);
 });
 
@@ -233,7 +234,7 @@ forEachStore("a run of unchanged code is not held while the engine stops", async
 
   await Promise.all([engine.stop(), pass(host, 5_000, 10)]);
 
-  const run = (await store.getRun(id))!;
+  const run = (await getRun(store, id))!;
   assert.deepEqual([run.status, run.held], ["pending", null]);
 });
 
@@ -265,7 +266,7 @@ forEachStore("a cancelled run whose job throws during the replay gives up its ke
   await engine.cancel(id);
   await pass(host, 2_000, 10);
 
-  assert.equal((await store.getRun(nextId))!.status, "completed");
+  assert.equal((await getRun(store, nextId))!.status, "completed");
 });
 
 forEachStore("finishWithin ends a run while it waits for the replay", async ({ store, host }) => {
@@ -295,7 +296,7 @@ forEachStore("onDivergence continue executes what is new, and publishes what dif
     aCheckout((step) => step.run("charge card", () => "new"), { onDivergence: "continue" }),
   );
 
-  assert.equal((await context.store.getRun(id))!.output, "new");
+  assert.equal((await getRun(context.store, id))!.output, "new");
   const diverged = events.find((event) => event.type === "run:diverged");
   assert.deepEqual(diverged?.isNew, [{ kind: "step", name: "charge card" }]);
   assert.deepEqual(diverged?.unasked, [{ kind: "step", name: "charge" }, { kind: "sleep", name: "nap" }]);
@@ -373,7 +374,7 @@ forEachStore(
 
     await execute(context, job);
 
-    assert.deepEqual((await store.getRun(id))!.output, {
+    assert.deepEqual((await getRun(store, id))!.output, {
       lines: [{ item: "a", count: 1 }, { item: "b", count: 1 }],
       tags: ["t"],
       to: { country: "DE" },
@@ -390,7 +391,7 @@ forEachStore("onDivergence fail fails the run with the same message", async (con
 
   await execute(context, aCheckout((step) => step.run("charge card", () => {}), { onDivergence: "fail" }));
 
-  const run = (await context.store.getRun(id))!;
+  const run = (await getRun(context.store, id))!;
   assert.equal(run.status, "failed");
   assert.match(run.error!, /step "charge card" is new, and the job has not asked for .* step "charge", sleep "nap"/);
 });
@@ -405,7 +406,7 @@ forEachStore("a message names three of the names, and the rename that was probab
   await execute(context, aCheckout((step) => step.run("z", () => {})));
 
   assert.equal(
-    (await context.store.getRun(id))!.held!.message,
+    (await getRun(context.store, id))!.held!.message,
     'Held: step "z" is new, and the job has not asked for what this run has recorded: step "a", step "b", step "c", ' +
       'and 2 more. If "a" was renamed, say changes: { renamed: { "a": "z" } }; else see added, removed, or what the ' +
       "job decides outside of its steps",
@@ -437,9 +438,9 @@ forEachStore(
       context.host.advance(60_000);
     }
 
-    assert.equal((await context.store.getRun(old))!.output, false);
-    assert.equal((await context.store.getRun(made))!.output, true);
-    assert.deepEqual((await context.store.getWaits(old)).length + (await context.store.getSteps(old)).length, 1);
+    assert.equal((await getRun(context.store, old))!.output, false);
+    assert.equal((await getRun(context.store, made))!.output, true);
+    assert.deepEqual((await getWaits(context.store, old)).length + (await getSteps(context.store, old)).length, 1);
   },
 );
 
@@ -460,7 +461,7 @@ forEachStore("a step that is renamed between two attempts keeps its name and its
     }),
   );
 
-  assert.deepEqual((await context.store.getSteps(id)).map(({ name, attempts }) => [name, attempts]), [["charge", 2]]);
+  assert.deepEqual((await getSteps(context.store, id)).map(({ name, attempts }) => [name, attempts]), [["charge", 2]]);
   assert.deepEqual(keys, [`${id}/charge`, `${id}/charge`]);
 });
 
@@ -481,7 +482,7 @@ forEachStore("a name that was renamed twice is found by each of its former names
       }, { changes: { renamed: { charge: "charge card", "charge card": "pay" } } }),
     );
 
-    assert.equal((await context.store.getRun(id))!.output, name);
+    assert.equal((await getRun(context.store, id))!.output, name);
   }
 });
 
@@ -502,7 +503,7 @@ forEachStore("a job cannot ask for both names of a renamed step, in either order
       }, { changes: { renamed: { charge: "charge card" } } }),
     );
 
-    const run = (await context.store.getRun(id))!;
+    const run = (await getRun(context.store, id))!;
     assert.equal(run.error, '"charge" is renamed to "charge card", and the job asks for both');
   }
 });

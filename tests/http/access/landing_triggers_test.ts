@@ -15,6 +15,7 @@ import {
   type TenantStatus,
 } from "../../support/http/tenants.ts";
 import { CONTEXTS, type Way, WAYS } from "../../support/http/tenant_hooks.ts";
+import { getRun } from "../../../src/store/reads.ts";
 
 forEachStore(
   "POST /trigger makes a run if the one that it may join is gone when the hook has decided",
@@ -78,7 +79,7 @@ async function aLanding(world: StoreTest, landing: typeof LANDINGS[number], auth
   return {
     service,
     runId,
-    run: (await world.store.getRun(runId))!,
+    run: (await getRun(world.store, runId))!,
     before: await contentsOf(world.store),
     which: `${landing.status} ${JSON.stringify(landing.asks)}`,
     trigger: (way: Way, labels?: Labels): Promise<Response> => {

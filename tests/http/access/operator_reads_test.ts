@@ -256,7 +256,6 @@ forEachStore("GET /find finds nothing by a value that no label of the caller's r
 forEachStore("GET /find and /failures read no values of others' runs", async (world) => {
   const read: string[] = [];
   const store = withCalls(world.store, {
-    getRun: (runId) => (read.push(runId), world.store.getRun(runId)),
     readRuns: (runIds, maxLength) => {
       if (maxLength === Infinity) read.push(...runIds);
       return world.store.readRuns(runIds, maxLength);

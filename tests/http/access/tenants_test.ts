@@ -23,6 +23,7 @@ import {
   NOBODY,
   RUN_ROUTES,
 } from "../../support/http/tenant_routes.ts";
+import { getRun } from "../../../src/store/reads.ts";
 
 forEachStore("onRunAccess() answers for a run that it refuses, and nothing happens to the run", async (world) => {
   let context: unknown;
@@ -56,7 +57,7 @@ forEachStore("onRunAccess() answers for a run that it refuses, and nothing happe
       assert.deepEqual(await sightOf(response), expected, at);
       assert.equal(asked.length, 1, at);
       assert.ok(Object.is(asked[0]![0], context), at);
-      assert.deepEqual(asked[0]!.slice(1), [await world.store.getRun(runs[status].runId), operation], at);
+      assert.deepEqual(asked[0]!.slice(1), [await getRun(world.store, runs[status].runId), operation], at);
     }
     await assertUntouched(which);
   }

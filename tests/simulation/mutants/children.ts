@@ -5,6 +5,7 @@ import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
 import { over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";
+import { getRun } from "../../../src/store/reads.ts";
 
 /** Bugs of child runs. */
 export const CHILD_MUTANTS: readonly Mutant[] = [
@@ -90,8 +91,8 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
       claim: async (request) => {
         const result = await store.claim(request);
         for (const pause of result.claims.flatMap(({ pauses }) => pauses)) {
-          const failed = pause.child === null ? null : await store.getRun(pause.child.run.id);
-          const retry = failed?.retriggeredAs == null ? null : await store.getRun(failed.retriggeredAs);
+          const failed = pause.child === null ? null : await getRun(store, pause.child.run.id);
+          const retry = failed?.retriggeredAs == null ? null : await getRun(store, failed.retriggeredAs);
           if (retry?.status !== "completed") continue;
           pause.child = { ...pause.child!, status: "completed", output: JSON.stringify(retry.output), failure: null };
         }

@@ -14,6 +14,7 @@ import { JOB_NAMES, type Plan, PROCESS_NAMES } from "../plan.ts";
 import { over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";
+import { getPausedJobs, getRuns } from "../../../src/store/reads.ts";
 
 /** Bugs of limits, rates, delays, priorities, turns, deadlines and pauses of jobs. */
 export const FLOW_MUTANTS: readonly Mutant[] = [
@@ -265,7 +266,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
     store: over((store) => ({
       claim: async (request) => {
         const result = await store.claim(request);
-        const isPaused = (await store.getPausedJobs()).length > 0;
+        const isPaused = (await getPausedJobs(store)).length > 0;
         return isPaused && hasTaken(result) ? { ...result, nextTimerAt: result.now } : result;
       },
     })),
@@ -276,7 +277,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
     store: over((store) => ({
       claim: async (request) => {
         const result = await store.claim(request);
-        const { runs } = await store.getRuns({ status: "pending" });
+        const { runs } = await getRuns(store, { status: "pending" });
         const isDelayed = runs.some(({ startAt }: Run) => startAt !== null && Date.parse(startAt) > result.now);
         return isDelayed && hasTaken(result) ? { ...result, hasMore: true } : result;
       },

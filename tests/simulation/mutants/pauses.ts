@@ -5,6 +5,7 @@ import type { NewPause } from "../../../src/store/pause_request.ts";
 import type { PauseKind, PauseRecord } from "../../../src/wait.ts";
 import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
+import { getRun } from "../../../src/store/reads.ts";
 
 /** Bugs of sleeps, waits, signals and deadlines. */
 export const PAUSE_MUTANTS: readonly Mutant[] = [
@@ -63,11 +64,14 @@ export const PAUSE_MUTANTS: readonly Mutant[] = [
     store: (make, host) => {
       const store = make(host);
       return double(store, {
-        getWaits: async (runId) =>
-          (await store.getWaits(runId)).map((wait) => {
+        readWaits: async (...place) => {
+          const part = await store.readWaits(...place);
+          const items = part?.items.map((wait) => {
             if (wait.deadlineAt === null || wait.status !== "pending") return wait;
             return { ...wait, deadlineAt: new Date(host.now() + 1_000).toISOString() };
-          }),
+          });
+          return part && { ...part, items: items! };
+        },
       });
     },
   },
@@ -101,7 +105,7 @@ export const PAUSE_MUTANTS: readonly Mutant[] = [
         store.signal(waitId, signal).catch(async (error) => {
           const wait = error instanceof ConflictError ? await store.getWait(waitId) : null;
           if (wait?.status !== "resolved") throw error;
-          const { id, jobName, labels } = (await store.getRun(wait.runId))!;
+          const { id, jobName, labels } = (await getRun(store, wait.runId))!;
           return { wait: { ...wait, ...signal }, disposition: "accepted" as const, run: { id, jobName, labels } };
         }),
     })),

@@ -4,6 +4,7 @@ import type { Wait } from "../../../src/wait.ts";
 import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";
+import { getWaits } from "../../../src/store/reads.ts";
 
 /** Bugs of triggers, retriggers, endings and deletions. */
 export const RUN_MUTANTS: readonly Mutant[] = [
@@ -159,7 +160,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
       const left = new Map<string, Wait>();
       return {
         delete: async (runId) => {
-          for (const wait of await store.getWaits(runId)) left.set(wait.id, wait);
+          for (const wait of await getWaits(store, runId)) left.set(wait.id, wait);
           return await store.delete(runId);
         },
         getWait: async (waitId) => await store.getWait(waitId) ?? left.get(waitId) ?? null,

@@ -3,6 +3,7 @@ import type { Claim } from "../../../src/store/claim.ts";
 import { Chance } from "../../support/chance.ts";
 import { over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
+import { getSteps } from "../../../src/store/reads.ts";
 
 /** Bugs of steps, retries, progress and logs, and of calls to the store. */
 export const STEP_MUTANTS: readonly Mutant[] = [
@@ -123,7 +124,7 @@ export const STEP_MUTANTS: readonly Mutant[] = [
     rule: "new code may add and move steps",
     store: over((store) => ({
       saveStep: async (lease, step, reports) => {
-        const recorded = await store.getSteps(lease.runId);
+        const recorded = await getSteps(store, lease.runId);
         const isMoved = recorded?.some(({ name, index }) => index === step.index && name !== step.name);
         return await store.saveStep(lease, isMoved ? { ...step, name: `${step.name}-moved` } : step, reports);
       },

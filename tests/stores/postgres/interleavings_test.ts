@@ -7,6 +7,7 @@ import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { aClaimRequest, aFlow, aHold, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { findFault } from "./postgres_faults.ts";
 import { startServer } from "./server.ts";
+import { getSteps } from "../../../src/store/reads.ts";
 
 // Transactions of several processes, in the order in which they do harm: each is held open on purpose.
 
@@ -254,7 +255,7 @@ test("parallel steps of one run are recorded once each, also if one of them is r
   const numbers = [...saved, ...others].map(({ recordedNo }) => recordedNo);
   assert.deepEqual(numbers.slice(0, 50).toSorted((a, b) => a - b), names.map((_, n) => n + 1));
   assert.deepEqual(numbers.slice(50), [numbers[7], numbers[45]]);
-  assert.deepEqual((await store.getSteps("run")).map(({ name }) => name), names);
+  assert.deepEqual((await getSteps(store, "run")).map(({ name }) => name), names);
   const { rows } = (await store.readJournal(0, 1_000_000))!;
   assert.equal(rows.flatMap(({ facts }) => facts).filter(([, kind]) => kind === "step_completed").length, 50);
 });

@@ -6,6 +6,7 @@ import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { aRun } from "../../support/fixtures.ts";
 import { needs } from "../../support/platform.ts";
 import { afterClose, withFile } from "../../support/stores/sqlite.ts";
+import { getRun } from "../../../src/store/reads.ts";
 
 Deno.test("SqliteStore.backup() writes a copy that opens clean", () =>
   withFile(async (path) => {
@@ -18,7 +19,7 @@ Deno.test("SqliteStore.backup() writes a copy that opens clean", () =>
 
     await using copy = await SqliteStore.open(`${path}.copy`);
     await copy.migrate();
-    assert.equal((await copy.getRun(run.id))?.id, run.id);
+    assert.equal((await getRun(copy, run.id))?.id, run.id);
   }));
 
 Deno.test("SqliteStore.backup() leaves no file behind when it fails", () =>

@@ -7,6 +7,7 @@ import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../../support/fixtures.ts";
 import { afterClose, Closable, withFile } from "../../support/stores/sqlite.ts";
+import { getRun, getRuns } from "../../../src/store/reads.ts";
 
 Deno.test("SqliteStore.from() refuses a database that cuts integers off at 32 bits", async () => {
   const database = {
@@ -114,7 +115,7 @@ for (const driver of ["node:sqlite", "better-sqlite3", "one that resets no faile
       const waiting = store.enqueue([aRun()]);
       await host.settle();
 
-      const { total } = await store.getRuns({});
+      const { total } = await getRuns(store, {});
       const state = await store.getRunState(added!.run.id);
 
       assert.deepEqual([total, state!.run.status], [1, "pending"]);
@@ -136,8 +137,8 @@ for (const property of ["open", "isOpen"] as const) {
 
     const answers = await Promise.allSettled([
       ...pending,
-      store.getRun(run.id),
-      store.getRuns({}),
+      getRun(store, run.id),
+      getRuns(store, {}),
       store.claim(aClaimRequest()),
       store.cancel(run.id, "request", null),
       store.backup("never.db"),
@@ -187,12 +188,12 @@ for (const driver of ["node:sqlite", "better-sqlite3", "a driver without a fitti
 
       await using copy = await SqliteStore.open(`${path}.copy`);
       await copy.migrate();
-      assert.equal((await copy.getRun(run.id))?.id, run.id);
+      assert.equal((await getRun(copy, run.id))?.id, run.id);
       await assert.rejects(store.backup(`${path}.copy`), {
         name: "StoreError",
         message: `Cannot back up to "${path}.copy": the file exists; name a new file, or remove this one first`,
       });
-      assert.equal((await copy.getRun(run.id))?.id, run.id);
+      assert.equal((await getRun(copy, run.id))?.id, run.id);
     }));
 
   Deno.test(`SqliteStore.backup() names the file that it cannot write, with ${driver}`, () =>

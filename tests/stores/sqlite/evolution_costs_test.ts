@@ -6,6 +6,7 @@ import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { CountingDriver } from "../../support/stores/counting_driver.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aHold, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { getRuns, getWaits } from "../../../src/store/reads.ts";
 
 async function anOpen(): Promise<{ store: SqliteStore; driver: CountingDriver; host: FakeHost }> {
   const driver = new CountingDriver();
@@ -126,7 +127,7 @@ Deno.test("SqliteStore finds versions and held runs by an index", async () => {
   for (const query of [{}, { jobNames: [first.claims[0]!.run.jobName] }, { code: "diverged" as const }]) {
     await store.findHeld({ ...query, after: 0, limit: 10 });
   }
-  const [wait] = await store.getWaits(lease.runId);
+  const [wait] = await getWaits(store, lease.runId);
   await store.signal(wait!.id, { signalId: "one", payload: 1 });
   await store.getHold(lease.runId);
   await store.getHistory(lease.runId);
@@ -135,7 +136,7 @@ Deno.test("SqliteStore finds versions and held runs by an index", async () => {
   const other = await store.claim(aClaim({ workerId: "other", ...tried("new") }));
   for (const claim of other.claims) await store.hold(claim.lease, aHold(), []);
   await store.resumeHeld(lease.runId, true);
-  await store.getRuns({ jobName: first.claims[0]!.run.jobName });
+  await getRuns(store, { jobName: first.claims[0]!.run.jobName });
   host.advance(2e9);
   await store.getStrandedJobs();
   await store.claim(aClaim({ workerId: "third", ...tried("third") }));

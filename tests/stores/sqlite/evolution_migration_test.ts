@@ -6,6 +6,7 @@ import { findWrongCount } from "../../support/counts.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aHold, aKnownJob, aRun } from "../../support/fixtures.ts";
 import { findBrokenLine } from "../../support/lines.ts";
+import { getRun, hasWorker } from "../../../src/store/reads.ts";
 
 /** A database of the version before this one: `insert()` adds a row. */
 function anOldDatabase() {
@@ -73,7 +74,7 @@ Deno.test("SqliteStore.migrate() keeps the runs of the version before, as runs o
 
   await using store = await SqliteStore.from(database, { host });
   await store.migrate();
-  const isKnown = await store.hasWorker("import-csv");
+  const isKnown = await hasWorker(store, "import-csv");
   const { claims } = await store.claim(aClaimRequest({ limit: 10, leaseMs: 1e6 }));
   const [again] = await store.enqueue([aRun({ version: 2, idempotencyKey: "same" })]);
   host.advance(1_000);
@@ -88,7 +89,7 @@ Deno.test("SqliteStore.migrate() keeps the runs of the version before, as runs o
   ]);
   assert.deepEqual([again!.run.id, again!.disposition], ["plain", "idempotent"]);
   assert.deepEqual(later.claims.map(({ run }) => run.id), ["parked"]);
-  assert.equal((await store.getRun("parked"))!.held!.code, "diverged");
+  assert.equal((await getRun(store, "parked"))!.held!.code, "diverged");
   assert.equal(findBrokenLine(database) ?? findWrongCount(database), null);
   await store.close();
   database.close();

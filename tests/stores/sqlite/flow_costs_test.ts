@@ -7,6 +7,7 @@ import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { CountingDriver } from "../../support/stores/counting_driver.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aKnownJob, aPause, aRun } from "../../support/fixtures.ts";
+import { getRun, getRuns } from "../../../src/store/reads.ts";
 
 async function anOpen(): Promise<{ store: SqliteStore; driver: CountingDriver; host: FakeHost }> {
   const driver = new CountingDriver();
@@ -165,9 +166,8 @@ Deno.test("SqliteStore finds runs with flow by an index, and sorts no long list"
   await store.claim(aClaim());
   host.advance(-8_000);
   await store.claim(aClaim());
-  await store.getRuns({ failureKind: "timeout", completedAfter: "2020-01-01T00:00:00Z" });
-  await store.getRun(again.claims[0]!.run.id);
-  await store.getPausedJobs();
+  await getRuns(store, { failureKind: "timeout", completedAfter: "2020-01-01T00:00:00Z" });
+  await getRun(store, again.claims[0]!.run.id);
 
   const plans = driver.plans(
     /^\s*(SELECT|UPDATE|DELETE|INSERT|WITH)[^]*holdfast_(flow|heads|starts|openings|ghosts|holders)/,

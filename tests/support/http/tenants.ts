@@ -9,6 +9,7 @@ import { claimOne, holdRun, type StoreTest } from "../stores/for_each_store.ts";
 import { aService, type Service } from "./http.ts";
 import { aJob } from "../jobs.ts";
 import { openPostgres, POSTGRES_URL } from "../stores/postgres_store.ts";
+import { getLogs, getRuns, getWaits } from "../../../src/store/reads.ts";
 
 /** The states in which a tenant can have a run for as long as a test likes: statuses, and `held`, which is pending. */
 export const STATUSES = ["completed", "failed", "waiting", "cancelled", "held", "running", "pending"] as const;
@@ -79,7 +80,7 @@ export async function aTenantRun(
   else if (status === "running") await claimOne(store, "order");
   else if (status === "held") await holdRun(store, "order", runId);
   else if (status !== "pending") await engine.runUntilIdle();
-  const [wait] = await store.getWaits(runId);
+  const [wait] = await getWaits(store, runId);
   return { runId, waitId: wait?.id ?? UNKNOWN };
 }
 
@@ -96,11 +97,11 @@ export async function tenantRuns(
 
 /** Everything that a store keeps, in one text. */
 export async function contentsOf(store: Store): Promise<string> {
-  const { runs } = await store.getRuns({ limit: 1_000 });
+  const { runs } = await getRuns(store, { limit: 1_000 });
   const all = await Promise.all(runs.map(async ({ id }) => ({
     state: { ...await store.getRunState(id), place: null }, // that moves with other runs
-    waits: await store.getWaits(id),
-    logs: await store.getLogs(id),
+    waits: await getWaits(store, id),
+    logs: await getLogs(store, id),
   })));
   return JSON.stringify({ all, leases: await store.getLeases() }, null, 1);
 }

@@ -4,6 +4,7 @@ import type { Store } from "../../../src/store.ts";
 import type { Claim, ClaimResult } from "../../../src/store/claim.ts";
 import type { RunHistory } from "../../../src/store/hold_record.ts";
 import type { RecordName } from "../../../src/hold.ts";
+import { getRuns, getSteps, getWaits } from "../../../src/store/reads.ts";
 
 /** What a call to a store came to, in a form that can be compared. */
 export type Outcome = { value: unknown } | { refusal: string };
@@ -20,14 +21,14 @@ export async function outcomeOf(call: Promise<unknown>): Promise<Outcome> {
 
 /** Everything that a store shows of its runs, in a form that can be compared. */
 export async function dump(store: Store): Promise<unknown> {
-  const { runs, total } = await store.getRuns({ limit: 1_000 });
+  const { runs, total } = await getRuns(store, { limit: 1_000 });
   const details = [];
   for (const { id } of runs) {
     // Positions and row numbers are a store's own.
     const { seq: _seq, place: _place, ...state } = (await store.getRunState(id))!;
     // A repeated call may count as an update of the run.
     details.push({ ...state, run: { ...state.run, updatedAt: null } });
-    details.push(await store.getSteps(id), await store.getWaits(id));
+    details.push(await getSteps(store, id), await getWaits(store, id));
   }
   const leases = (await store.getLeases()).sort(byRunId);
   return normal({ order: runs.map(({ id }) => id), total, details, leases, holds: await readHolds(store) });

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { StoreError } from "../../../src/error.ts";
 import type { Fact } from "../../../src/fact.ts";
 import { type Host, systemHost } from "../../../src/host.ts";
-import type { Run } from "../../../src/run.ts";
 import type { Store } from "../../../src/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
@@ -46,10 +45,13 @@ const MISTAKES: Mistake[] = [
   },
   {
     what: "hands out what it keeps",
-    foundBy: "getRun() answers a copy that is the reader's own",
+    foundBy: "readRuns() answers copies that are the reader's own",
     methods: (store) => {
-      const kept = new Map<string, Promise<Run | null>>();
-      return { getRun: (id) => kept.get(id) ?? kept.set(id, store.getRun(id)).get(id)! };
+      const kept = new Map<string, ReturnType<Store["readRuns"]>>();
+      return {
+        readRuns: (ids, maxLength) =>
+          kept.get(String(ids)) ?? kept.set(String(ids), store.readRuns(ids, maxLength)).get(String(ids))!,
+      };
     },
   },
   {
@@ -162,7 +164,7 @@ Deno.test("storeContract() closes each store, also after a test that fails", asy
   const { tests } = register((host) => {
     open += 1;
     return toy(host, (store) => ({
-      getRun: () => Promise.reject(new Error("broken")),
+      readRuns: () => Promise.reject(new Error("broken")),
       close: () => {
         open -= 1;
         return store.close();

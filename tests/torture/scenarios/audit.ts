@@ -6,6 +6,7 @@ import { readAcknowledged } from "../../processes/acknowledged_steps.ts";
 import { assertNone } from "./assert_none.ts";
 import type { Customers } from "./customers.ts";
 import type { Receipt } from "./orders.ts";
+import { getRuns, getSteps } from "../../../src/store/reads.ts";
 
 /** How much was found in order. */
 export interface Audit {
@@ -42,7 +43,7 @@ export async function audit(
   }
   for (const { id, output } of runs.filter(({ jobName }) => jobName === "order")) {
     const receipts = acknowledged.get(id) ?? new Map<string, string>();
-    const steps = await store.getSteps(id);
+    const steps = await getSteps(store, id);
     const recorded = steps.map(({ name, output }) => [name, (output as unknown as Receipt).receipt]);
     assert.deepEqual(recorded, [...receipts], `The steps of run ${id} were to be those that its job had seen`);
     assert.deepEqual(output, [...receipts.values()]);
@@ -54,7 +55,7 @@ export async function audit(
 async function readRuns(store: SqliteStore): Promise<Run[]> {
   const runs: Run[] = [];
   for (let hasMore = true; hasMore;) {
-    const page = await store.getRuns({ limit: 500, offset: runs.length });
+    const page = await getRuns(store, { limit: 500, offset: runs.length });
     runs.push(...page.runs);
     hasMore = page.hasMore;
   }

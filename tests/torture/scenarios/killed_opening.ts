@@ -6,6 +6,7 @@ import type { Scenario, ScenarioResult } from "../scenario.ts";
 import { assertNone } from "./assert_none.ts";
 import { checkIntegrity } from "./audit.ts";
 import { Place } from "./place.ts";
+import { getRuns } from "../../../src/store/reads.ts";
 
 const OPENING: Program = { file: "opening.ts", isDetached: true };
 const VICTIMS = 2; // in each round, at once
@@ -35,7 +36,7 @@ export const killedOpening: Scenario = {
 
       assert.equal(error, null);
       await using store = await SqliteStore.open(place.database);
-      const runIds = (await store.getRuns({})).runs.map(({ id }) => id);
+      const runIds = (await getRuns(store, {})).runs.map(({ id }) => id);
       const triggered = [runId, ...victims.map((victim) => victim.runId)].filter((id) => id !== null) as string[];
       assertNone(triggered.filter((id) => !runIds.includes(id)), "Runs of which processes were told are gone");
       assert.ok(runIds.length <= VICTIMS + 1, `${VICTIMS + 1} processes have triggered ${runIds.length} runs`);

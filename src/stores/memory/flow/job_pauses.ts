@@ -34,7 +34,7 @@ export class MemoryJobPauses {
     return wasPaused;
   }
 
-  /** See `Store.getPausedJobs()`. */
+  /** The pauses of jobs, by their names. */
   list(): JobPause[] {
     return [...this.#byName.values()]
       .sort((left, right) => left.jobName < right.jobName ? -1 : 1)

@@ -46,7 +46,7 @@ export function sampleRuns({ runs, workers }: ClaimState, now: number): Statisti
 }
 
 /** The numbers of each job. See `Store.getJobs()`. */
-export function listJobs(state: ClaimState, rates: readonly RatedJob[], now: number): JobList {
+export function listJobs(state: ClaimState, rates: readonly RatedJob[], now: number): Omit<JobList, "paused"> {
   return {
     jobs: listNumbers(state, now),
     openings: rates.map(({ jobName, rate }) => {

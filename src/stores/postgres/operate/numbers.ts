@@ -2,6 +2,7 @@ import type { RunStatus } from "../../../run.ts";
 import type { JobList, JobNumbers } from "../../../store/job_numbers.ts";
 import type { WorkerList, WorkerRecord } from "../../../store/worker_record.ts";
 import { noRuns } from "../../../no_runs.ts";
+import { type JobPauseRow, toJobPause } from "../../rows.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { parseWorkerDetails } from "../../worker_details.ts";
 
@@ -29,10 +30,11 @@ export interface JobsAnswer extends Pick<JobList, "nextTimerAt" | "now"> {
   ghosts: { [jobName: string]: number };
   due: { queue: string; runId: string; position: number; dueSince: number }[];
   openings: number[];
+  paused: JobPauseRow[];
 }
 
 /** What `fn.get_jobs()` returns, as the store does: the queues of a job are added up. */
-export function toJobList({ counts, ghosts, due, openings, nextTimerAt, now }: JobsAnswer): JobList {
+export function toJobList({ counts, ghosts, due, openings, paused, nextTimerAt, now }: JobsAnswer): JobList {
   const jobs = new Map<string, JobNumbers>();
   for (const { queue, status, runs } of counts) {
     const jobName = jobNameOf(queue);
@@ -48,6 +50,7 @@ export function toJobList({ counts, ghosts, due, openings, nextTimerAt, now }: J
   return {
     jobs: [...jobs.values()].sort((one, other) => one.jobName < other.jobName ? -1 : 1),
     openings: openings.map((opensAt) => opensAt > now ? opensAt : null),
+    paused: paused.map(toJobPause),
     nextTimerAt,
     now,
   };

@@ -1,18 +1,7 @@
-import { DEFAULT_RUN_LIMIT, parseRun, type RunFilter, type RunPage } from "../../../run.ts";
+import { DEFAULT_RUN_LIMIT } from "../../../run.ts";
 import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
 import { listOf, statusesOf, storedConditionsOf } from "../../run_conditions.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
-import { type RunRow, toRunText } from "../rows.ts";
-
-/** The runs that match a filter, newest first. See `Store.getRuns()`. */
-export async function listRuns(database: PostgresDatabase, filter: RunFilter): Promise<RunPage> {
-  const { rows, total } = await database.read<{ rows: RunRow[]; total: number }>("get_runs", toParameters(filter));
-  return {
-    runs: rows.map((row) => parseRun(toRunText(row))),
-    total,
-    hasMore: (filter.offset ?? 0) + rows.length < total,
-  };
-}
 
 /** The ids of the runs that match a filter, newest first. See `Store.findRuns()`. */
 export async function findRuns(database: PostgresDatabase, query: RunQuery): Promise<FoundRuns> {

@@ -2,6 +2,7 @@ import type { RunStatus } from "../../../run.ts";
 import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
 import { noRuns } from "../../../no_runs.ts";
 import { jobNameOf } from "../../queue_name.ts";
+import { readJobPauses } from "../flow/job_pauses.ts";
 import { jobScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -13,6 +14,7 @@ export function readJobNumbers(db: SqliteDatabase, rates: readonly RatedJob[], n
       const opensAt = rateOpensAt(db, jobScope(jobName), rate, now);
       return opensAt > now ? opensAt : null;
     }),
+    paused: readJobPauses(db),
     nextTimerAt: readNextTimer(db),
     now,
   };

@@ -1,10 +1,9 @@
-import { DEFAULT_RUN_LIMIT, isOneOf, parseRun, type RunFilter, type RunPage } from "../../../run.ts";
+import { DEFAULT_RUN_LIMIT } from "../../../run.ts";
 import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
 import { type Columns, listOf, statusesOf, storedConditionsOf } from "../../run_conditions.ts";
 import { queuesOf } from "../evolution/queues.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
-import { readRuns } from "./bounded_reads.ts";
 
 // How many entries of an index are examined without a break.
 const SLICE = 5_000;
@@ -50,18 +49,7 @@ interface Found {
   seqs: readonly number[];
 }
 
-/**
- * Lists runs, newest first. See `Store.getRuns()`. It yields during long scans, so that the event loop stays free.
- */
-export function* listRuns(db: SqliteDatabase, filter: RunFilter): Generator<void, RunPage> {
-  const { ids, total, hasMore } = yield* findRuns(db, filter);
-  // A run may have been deleted or changed since it was found.
-  const runs = readRuns(db, ids, Infinity).filter((run) => run !== null)
-    .filter((run) => isOneOf(run.status, filter.status));
-  return { runs: runs.map(parseRun), total: total - (ids.length - runs.length), hasMore };
-}
-
-/** Finds the runs of a list. See `Store.findRuns()`. It yields as {@linkcode listRuns} does. */
+/** Finds the runs of a list. See `Store.findRuns()`. It yields during long scans, so that the event loop stays free. */
 export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, FoundRuns> {
   const { limit = DEFAULT_RUN_LIMIT, offset = 0, scope } = query;
   const conditions: Conditions = {

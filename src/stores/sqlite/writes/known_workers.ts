@@ -2,7 +2,7 @@ import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import { limitsOf } from "../../operate/blocker_facts.ts";
 import type { LiveWorker } from "../flow/job_gates.ts";
-import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
+import { aloneQueue, queueName } from "../../queue_name.ts";
 import { LISTED_LEASES } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -58,11 +58,6 @@ export function noteWorker(
     JSON.stringify(limitsOf(request.jobs)),
     rows.length + request.holding.length === 1 ? request.claimId : null,
   );
-}
-
-/** Whether a worker that knows a job is alive. See `Store.hasWorker()`. */
-export function hasWorker(db: SqliteDatabase, jobName: string, now: number): boolean {
-  return [...liveQueues(db, now)].some((queue) => jobNameOf(queue) === jobName);
 }
 
 /** The queues from which live workers claim. */

@@ -8,6 +8,7 @@ import { A_JOB, aClaimRequest, aKnownJob, aPause, aRun, aStep } from "../fixture
 import { add, claimedIds, claimOne, complete, park, prepare, startRun } from "../arrange.ts";
 import type { FakeHost } from "../../fake_host.ts";
 import { newCases } from "../case.ts";
+import { getRun, getRuns, getWaits } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -56,7 +57,7 @@ timed("claim() takes expired leases away whatever the job", async ({ store, host
 
   await store.claim(aClaimRequest({ jobNames: ["export"], limit: 0 }));
 
-  const run = await store.getRun(stale.run.id);
+  const run = await getRun(store, stale.run.id);
   assert.equal(run!.status, "pending");
   assert.equal(run!.leaseOwner, null);
   assert.equal(run!.leaseExpiresAt, null);
@@ -98,7 +99,7 @@ timed("claim() fails a run that was abandoned too often, and says so", async ({ 
 
   const { claims, failed } = await store.claim(aClaimRequest({ maxAbandonments }));
 
-  const found = await store.getRun(run.id);
+  const found = await getRun(store, run.id);
   assert.deepEqual(claims, []);
   assert.deepEqual(failed, [{
     run: { id: run.id, jobName: A_JOB, labels: { org: "acme" } },
@@ -120,7 +121,7 @@ timed("claim() closes the waits of a run that was abandoned too often", async ({
 
   await store.claim(aClaimRequest({ maxAbandonments: 1 }));
 
-  const waits = await store.getWaits(run.id);
+  const waits = await getWaits(store, run.id);
   assert.deepEqual(waits.map(({ status, outcome }) => [status, outcome]), [["resolved", "timeout"], ["closed", null]]);
 });
 
@@ -143,7 +144,7 @@ timed("claim() does not count the abandonments of a worker that held other runs"
 
   const { failed } = await store.claim(aClaimRequest({ limit: 0, maxAbandonments: 1 }));
 
-  const runs = await Promise.all([first, second].map(({ run }) => store.getRun(run.id)));
+  const runs = await Promise.all([first, second].map(({ run }) => getRun(store, run.id)));
   assert.deepEqual(failed, []);
   assert.deepEqual(runs.map((run) => run!.status), ["pending", "pending"]);
 });
@@ -359,5 +360,5 @@ timed("claim() works off any number of expired leases, in several calls", async 
   }
 
   assert.equal(failed.length, 250);
-  assert.equal((await store.getRuns({ status: "failed" })).total, 250);
+  assert.equal((await getRuns(store, { status: "failed" })).total, 250);
 });

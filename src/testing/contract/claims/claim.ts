@@ -5,6 +5,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFailure, aFlow, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, claimOne, complete, inOrder, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getRuns } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -59,7 +60,7 @@ timed("claim() shows the run as running under a lease", async ({ store, host }) 
 
   await store.claim(aClaimRequest({ workerId: "worker-b" }));
 
-  assert.deepEqual(await store.getRun(run.id), {
+  assert.deepEqual(await getRun(store, run.id), {
     ...run,
     status: "running",
     leaseOwner: "worker-b",
@@ -121,7 +122,7 @@ test("claim() leaves a run of an unknown job pending", async ({ store }) => {
 
   assert.deepEqual(result.claims, []);
   assert.equal(result.hasMore, false);
-  assert.deepEqual(await store.getRun(run.id), run);
+  assert.deepEqual(await getRun(store, run.id), run);
 });
 
 timed("claim() takes a run that is pending whatever the clock says", async ({ store, host }) => {
@@ -140,7 +141,7 @@ test("claim() takes nothing with a limit of 0, and says whether something is due
 
   assert.deepEqual(result.claims, []);
   assert.equal(result.hasMore, true);
-  assert.deepEqual(await store.getRun(run.id), run);
+  assert.deepEqual(await getRun(store, run.id), run);
 });
 
 timed("claim() brings all that was recorded, in the order in which it was committed", async ({ store, host }) => {
@@ -236,8 +237,8 @@ test("claim() leaves out of a repeated call what is no longer held", async ({ st
   const repeated = await store.claim(request);
 
   assert.deepEqual(repeated.claims.map(({ run }) => run.id), [third!.run.id]);
-  assert.equal((await store.getRun(first!.run.id))!.status, "pending");
-  assert.equal((await store.getRun(second!.run.id))!.status, "completed");
+  assert.equal((await getRun(store, first!.run.id))!.status, "pending");
+  assert.equal((await getRun(store, second!.run.id))!.status, "completed");
 });
 
 test("claim() answers a repeated call in the order in which the runs were claimed", async ({ store }) => {
@@ -277,7 +278,7 @@ test("claim() answers all of a run's history or nothing of the run, if it is can
     assert.equal(input, aRun().input);
     assert.equal(steps.length, id === run.id ? 1 : 0);
   }
-  assert.equal((await store.getRuns({})).total, 0);
+  assert.equal((await getRuns(store, {})).total, 0);
 });
 
 test("claim() takes a retry from the failure of a run of which no step had completed", async ({ store }) => {

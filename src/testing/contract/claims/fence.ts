@@ -6,6 +6,7 @@ import type { NewChildren } from "../../../store/pause_request.ts";
 import { A_JOB, aClaimRequest, aHold, aPause, aProgress, aRun, aStep } from "../fixtures.ts";
 import { claimedIds, claimOne, complete, look, NO_PAUSE, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getSteps } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -129,7 +130,7 @@ test("cancel() stores nothing of an execution under another claim", async ({ sto
   const run = await store.cancel(lease.runId, "c1", execution);
 
   assert.deepEqual([run!.status, run!.progress], ["cancelled", null]);
-  assert.deepEqual(await store.getSteps(lease.runId), []);
+  assert.deepEqual(await getSteps(store, lease.runId), []);
 });
 
 test("a repeated finish(), hold() or pause() is known by its claim", async ({ store }) => {

@@ -7,6 +7,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aPause, aProgress, aRun, aStep } from "../fixtures.ts";
 import { claimOne, complete, look, park, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -19,7 +20,7 @@ timed("renew() extends a lease from now", async ({ store, host }) => {
 
   const ends = await store.renew([{ lease, reports: [] }], 1_000);
 
-  const run = await store.getRun(lease.runId);
+  const run = await getRun(store, lease.runId);
   assert.deepEqual(ends, [FAKE_START + 1_600]);
   assert.equal(run!.leaseExpiresAt, isoTime(FAKE_START + 1_600));
   assert.equal(run!.updatedAt, isoTime(FAKE_START + 600));
@@ -63,7 +64,7 @@ test("release() keeps the progress that comes along, under a current lease only"
   await store.release(lease, [aProgress({ current: 1 })]);
   await store.release(lease, [aProgress({ current: 2 }, 2)]);
 
-  const { status, progress } = (await store.getRun(lease.runId))!;
+  const { status, progress } = (await getRun(store, lease.runId))!;
   assert.deepEqual([status, progress], ["pending", { current: 1 }]);
 });
 
@@ -118,7 +119,7 @@ test("renew() keeps the progress that comes along, and the earlier one if none c
   await store.renew([{ lease, reports: [aProgress({ current: 1, total: 3 })] }], 1_000);
   await store.renew([{ lease, reports: [] }], 1_000);
 
-  assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 1, total: 3 });
+  assert.deepEqual((await getRun(store, lease.runId))!.progress, { current: 1, total: 3 });
 });
 
 test("renew() keeps no progress of a lease that is lost", async ({ store }) => {
@@ -137,7 +138,7 @@ timed("release() makes the run pending at once, under no lease", async ({ store,
 
   await store.release(lease, []);
 
-  const run = await store.getRun(lease.runId);
+  const run = await getRun(store, lease.runId);
   assert.equal(run!.status, "pending");
   assert.equal(run!.leaseOwner, null);
   assert.equal(run!.leaseExpiresAt, null);
@@ -277,6 +278,6 @@ timed(
     const { claims } = await store.claim(aClaimRequest({ holding: [held.lease], limit: 5, leaseMs: 700 }));
 
     assert.deepEqual(claims.map(({ run }) => run.id), [lost.run.id]);
-    assert.equal((await store.getRun(held.run.id))!.leaseExpiresAt, isoTime(FAKE_START + 5_700));
+    assert.equal((await getRun(store, held.run.id))!.leaseExpiresAt, isoTime(FAKE_START + 5_700));
   },
 );

@@ -3,6 +3,7 @@ import type { KnownJob } from "../../../flow.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aRun } from "../fixtures.ts";
 import { add, addCompleted, addIds, claimedIds, claimOne, complete, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, hasWorker } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -19,7 +20,7 @@ test("enqueue() shows the version of a run, and claim() answers it with the prin
   const claim = await claimOne(store, { jobs: [V2] });
 
   assert.equal(run.version, 2);
-  assert.equal((await store.getRun(run.id))!.version, 2);
+  assert.equal((await getRun(store, run.id))!.version, 2);
   assert.deepEqual([claim.version, claim.schemaPrint], [2, "schema-1"]);
 });
 
@@ -153,7 +154,7 @@ test("pauseJob() pauses all versions of a job", async ({ store }) => {
 test("hasWorker() knows a job whatever the version", async ({ store }) => {
   await store.claim(aClaimRequest({ jobs: [V2] }));
 
-  assert.equal(await store.hasWorker(A_JOB), true);
+  assert.equal(await hasWorker(store, A_JOB), true);
 });
 
 test("enqueue() finds the run with an idempotency key whatever its version", async ({ store }) => {
@@ -244,5 +245,5 @@ test("enqueue() gives a retry the version of its request", async ({ store }) => 
 
   const { run } = await add(store, { version: 2, retriggerOf: { runId: old.id, from: "failure" } });
 
-  assert.deepEqual([run.version, (await store.getRun(old.id))!.version], [2, 1]);
+  assert.deepEqual([run.version, (await getRun(store, old.id))!.version], [2, 1]);
 });

@@ -4,6 +4,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aPause, aRun } from "../fixtures.ts";
 import { add, claimOne, park, parkUntilRetry, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getWaits } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -80,7 +81,7 @@ timed("claim() commits every deadline that passed, in the order of the deadlines
 
   const inOrder = pauses.toSorted((a, b) => a.resolution!.recordedNo - b.resolution!.recordedNo);
   assert.deepEqual(inOrder.map(({ name }) => name), ["first", "prepared", "third"]);
-  const waits = await store.getWaits(run.id);
+  const waits = await getWaits(store, run.id);
   assert.deepEqual(waits.map(({ name, outcome, resolvedAt }) => [name, outcome, resolvedAt]), [
     ["prepared", "timeout", isoTime(FAKE_START + 200)],
     ["third", "timeout", isoTime(FAKE_START + 300)],
@@ -145,7 +146,7 @@ timed("claim() notes when a wait first resumed its run", async ({ store, host })
 
   await claimOne(store);
 
-  const waits = await store.getWaits(run.id);
+  const waits = await getWaits(store, run.id);
   assert.deepEqual(waits.map(({ firstResumedAt }) => firstResumedAt), [
     isoTime(FAKE_START + 40),
     isoTime(FAKE_START + 80),

@@ -8,6 +8,7 @@ import { FactReader } from "../fact_reader.ts";
 import { A_JOB, aClaimRequest, aFailure, aFlow, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addIds, aRetry, claimedIds, claimOne, complete, park, parkUntilRetry, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getRuns, getSteps, getWaits } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -60,7 +61,7 @@ timed("claim() fails a run that has not started in time", async ({ store, host }
   assert.deepEqual(early.failed, []);
   assert.deepEqual(claims, []);
   assert.deepEqual(failed, [{ run: identityOf(run), error: failureText(failure), failureKind: "expired" }]);
-  assert.deepEqual(await store.getRun(run.id), {
+  assert.deepEqual(await getRun(store, run.id), {
     ...run,
     status: "failed",
     failure,
@@ -78,7 +79,7 @@ timed("claim() fails a run that is late whatever its job, though it takes no run
   const { failed } = await store.claim(aClaimRequest({ jobNames: ["export"], limit: 0 }));
 
   assert.deepEqual(failed.map(({ failureKind }) => failureKind), ["expired"]);
-  assert.equal((await store.getRun(run.id))?.status, "failed");
+  assert.equal((await getRun(store, run.id))?.status, "failed");
 });
 
 timed("claim() fails a delayed run that has not started in time after its start", async ({ store, host }) => {
@@ -157,7 +158,7 @@ timed("claim() says how long a run has until its end", async ({ store, host }) =
   const { run } = await add(store, FINISH_WITHIN);
   host.advance(100);
   const first = await claimOne(store);
-  const shown = await store.getRun(run.id);
+  const shown = await getRun(store, run.id);
   host.advance(200);
   await store.release(first.lease, []);
 
@@ -165,7 +166,7 @@ timed("claim() says how long a run has until its end", async ({ store, host }) =
 
   assert.deepEqual([run.finishBy, first.finishInMs, again.finishInMs], [null, 800, 600]);
   assert.equal(shown?.finishBy, isoTime(FAKE_START + 900));
-  assert.equal((await store.getRun(run.id))?.finishBy, shown?.finishBy);
+  assert.equal((await getRun(store, run.id))?.finishBy, shown?.finishBy);
 });
 
 timed("claim() says with a repetition how long is left", async ({ store, host }) => {
@@ -190,7 +191,7 @@ timed("claim() leaves a run under a lease to its worker, though its time is over
 
   assert.deepEqual(failed, []);
   assert.equal(nextTimerAt, FAKE_START + 1_700);
-  assert.equal((await store.getRun(lease.runId))?.status, "completed");
+  assert.equal((await getRun(store, lease.runId))?.status, "completed");
 });
 
 timed("claim() fails a waiting run that has not ended in time, and closes its waits", async ({ store, host }) => {
@@ -206,9 +207,9 @@ timed("claim() fails a waiting run that has not ended in time, and closes its wa
   assert.equal(before.nextTimerAt, FAKE_START + 800);
   assert.deepEqual(claims, []);
   assert.deepEqual(failed, [{ run, error: failureText(failure), failureKind: "timeout" }]);
-  const ended = await store.getRun(run.id);
+  const ended = await getRun(store, run.id);
   assert.deepEqual([ended?.status, ended?.failure, ended?.failureKind], ["failed", failure, "timeout"]);
-  const waits = await store.getWaits(run.id);
+  const waits = await getWaits(store, run.id);
   assert.deepEqual(waits.map(({ status, outcome }) => [status, outcome]), [["closed", null], ["resolved", "timeout"]]);
 });
 
@@ -246,7 +247,7 @@ timed("claim() takes none of a hundred resumed runs whose time is over", async (
     hasMore = result.hasMore;
   }
 
-  assert.equal((await store.getRuns({ failureKind: "timeout" })).total, 100);
+  assert.equal((await getRuns(store, { failureKind: "timeout" })).total, 100);
 });
 
 timed("claim() keeps the deadline of a run that became due and cannot get its key", async ({ store, host }) => {
@@ -272,7 +273,7 @@ timed("claim() releases the key of a run whose time is over during a retry delay
   host.advance(800);
 
   assert.deepEqual(await claimedIds(store), [next.id]);
-  assert.deepEqual((await store.getSteps(lease.runId)).map(({ status }) => status), ["failed"]);
+  assert.deepEqual((await getSteps(store, lease.runId)).map(({ status }) => status), ["failed"]);
 });
 
 timed(
@@ -339,8 +340,8 @@ test("finish() shows the kind of a failure", async ({ store }) => {
 
   await store.finish(lease, { status: "failed", failure: deadlineFailure("timeout", 5), failedStepName: null }, []);
 
-  assert.equal((await store.getRun(lease.runId))?.failureKind, "timeout");
-  assert.equal((await store.getRun(other.id))?.failureKind, null);
+  assert.equal((await getRun(store, lease.runId))?.failureKind, "timeout");
+  assert.equal((await getRun(store, other.id))?.failureKind, null);
 });
 
 function identityOf({ id, jobName, labels }: RunIdentity): RunIdentity {

@@ -5,6 +5,7 @@ import { FactReader } from "../fact_reader.ts";
 import { aClaimRequest, aFlow, aRun } from "../fixtures.ts";
 import { add, addIds, claimedIds, claimOne } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -17,7 +18,7 @@ timed("enqueue() shows a delayed run as pending, with its start", async ({ store
   const { run } = await add(store, DELAYED);
 
   assert.deepEqual([run.status, run.startAt, run.startedAt], ["pending", isoTime(FAKE_START + 500), null]);
-  assert.deepEqual(await store.getRun(run.id), run);
+  assert.deepEqual(await getRun(store, run.id), run);
 });
 
 test("enqueue() shows a start that is a date, and null for a run without one", async ({ store }) => {

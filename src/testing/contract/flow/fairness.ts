@@ -5,6 +5,7 @@ import type { NewRun } from "../../../store/new_run.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aPause, aRun } from "../fixtures.ts";
 import { add, addIds, claimedIds, claimOne, complete, park, parkUntilRetry, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -15,7 +16,7 @@ test("enqueue() shows the fairness key of a run", async ({ store }) => {
   const { run } = await add(store, of("a"));
 
   assert.equal(run.fairnessKey, "a");
-  assert.equal((await store.getRun(run.id))?.fairnessKey, "a");
+  assert.equal((await getRun(store, run.id))?.fairnessKey, "a");
 });
 
 test("claim() takes the first run of each key before the second of one", async ({ store }) => {

@@ -4,6 +4,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFlow, aPause } from "../fixtures.ts";
 import { add, addIds, claimedIds, claimOne, complete, park, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getPausedJobs, getRun, getRuns, hasWorker } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -19,7 +20,7 @@ timed("pauseJob() answers the pause, and getPausedJobs() lists it", async ({ sto
   const pause = await store.pauseJob(A_JOB, BY);
 
   assert.deepEqual(pause, { jobName: A_JOB, since: isoTime(FAKE_START + 250), ...BY });
-  assert.deepEqual(await store.getPausedJobs(), [pause]);
+  assert.deepEqual(await getPausedJobs(store), [pause]);
 });
 
 timed("pauseJob() keeps the pause of a job that is paused already", async ({ store, host }) => {
@@ -29,20 +30,20 @@ timed("pauseJob() keeps the pause of a job that is paused already", async ({ sto
   const again = await store.pauseJob(A_JOB, NOBODY);
 
   assert.deepEqual(again, first);
-  assert.deepEqual(await store.getPausedJobs(), [first]);
+  assert.deepEqual(await getPausedJobs(store), [first]);
 });
 
 test("getPausedJobs() lists the paused jobs in the order of their names", async ({ store }) => {
   for (const name of ["report", "Zip", "import", "export"]) await store.pauseJob(name, NOBODY);
   await store.resumeJob("import");
 
-  const paused = await store.getPausedJobs();
+  const paused = await getPausedJobs(store);
 
   assert.deepEqual(paused.map(({ jobName }) => jobName), ["Zip", "export", "report"]);
 });
 
 test("getPausedJobs() lists nothing if no job is paused", async ({ store }) => {
-  assert.deepEqual(await store.getPausedJobs(), []);
+  assert.deepEqual(await getPausedJobs(store), []);
 });
 
 test("resumeJob() answers whether the job was paused", async ({ store }) => {
@@ -51,7 +52,7 @@ test("resumeJob() answers whether the job was paused", async ({ store }) => {
   const answers = [await store.resumeJob("export"), await store.resumeJob(A_JOB), await store.resumeJob(A_JOB)];
 
   assert.deepEqual(answers, [false, true, false]);
-  assert.deepEqual(await store.getPausedJobs(), []);
+  assert.deepEqual(await getPausedJobs(store), []);
 });
 
 timed("pauseJob() pauses a job anew that was resumed", async ({ store, host }) => {
@@ -72,7 +73,7 @@ test("claim() takes no run of a paused job, and has no more to do", async ({ sto
     const { claims, hasMore, nextTimerAt } = await store.claim(aClaimRequest({ limit }));
     assert.deepEqual([claims, hasMore, nextTimerAt], [[], false, null]);
   }
-  assert.deepEqual(await store.getRun(run.id), run);
+  assert.deepEqual(await getRun(store, run.id), run);
 });
 
 test("claim() takes the runs of a paused job when it is resumed, in their order", async ({ store }) => {
@@ -103,7 +104,7 @@ timed("pauseJob() lets runs go on that are executed", async ({ store, host }) =>
   await complete(store, lease);
 
   assert.deepEqual(renewed, [FAKE_START + 1_500]);
-  assert.equal((await store.getRun(lease.runId))?.status, "completed");
+  assert.equal((await getRun(store, lease.runId))?.status, "completed");
 });
 
 test("claim() returns the runs again that it claimed before the job was paused, if it is repeated", async ({ store }) => {
@@ -127,7 +128,7 @@ timed("claim() takes no interrupted run of a paused job", async ({ store, host }
   const { claims, hasMore, nextTimerAt } = await store.claim(aClaimRequest());
 
   assert.deepEqual([claims, hasMore, nextTimerAt], [[], false, null]);
-  assert.deepEqual((await store.getRuns({ status: "pending" })).total, 2);
+  assert.deepEqual((await getRuns(store, { status: "pending" })).total, 2);
 });
 
 timed("claim() processes the timers of a paused job", async ({ store, host }) => {
@@ -217,6 +218,6 @@ test("hasWorker() and cancel() take no notice of a pause", async ({ store }) => 
   await store.pauseJob(A_JOB, NOBODY);
   await store.claim(aClaimRequest());
 
-  assert.equal(await store.hasWorker(A_JOB), true);
+  assert.equal(await hasWorker(store, A_JOB), true);
   assert.equal((await store.cancel(run.id, "c1", null))?.status, "cancelled");
 });

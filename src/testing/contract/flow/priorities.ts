@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { aClaimRequest, aFlow, aPause } from "../fixtures.ts";
 import { add, addIds, claimedIds, claimOne, complete, park, parkUntilRetry, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getRuns } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -14,7 +15,7 @@ test("enqueue() shows the priority of a run", async ({ store }) => {
   const { run } = await add(store, { flow: aFlow({ priority: -3 }) });
 
   assert.equal(run.priority, -3);
-  assert.equal((await store.getRun(run.id))?.priority, -3);
+  assert.equal((await getRun(store, run.id))?.priority, -3);
 });
 
 test("claim() takes runs of a higher priority first, and those of one priority by age", async ({ store }) => {
@@ -178,7 +179,7 @@ test("enqueue() coalesces onto the oldest pending run whatever the priorities", 
 test("getRuns() orders runs by their triggers, not by their priorities", async ({ store }) => {
   const ids = await addIds(store, { flow: aFlow({ priority: 2 }) }, {}, { flow: aFlow({ priority: 1 }) });
 
-  const { runs } = await store.getRuns({});
+  const { runs } = await getRuns(store, {});
 
   assert.deepEqual(runs.map(({ id }) => id), ids.toReversed());
 });

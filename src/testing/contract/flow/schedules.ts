@@ -7,6 +7,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { aPause, aRun } from "../fixtures.ts";
 import { add, claimOne, complete, park } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getRuns } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -126,7 +127,7 @@ timed("deleteSchedule() deletes a schedule once, and keeps its runs", async ({ s
 
   assert.deepEqual(answers, [true, false]);
   assert.equal(await theSchedule(store), undefined);
-  assert.equal((await store.getRun(fired!.run!.run.id))?.scheduleName, "nightly");
+  assert.equal((await getRun(store, fired!.run!.run.id))?.scheduleName, "nightly");
   host.advance(5);
   const again = await addSchedule(store);
   assert.equal(await store.fireSchedule(aFiring(old)), null);
@@ -145,7 +146,7 @@ test("fireSchedule() adds the run and moves the schedule, in one step", async ({
   });
   assert.ok(fired!.schedule.version > schedule.version);
   assert.equal(fired!.run!.disposition, "created");
-  const { scheduleName, slotAt, idempotencyKey } = (await store.getRun(run.id))!;
+  const { scheduleName, slotAt, idempotencyKey } = (await getRun(store, run.id))!;
   assert.deepEqual([scheduleName, slotAt, idempotencyKey], ["nightly", isoTime(SLOT), run.idempotencyKey]);
   assert.deepEqual(await theSchedule(store), fired!.schedule);
 });
@@ -160,7 +161,7 @@ test("fireSchedule() does nothing if the schedule has changed or does not exist"
 
   assert.deepEqual([lost, unknown], [null, null]);
   assert.deepEqual(await theSchedule(store), before);
-  assert.equal((await store.getRuns({})).total, 1);
+  assert.equal((await getRuns(store, {})).total, 1);
 });
 
 test("fireSchedule() lets one of several calls fire a slot", async ({ store }) => {
@@ -169,7 +170,7 @@ test("fireSchedule() lets one of several calls fire a slot", async ({ store }) =
   const answers = await Promise.all([1, 2, 3].map(() => store.fireSchedule(aFiring(schedule))));
 
   assert.equal(answers.filter((answer) => answer !== null).length, 1);
-  assert.equal((await store.getRuns({})).total, 1);
+  assert.equal((await getRuns(store, {})).total, 1);
 });
 
 test("fireSchedule() finds the run that it added when it is repeated, also after later changes", async ({ store }) => {
@@ -181,7 +182,7 @@ test("fireSchedule() finds the run that it added when it is repeated, also after
   const again = await store.fireSchedule(firing);
 
   assert.deepEqual(again, { schedule: later, run: first!.run });
-  assert.equal((await store.getRuns({})).total, 1);
+  assert.equal((await getRuns(store, {})).total, 1);
 });
 
 test("fireSchedule() finds the run of a slot that was fired before, by its idempotency key", async ({ store }) => {
@@ -200,7 +201,7 @@ test("fireSchedule() skips a slot without a run, and counts it with the others",
 
   assert.equal(fired?.run, null);
   assert.deepEqual([fired!.schedule.skipped, fired!.schedule.lastSlotAt, fired!.schedule.lastRunId], [10, SLOT, null]);
-  assert.equal((await store.getRuns({})).total, 0);
+  assert.equal((await getRuns(store, {})).total, 0);
 });
 
 timed("fireSchedule() skips a slot while a run of the schedule has not ended", async ({ store, host }) => {
@@ -260,12 +261,12 @@ test("claim() tells the slot of a run, and every read shows its schedule", async
   const [text] = await store.readRuns([id], 1);
   const reads = [
     fired!.run!.run,
-    (await store.getRun(id))!,
+    (await getRun(store, id))!,
     (await store.getRunState(id))!.run,
-    (await store.getRuns({})).runs[0]!,
+    (await getRuns(store, {})).runs[0]!,
     text!,
     (await store.cancel(id, "request", null))!,
-    (await store.getRun(id))!,
+    (await getRun(store, id))!,
   ];
   for (const { scheduleName, slotAt } of reads) assert.deepEqual([scheduleName, slotAt], ["nightly", isoTime(SLOT)]);
 });

@@ -7,6 +7,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aFailure, aLogged, aPause, aProgress, aRun, aStart, aStep } from "../fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, NO_PAUSE, park, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getSteps } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -255,7 +256,7 @@ test("renew() counts the reports of each lease from 1", async ({ store }) => {
   );
 
   assert.deepEqual(facts, [[run.id, "progressed", FAKE_START, { current: 9 }]]);
-  assert.deepEqual((await store.getRun(run.id))!.progress, { current: 9 });
+  assert.deepEqual((await getRun(store, run.id))!.progress, { current: 9 });
 });
 
 test("renew() keeps later progress when reports come again that were kept before it", async ({ store }) => {
@@ -264,7 +265,7 @@ test("renew() keeps later progress when reports come again that were kept before
 
   await store.renew([{ lease, reports: [aProgress({ current: 1 })] }], 1_000);
 
-  assert.deepEqual((await store.getRun(run.id))!.progress, { current: 2 });
+  assert.deepEqual((await getRun(store, run.id))!.progress, { current: 2 });
 });
 
 timed("pause() notes what a run parks on, after what it said", async ({ store }) => {
@@ -368,8 +369,8 @@ test("cancel() leaves out what was said and executed under a lease that is lost"
   );
 
   assert.deepEqual(facts, [[run.id, "cancelled"]]);
-  assert.deepEqual(await store.getSteps(run.id), []);
-  assert.equal((await store.getRun(run.id))!.progress, null);
+  assert.deepEqual(await getSteps(store, run.id), []);
+  assert.equal((await getRun(store, run.id))!.progress, null);
 });
 
 test("cancel() of a run that has parked leaves out what its last execution had under way", async ({ store }) => {
@@ -440,6 +441,6 @@ for (const [name, write] of Object.entries(UNDER_LEASE)) {
     });
 
     assert.deepEqual(facts, [[other.id, "triggered"]]);
-    assert.equal((await store.getRun(run.id))!.progress, null);
+    assert.equal((await getRun(store, run.id))!.progress, null);
   });
 }

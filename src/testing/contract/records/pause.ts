@@ -5,6 +5,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { aPause, aProgress, aStep } from "../fixtures.ts";
 import { claimOne, complete, look, NO_PAUSE, park, parkUntilRetry, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getWaits } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -49,7 +50,7 @@ timed("pause() prepares a wait and leaves the run running", async ({ store, host
     cancelled: [],
     nextDeadlineInMs: 5_000,
   });
-  assert.deepEqual(await store.getWaits(lease.runId), [{
+  assert.deepEqual(await getWaits(store, lease.runId), [{
     id: review.id,
     runId: lease.runId,
     name: "review",
@@ -64,7 +65,7 @@ timed("pause() prepares a wait and leaves the run running", async ({ store, host
     resolvedAt: null,
     firstResumedAt: null,
   }]);
-  assert.equal((await store.getRun(lease.runId))!.status, "running");
+  assert.equal((await getRun(store, lease.runId))!.status, "running");
 });
 
 timed("pause() takes a deadline as a duration, as an instant, or as never", async ({ store }) => {
@@ -103,7 +104,7 @@ timed("pause() keeps the ids and deadlines of pauses that the run has already", 
   const second = await prepare(store, lease, aPause({ deadline: { afterMs: 9_000 }, metadata: "2" }));
 
   assert.deepEqual(second, { ...first, nextDeadlineInMs: 4_900 });
-  assert.equal((await store.getWaits(lease.runId)).length, 1);
+  assert.equal((await getWaits(store, lease.runId)).length, 1);
 });
 
 timed("pause() never moves a deadline, whatever happens to the run", async ({ store, host }) => {
@@ -143,7 +144,7 @@ timed("pause() parks the run and gives up the lease", async ({ store, host }) =>
 
   const result = await store.pause(lease, { ...NO_PAUSE, pauses: [review], park: true });
 
-  const run = await store.getRun(lease.runId);
+  const run = await getRun(store, lease.runId);
   assert.equal(result.parked, true);
   assert.equal(run!.status, "waiting");
   assert.equal(run!.leaseOwner, null);
@@ -197,8 +198,8 @@ test("pause() does not park when a signal has come already", async ({ store }) =
     { outcome: "signal", payload: '{"ok":true}', signalId: "s1", recordedNo: 1 },
     null,
   ]);
-  assert.equal((await store.getRun(lease.runId))!.status, "running");
-  assert.deepEqual((await store.getWaits(lease.runId)).map(({ name }) => name), ["review", "other"]);
+  assert.equal((await getRun(store, lease.runId))!.status, "running");
+  assert.deepEqual((await getWaits(store, lease.runId)).map(({ name }) => name), ["review", "other"]);
 });
 
 timed("pause() does not park when a deadline has passed, and commits it", async ({ store, host }) => {
@@ -208,7 +209,7 @@ timed("pause() does not park when a deadline has passed, and commits it", async 
 
   const { parked, pauses } = await store.pause(lease, { ...NO_PAUSE, pauses: [aPause()], park: true });
 
-  const [wait] = await store.getWaits(lease.runId);
+  const [wait] = await getWaits(store, lease.runId);
   assert.equal(parked, false);
   assert.deepEqual(pauses[0]!.resolution, { outcome: "timeout", recordedNo: 1 });
   assert.equal(wait!.outcome, "timeout");
@@ -231,7 +232,7 @@ timed("pause() does not park when a retry is due", async ({ store, host }) => {
   const { parked } = await store.pause(lease, { ...NO_PAUSE, pauses: [aPause()], retryAt: host.now(), park: true });
 
   assert.equal(parked, false);
-  assert.equal((await store.getRun(lease.runId))!.status, "running");
+  assert.equal((await getRun(store, lease.runId))!.status, "running");
 });
 
 timed("pause() commits passed deadlines though it is not to park", async ({ store, host }) => {
@@ -251,7 +252,7 @@ test("pause() refuses to park a run on nothing", async ({ store }) => {
   const parking = store.pause(lease, { ...NO_PAUSE, park: true });
 
   await assert.rejects(parking, TypeError);
-  assert.equal((await store.getRun(lease.runId))!.status, "running");
+  assert.equal((await getRun(store, lease.runId))!.status, "running");
 });
 
 timed("pause() answers the same when it is repeated after it parked", async ({ store, host }) => {
@@ -285,7 +286,7 @@ test("pause() can be repeated after the run was woken", async ({ store }) => {
   const { parked } = await store.pause(lease, { ...NO_PAUSE, pauses: [review], park: true });
 
   assert.equal(parked, true);
-  assert.equal((await store.getRun(lease.runId))!.status, "waiting");
+  assert.equal((await getRun(store, lease.runId))!.status, "waiting");
 });
 
 test("pause() refuses anything but the same call under the lease that it gave up", async ({ store }) => {
@@ -353,7 +354,7 @@ test("pause() refuses runs that have ended", async ({ store }) => {
     const pausing = store.pause(lease, { ...NO_PAUSE, pauses: [aPause()], park: true });
 
     await assert.rejects(pausing, LeaseLostError);
-    assert.deepEqual(await store.getWaits(lease.runId), []);
+    assert.deepEqual(await getWaits(store, lease.runId), []);
   }
 });
 
@@ -362,5 +363,5 @@ test("pause() keeps the progress that comes along", async ({ store }) => {
 
   await store.pause(lease, { ...NO_PAUSE, pauses: [aPause()], park: true, reports: [aProgress({ current: 7 })] });
 
-  assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 7 });
+  assert.deepEqual((await getRun(store, lease.runId))!.progress, { current: 7 });
 });

@@ -9,6 +9,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aPause } from "../fixtures.ts";
 import { claimOne, complete, look, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -50,7 +51,7 @@ test("signal() leaves the run waiting until it is claimed", async ({ store }) =>
 
   await store.signal(review.id, { signalId: "s1", payload: null });
 
-  const before = (await store.getRun(runId))!.status;
+  const before = (await getRun(store, runId))!.status;
   const { run, execution } = await claimOne(store);
   assert.equal(before, "waiting");
   assert.equal(run.id, runId);

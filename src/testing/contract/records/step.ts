@@ -7,6 +7,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { aFailure, aPause, aProgress, aStep } from "../fixtures.ts";
 import { aRetry, claimOne, complete, inOrder, look, park, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getSteps } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -31,7 +32,7 @@ timed("saveStep() records a completed step", async ({ store, host }) => {
     [],
   );
 
-  assert.deepEqual(await store.getSteps(lease.runId), [{
+  assert.deepEqual(await getSteps(store, lease.runId), [{
     id: stepId(lease.runId, "read"),
     runId: lease.runId,
     name: "read",
@@ -44,7 +45,7 @@ timed("saveStep() records a completed step", async ({ store, host }) => {
     startedAt: isoTime(FAKE_START - 5),
     completedAt: isoTime(FAKE_START + 70),
   }]);
-  assert.equal((await store.getRun(lease.runId))!.updatedAt, isoTime(FAKE_START + 70));
+  assert.equal((await getRun(store, lease.runId))!.updatedAt, isoTime(FAKE_START + 70));
 });
 
 test("saveStep() tells an output that is undefined from one that is null", async ({ store }) => {
@@ -59,7 +60,7 @@ test("saveStep() tells an output that is undefined from one that is null", async
     { status: "completed", output: null },
     { status: "completed", output: "null" },
   ]);
-  assert.deepEqual((await store.getSteps(lease.runId)).map(({ output }) => output), [null, null]);
+  assert.deepEqual((await getSteps(store, lease.runId)).map(({ output }) => output), [null, null]);
 });
 
 timed("saveStep() records a step that failed for good", async ({ store }) => {
@@ -67,7 +68,7 @@ timed("saveStep() records a step that failed for good", async ({ store }) => {
 
   await store.saveStep(lease, aStep({ attempts: 3, result: { status: "failed", failure: FAILURE } }), []);
 
-  const [step] = await store.getSteps(lease.runId);
+  const [step] = await getSteps(store, lease.runId);
   assert.equal(step!.status, "failed");
   assert.equal(step!.error, "no such file");
   assert.deepEqual(step!.failure, FAILURE);
@@ -81,7 +82,7 @@ test("saveStep() shows a step between two attempts as failed and not completed",
 
   await store.saveStep(lease, aRetry(500), []);
 
-  const [step] = await store.getSteps(lease.runId);
+  const [step] = await getSteps(store, lease.runId);
   assert.equal(step!.status, "failed");
   assert.equal(step!.error, "not now");
   assert.equal(step!.attempts, 1);
@@ -97,7 +98,7 @@ timed("saveStep() replaces an attempt by the next one, and keeps when the first 
 
   await store.saveStep(lease, aStep({ attempts: 3 }), []);
 
-  const [step, ...others] = await store.getSteps(lease.runId);
+  const [step, ...others] = await getSteps(store, lease.runId);
   assert.deepEqual(others, []);
   assert.equal(step!.status, "completed");
   assert.equal(step!.error, null);
@@ -174,11 +175,11 @@ timed("saveStep() changes nothing when it is repeated", async ({ store }) => {
 test("saveStep() leaves what is recorded for good", async ({ store }) => {
   const { lease } = await startRun(store);
   await store.saveStep(lease, aStep(), []);
-  const before = await store.getSteps(lease.runId);
+  const before = await getSteps(store, lease.runId);
 
   await store.saveStep(lease, aStep({ attempts: 2, result: { status: "failed", failure: FAILURE } }), []);
 
-  assert.deepEqual(await store.getSteps(lease.runId), before);
+  assert.deepEqual(await getSteps(store, lease.runId), before);
 });
 
 test("saveStep() keeps the progress that comes along, and the earlier one if none comes", async ({ store }) => {
@@ -187,7 +188,7 @@ test("saveStep() keeps the progress that comes along, and the earlier one if non
   await store.saveStep(lease, aStep({ name: "a" }), [aProgress({ current: 1, message: "reading" })]);
   await store.saveStep(lease, aStep({ name: "b", index: 1 }), []);
 
-  assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 1, message: "reading" });
+  assert.deepEqual((await getRun(store, lease.runId))!.progress, { current: 1, message: "reading" });
 });
 
 timed(
@@ -198,7 +199,7 @@ timed(
 
     await store.saveStep(lease, aStep(), []);
 
-    assert.equal((await store.getSteps(lease.runId)).length, 1);
+    assert.equal((await getSteps(store, lease.runId)).length, 1);
   },
 );
 
@@ -247,11 +248,11 @@ test("getSteps() answers in the order of the index", async ({ store }) => {
   const { lease } = await startRun(store);
   for (const index of [2, 0, 10, 1]) await store.saveStep(lease, aStep({ name: `step-${index}`, index }), []);
 
-  const steps = await store.getSteps(lease.runId);
+  const steps = await getSteps(store, lease.runId);
 
   assert.deepEqual(steps.map(({ index }) => index), [0, 1, 2, 10]);
 });
 
 test("getSteps() answers nothing for an unknown run", async ({ store }) => {
-  assert.deepEqual(await store.getSteps(uuidV7(FAKE_START)), []);
+  assert.deepEqual(await getSteps(store, uuidV7(FAKE_START)), []);
 });

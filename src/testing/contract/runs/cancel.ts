@@ -19,6 +19,7 @@ import {
   startRun,
 } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getSteps, getWaits } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -37,7 +38,7 @@ timed("cancel() ends a pending run and answers it", async ({ store, host }) => {
     updatedAt: isoTime(FAKE_START + 40),
     completedAt: isoTime(FAKE_START + 40),
   });
-  assert.deepEqual(await store.getRun(run.id), parseRun(cancelled!));
+  assert.deepEqual(await getRun(store, run.id), parseRun(cancelled!));
 });
 
 test("cancel() ends a running run, whose worker can write nothing more", async ({ store }) => {
@@ -51,7 +52,7 @@ test("cancel() ends a running run, whose worker can write nothing more", async (
   await assert.rejects(store.saveStep(lease, aStep(), []), LeaseLostError);
   await assert.rejects(store.pause(lease, { ...NO_PAUSE, pauses: [aPause()] }), LeaseLostError);
   await assert.rejects(complete(store, lease), LeaseLostError);
-  assert.deepEqual(await store.getRun(lease.runId), parseRun(cancelled!));
+  assert.deepEqual(await getRun(store, lease.runId), parseRun(cancelled!));
 });
 
 timed("cancel() ends a run that waits, for good", async ({ store, host }) => {
@@ -64,7 +65,7 @@ timed("cancel() ends a run that waits, for good", async ({ store, host }) => {
   const { claims, nextTimerAt } = await store.claim(aClaimRequest());
   assert.deepEqual(claims, []);
   assert.equal(nextTimerAt, null);
-  assert.deepEqual(await store.getRun(lease.runId), parseRun(cancelled!));
+  assert.deepEqual(await getRun(store, lease.runId), parseRun(cancelled!));
 });
 
 timed("cancel() ends a run that waits for a retry", async ({ store, host }) => {
@@ -96,7 +97,7 @@ test("cancel() leaves a run that its worker gives back afterwards", async ({ sto
 
   await store.release(lease, []);
 
-  assert.deepEqual(await store.getRun(lease.runId), parseRun(cancelled!));
+  assert.deepEqual(await getRun(store, lease.runId), parseRun(cancelled!));
   assert.deepEqual((await store.claim(aClaimRequest())).claims, []);
 });
 
@@ -137,7 +138,7 @@ timed("cancel() records the steps that are being executed as cancelled", async (
     reports: [],
   });
 
-  assert.deepEqual(await store.getSteps(lease.runId), [{
+  assert.deepEqual(await getSteps(store, lease.runId), [{
     id: stepId(lease.runId, "write"),
     runId: lease.runId,
     name: "write",
@@ -167,7 +168,7 @@ test("cancel() keeps the progress that comes along", async ({ store }) => {
   });
 
   assert.deepEqual(cancelled!.progress, { current: 1 });
-  assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 1 });
+  assert.deepEqual((await getRun(store, lease.runId))!.progress, { current: 1 });
 });
 
 test("cancel() leaves steps that have ended", async ({ store }) => {
@@ -175,7 +176,7 @@ test("cancel() leaves steps that have ended", async ({ store }) => {
   const failure = aFailure();
   await store.saveStep(lease, aStep({ name: "read", index: 0 }), []);
   await store.saveStep(lease, aStep({ name: "check", index: 1, result: { status: "failed", failure } }), []);
-  const before = await store.getSteps(lease.runId);
+  const before = await getSteps(store, lease.runId);
 
   await store.cancel(lease.runId, "c1", {
     lease,
@@ -186,7 +187,7 @@ test("cancel() leaves steps that have ended", async ({ store }) => {
     reports: [],
   });
 
-  assert.deepEqual(await store.getSteps(lease.runId), before);
+  assert.deepEqual(await getSteps(store, lease.runId), before);
 });
 
 timed("cancel() records steps between two attempts as cancelled, executing or not", async ({ store, host }) => {
@@ -201,7 +202,7 @@ timed("cancel() records steps between two attempts as cancelled, executing or no
     reports: [],
   });
 
-  const steps = await store.getSteps(lease.runId);
+  const steps = await getSteps(store, lease.runId);
   assert.deepEqual(steps.map(({ name, status, startedAt, completedAt }) => [name, status, startedAt, completedAt]), [
     ["send", "cancelled", isoTime(FAKE_START), isoTime(FAKE_START + 60)],
     ["post", "cancelled", isoTime(FAKE_START), isoTime(FAKE_START + 60)],
@@ -223,7 +224,7 @@ timed("cancel() cancels pending waits, after it has committed the deadlines that
 
   await store.cancel(lease.runId, "c1", null);
 
-  const waits = await store.getWaits(lease.runId);
+  const waits = await getWaits(store, lease.runId);
   assert.deepEqual(waits.map(({ name, status, outcome, resolvedAt }) => [name, status, outcome, resolvedAt]), [
     ["signalled", "resolved", "signal", isoTime(FAKE_START)],
     ["late", "resolved", "timeout", isoTime(FAKE_START + 100)],

@@ -6,6 +6,7 @@ import { FAKE_START, type FakeHost } from "../../fake_host.ts";
 import { A_JOB, aFailure, aLine, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, look, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRuns } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -25,7 +26,7 @@ test("delete() removes a run with everything that belongs to it, and answers who
   assert.deepEqual(deleted, { id: run.id, jobName: A_JOB, labels: { org: "acme" } });
   assert.deepEqual(await look(store, run.id), { run: null, steps: [], waits: [], logs: [] });
   assert.equal(await store.getWait(review.id), null);
-  assert.deepEqual(await store.getRuns({ labels: { org: "acme" } }), { runs: [], total: 0, hasMore: false });
+  assert.deepEqual(await getRuns(store, { labels: { org: "acme" } }), { runs: [], total: 0, hasMore: false });
 });
 
 test("delete() leaves the other runs", async ({ store }) => {
@@ -33,7 +34,7 @@ test("delete() leaves the other runs", async ({ store }) => {
 
   await store.delete(gone.id);
 
-  assert.deepEqual((await store.getRuns({})).runs, [kept]);
+  assert.deepEqual((await getRuns(store, {})).runs, [kept]);
 });
 
 test("delete() answers null for an unknown run", async ({ store }) => {
@@ -65,7 +66,7 @@ timed("purge() removes runs that ended so long ago, and not those that ended lat
   const purged = await store.purge({ completed: 1_000 }, 10);
 
   assert.deepEqual(purged, [{ id: early.id, jobName: A_JOB, labels: {} }]);
-  assert.deepEqual((await store.getRuns({})).runs, [late]);
+  assert.deepEqual((await getRuns(store, {})).runs, [late]);
 });
 
 timed("purge() looks at each status alone, and keeps those that are left out", async ({ store, host }) => {
@@ -76,7 +77,7 @@ timed("purge() looks at each status alone, and keeps those that are left out", a
 
   const purged = await store.purge({ completed: 1_000, cancelled: 500 }, 10);
 
-  const { runs } = await store.getRuns({});
+  const { runs } = await getRuns(store, {});
   assert.equal(purged.length, 1);
   assert.deepEqual(runs.map(({ status }) => status), ["failed", "completed"]);
 });
@@ -118,7 +119,7 @@ timed("purge() leaves runs that have not ended", async ({ store, host }) => {
   const purged = await store.purge({ completed: 0, failed: 0, cancelled: 0 }, 10);
 
   assert.deepEqual(purged, []);
-  assert.equal((await store.getRuns({})).total, 3);
+  assert.equal((await getRuns(store, {})).total, 3);
 });
 
 test("purge() removes everything that belongs to a run", async ({ store }) => {

@@ -7,6 +7,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aPause, aRun } from "../fixtures.ts";
 import { add, addCompleted, claimOne, park, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getRuns } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -67,7 +68,7 @@ test("enqueue() keeps labels whatever they are called", async ({ store }) => {
   const labels: Labels = JSON.parse('{"__proto__":"a","constructor":"b","toString":"c"}');
   const { run } = await add(store, { labels });
 
-  const found = await store.getRun(run.id);
+  const found = await getRun(store, run.id);
 
   assert.deepEqual(Object.entries(found!.labels).sort(), Object.entries(labels).sort());
 });
@@ -93,7 +94,7 @@ test("enqueue() changes nothing when it is repeated", async ({ store }) => {
   const second = await store.enqueue([request]);
 
   assert.deepEqual(second, first);
-  assert.equal((await store.getRuns({})).total, 1);
+  assert.equal((await getRuns(store, {})).total, 1);
 });
 
 test("enqueue() answers a repeated call with the run in its present state", async ({ store }) => {
@@ -272,7 +273,7 @@ for (const how of ["delete", "purge"] as const) {
     const repeated = store.enqueue([aRun(), request]);
 
     await assert.rejects(repeated, ConflictError);
-    assert.equal((await store.getRuns({})).total, 0);
+    assert.equal((await getRuns(store, {})).total, 0);
   });
 }
 

@@ -8,6 +8,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aFailure, aPause, aProgress } from "../fixtures.ts";
 import { aRetry, claimOne, complete, look, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getRuns, getSteps, getWaits } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -19,12 +20,12 @@ const FAILED: Ending = { status: "failed", failure: aFailure({ message: "no such
 
 timed("finish() completes a run", async ({ store, host }) => {
   const { lease } = await startRun(store);
-  const before = await store.getRun(lease.runId);
+  const before = await getRun(store, lease.runId);
   host.advance(70);
 
   await store.finish(lease, COMPLETED, []);
 
-  assert.deepEqual(await store.getRun(lease.runId), {
+  assert.deepEqual(await getRun(store, lease.runId), {
     ...before,
     status: "completed",
     output: { rows: 3 },
@@ -40,7 +41,7 @@ test("finish() shows an output that is undefined as null", async ({ store }) => 
 
   await store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
 
-  assert.equal((await store.getRun(lease.runId))!.output, null);
+  assert.equal((await getRun(store, lease.runId))!.output, null);
 });
 
 timed("finish() fails a run", async ({ store, host }) => {
@@ -55,7 +56,7 @@ timed("finish() fails a run", async ({ store, host }) => {
   assert.equal(state!.run.completedAt, isoTime(host.now()));
   assert.equal(state!.run.failedStepName, "read");
   assert.deepEqual(state!.run.failure, aFailure({ message: "no such file" }));
-  assert.deepEqual((await store.getRuns({})).runs, [parseRun(state!.run)]);
+  assert.deepEqual((await getRuns(store, {})).runs, [parseRun(state!.run)]);
 });
 
 test("finish() keeps a failure with its causes, and shows its name if it has no message", async ({ store }) => {
@@ -64,7 +65,7 @@ test("finish() keeps a failure with its causes, and shows its name if it has no 
 
   await store.finish(lease, { status: "failed", failure, failedStepName: null }, []);
 
-  const run = (await store.getRun(lease.runId))!;
+  const run = (await getRun(store, lease.runId))!;
   assert.deepEqual([run.error, run.failure], ["AbortError", failure]);
 });
 
@@ -73,7 +74,7 @@ test("finish() keeps the progress that comes along", async ({ store }) => {
 
   await store.finish(lease, COMPLETED, [aProgress({ current: 3, total: 3 })]);
 
-  assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 3, total: 3 });
+  assert.deepEqual((await getRun(store, lease.runId))!.progress, { current: 3, total: 3 });
 });
 
 timed("finish() closes open waits, after it has committed the deadlines that passed", async ({ store, host }) => {
@@ -91,7 +92,7 @@ timed("finish() closes open waits, after it has committed the deadlines that pas
 
   await store.finish(lease, COMPLETED, []);
 
-  const waits = await store.getWaits(lease.runId);
+  const waits = await getWaits(store, lease.runId);
   assert.deepEqual(waits.map(({ name, status, outcome, resolvedAt }) => [name, status, outcome, resolvedAt]), [
     ["signalled", "resolved", "signal", isoTime(FAKE_START)],
     ["late", "resolved", "timeout", isoTime(FAKE_START + 100)],
@@ -102,11 +103,11 @@ timed("finish() closes open waits, after it has committed the deadlines that pas
 test("finish() leaves a step between two attempts as it is", async ({ store }) => {
   const { lease } = await startRun(store);
   await store.saveStep(lease, aRetry(100), []);
-  const before = await store.getSteps(lease.runId);
+  const before = await getSteps(store, lease.runId);
 
   await store.finish(lease, FAILED, []);
 
-  assert.deepEqual(await store.getSteps(lease.runId), before);
+  assert.deepEqual(await getSteps(store, lease.runId), before);
 });
 
 timed("finish() ends a run for good", async ({ store, host }) => {

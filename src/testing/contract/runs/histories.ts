@@ -11,6 +11,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFailure, aHold, aKnownJob, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addCompleted, addIds, aRetry, claimOne, complete, inOrder, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getWaits } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -92,7 +93,7 @@ timed("getHistory() answers what a claim answers, and how the run ended", async 
 
   const history = await store.getHistory(lease.runId);
 
-  assert.deepEqual(parseRun(history!.run), await store.getRun(lease.runId));
+  assert.deepEqual(parseRun(history!.run), await getRun(store, lease.runId));
   assert.deepEqual([history!.run.payload, history!.input], ['{"path":"a.csv"}', '{"path":"a.csv","encoding":"utf-8"}']);
   const [read, fetch] = inOrder(history!.steps);
   const [readBefore, fetchBefore] = inOrder(claim.steps);
@@ -149,7 +150,7 @@ timed(
       aPause({ name: "long", kind: "sleep", deadline: { afterMs: 10_000 } }),
       aPatch(),
     );
-    const [answered] = await store.getWaits(lease.runId);
+    const [answered] = await getWaits(store, lease.runId);
     await store.signal(answered!.id, { signalId: "s-1", payload: null });
     host.advance(10);
     await store.saveStep(lease, aRetry(100, { name: "fetch", index: 1 }), []);
@@ -257,7 +258,7 @@ test("a patch is no wait: it is not listed, and takes no signal", async ({ store
   const { lease } = await startRun(store);
   const { pauses: [patch] } = await prepare(store, lease, aPatch());
 
-  assert.deepEqual(await store.getWaits(lease.runId), []);
+  assert.deepEqual(await getWaits(store, lease.runId), []);
   assert.deepEqual((await store.readWaits(lease.runId, null, Infinity))!.items, []);
   assert.equal(await store.getWait(patch!.id), null);
   await assert.rejects(store.signal(patch!.id, { signalId: "s-1", payload: null }), NotFoundError);

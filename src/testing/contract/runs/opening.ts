@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { isoTime } from "../../../values/iso_time.ts";
 import { add } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -21,7 +22,7 @@ test("migrate() is harmless when there is nothing to do", async ({ store }) => {
 
   await store.migrate();
 
-  assert.deepEqual(await store.getRun(run.id), run);
+  assert.deepEqual(await getRun(store, run.id), run);
 });
 
 test("close() is harmless when the store is closed", async ({ store }) => {

@@ -10,6 +10,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { aLine, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addCompleted, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getLogs, getRun, getSteps, getWaits } from "../../../store/reads.ts";
 
 const { cases, test } = newCases();
 
@@ -84,7 +85,7 @@ test("readSteps() answers the parts of what getSteps() answers", async ({ store 
   const parts = await readAll((after) => store.readSteps(lease.runId, after, 50_000), ({ name }) => name);
 
   assert.deepEqual(parts.map((part) => part.map(({ name }) => name)), [["a", "b"], ["d", "c", "e"], []]);
-  assert.deepEqual(parts.flat().map(parseStep), await store.getSteps(lease.runId));
+  assert.deepEqual(parts.flat().map(parseStep), await getSteps(store, lease.runId));
 });
 
 test("readSteps() reads a long history part by part", async ({ store }) => {
@@ -95,7 +96,7 @@ test("readSteps() reads a long history part by part", async ({ store }) => {
   const parts = await readAll((after) => store.readSteps(lease.runId, after, 50_000), ({ name }) => name);
 
   assert.ok(parts.length > 3, `it was read in ${parts.length} parts`);
-  assert.deepEqual(parts.flat().map(parseStep), await store.getSteps(lease.runId));
+  assert.deepEqual(parts.flat().map(parseStep), await getSteps(store, lease.runId));
   assert.equal(parts.flat().length, 1_500);
 });
 
@@ -109,7 +110,7 @@ test("readWaits() answers the parts of what getWaits() answers, without sleeps",
   const parts = await readAll((after) => store.readWaits(lease.runId, after, 20_000), ({ id }) => id);
 
   assert.deepEqual(parts.map((part) => part.map(({ name }) => name)), [["b"], ["a"], ["open"]]);
-  assert.deepEqual(parts.flat().map(parseWait), await store.getWaits(lease.runId));
+  assert.deepEqual(parts.flat().map(parseWait), await getWaits(store, lease.runId));
 });
 
 test("readLogs() answers the parts of what getLogs() answers", async ({ store }) => {
@@ -119,7 +120,7 @@ test("readLogs() answers the parts of what getLogs() answers", async ({ store })
 
   const parts = await readAll((after) => store.readLogs(run.id, after, 100_000), ({ id }) => id);
 
-  assert.deepEqual(parts.flat().map(parseLog), await store.getLogs(run.id));
+  assert.deepEqual(parts.flat().map(parseLog), await getLogs(store, run.id));
   assert.ok(parts.length >= 8 && parts.length <= 11, `it was read in ${parts.length} parts`);
 });
 
@@ -131,7 +132,7 @@ test("a large value is read alone, part by part", async ({ store }) => {
   await prepare(store, lease, wait);
   await store.signal(wait.id, { signalId: "s", payload: JSON.parse(LARGE) });
   await store.finish(lease, { status: "completed", output: LARGE, durationMs: 0 }, []);
-  const before = await Promise.all([store.getRun(runId), store.getSteps(runId), store.getWaits(runId)]);
+  const before = await Promise.all([getRun(store, runId), getSteps(store, runId), getWaits(store, runId)]);
 
   const [run] = await store.readRuns([runId], 1_000);
   const { items: [step] } = (await store.readSteps(runId, null, 1_000))!;
@@ -152,7 +153,7 @@ test("a large value is read alone, part by part", async ({ store }) => {
     assert.ok(parts.length > 3 && parts.every(({ length }) => length < 200_000));
     assert.equal(await new Blob(parts).text(), LARGE);
   }
-  const after = await Promise.all([store.getRun(runId), store.getSteps(runId), store.getWaits(runId)]);
+  const after = await Promise.all([getRun(store, runId), getSteps(store, runId), getWaits(store, runId)]);
   assert.deepEqual(after, before);
 });
 

@@ -7,6 +7,7 @@ import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aLine, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, NO_PAUSE, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getLogs, getRun, getRuns, getWaits } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -14,19 +15,18 @@ const { cases, test, timed } = newCases();
 export const readingCases = cases;
 
 test("getRun() answers null for an unknown run", async ({ store }) => {
-  assert.equal(await store.getRun(uuidV7(FAKE_START)), null);
+  assert.equal(await getRun(store, uuidV7(FAKE_START)), null);
 });
 
-test("getRun() answers a copy that is the reader's own", async ({ store }) => {
+test("readRuns() answers copies that are the reader's own", async ({ store }) => {
   const { run } = await add(store, { payload: '{"rows":[1]}', labels: { org: "acme" } });
   const before = structuredClone(run);
-  const read = (await store.getRun(run.id))!;
+  const read = (await store.readRuns([run.id], Infinity))[0]!;
 
   read.status = "failed";
-  (read.payload as { rows: number[] }).rows.push(2);
   assert.throws(() => Object.assign(read.labels, { org: "other" }), TypeError);
 
-  assert.deepEqual(await store.getRun(run.id), before);
+  assert.deepEqual(await getRun(store, run.id), before);
 });
 
 test("enqueue() keeps a copy of what it was given", async ({ store }) => {
@@ -35,7 +35,7 @@ test("enqueue() keeps a copy of what it was given", async ({ store }) => {
 
   labels.org = "other";
 
-  assert.deepEqual((await store.getRun(run.id))!.labels, { org: "acme" });
+  assert.deepEqual((await getRun(store, run.id))!.labels, { org: "acme" });
 });
 
 timed("getRuns() answers the newest first", async ({ store, host }) => {
@@ -43,7 +43,7 @@ timed("getRuns() answers the newest first", async ({ store, host }) => {
   host.jump(-60_000);
   const [second, third] = await store.enqueue([aRun(), aRun()]);
 
-  const page = await store.getRuns({});
+  const page = await getRuns(store, {});
 
   assert.deepEqual(page, { runs: [parseRun(third!.run), parseRun(second!.run), first.run], total: 3, hasMore: false });
 });
@@ -51,7 +51,7 @@ timed("getRuns() answers the newest first", async ({ store, host }) => {
 test("getRuns() answers 50 runs unless it is asked for another number", async ({ store }) => {
   await store.enqueue(Array.from({ length: 51 }, () => aRun()));
 
-  const { runs, total, hasMore } = await store.getRuns({});
+  const { runs, total, hasMore } = await getRuns(store, {});
 
   assert.equal(runs.length, 50);
   assert.equal(total, 51);
@@ -62,10 +62,10 @@ test("getRuns() answers pages", async ({ store }) => {
   const added = await store.enqueue([1, 2, 3, 4, 5].map(() => aRun()));
   const newestFirst = added.map(({ run }) => parseRun(run)).reverse();
 
-  const first = await store.getRuns({ limit: 2 });
-  const second = await store.getRuns({ limit: 2, offset: 2 });
-  const third = await store.getRuns({ limit: 2, offset: 4 });
-  const beyond = await store.getRuns({ limit: 2, offset: 9 });
+  const first = await getRuns(store, { limit: 2 });
+  const second = await getRuns(store, { limit: 2, offset: 2 });
+  const third = await getRuns(store, { limit: 2, offset: 4 });
+  const beyond = await getRuns(store, { limit: 2, offset: 9 });
 
   assert.deepEqual(first, { runs: newestFirst.slice(0, 2), total: 5, hasMore: true });
   assert.deepEqual(second, { runs: newestFirst.slice(2, 4), total: 5, hasMore: true });
@@ -79,7 +79,7 @@ for (const filter of [{ status: [] }, { jobName: [] }, { jobName: [], status: []
       await add(store, { labels: { org: "acme" } });
       await startRun(store, { jobName: "export", labels: { org: "acme" } });
 
-      const page = await store.getRuns({ ...filter, ...rest });
+      const page = await getRuns(store, { ...filter, ...rest });
 
       assert.deepEqual(page, { runs: [], total: 0, hasMore: false });
     });
@@ -90,9 +90,9 @@ test("getRuns() finds nothing for an empty list beside another condition", async
   await add(store);
 
   const pages = [
-    await store.getRuns({ jobName: A_JOB, status: [] }),
-    await store.getRuns({ jobName: [], status: "pending" }),
-    await store.getRuns({ jobName: [], limit: 0, offset: 1 }),
+    await getRuns(store, { jobName: A_JOB, status: [] }),
+    await getRuns(store, { jobName: [], status: "pending" }),
+    await getRuns(store, { jobName: [], limit: 0, offset: 1 }),
   ];
 
   assert.deepEqual(pages.map(({ runs, total }) => [runs, total]), [[[], 0], [[], 0], [[], 0]]);
@@ -101,7 +101,7 @@ test("getRuns() finds nothing for an empty list beside another condition", async
 test("getRuns() counts without answering runs when the limit is 0", async ({ store }) => {
   await store.enqueue([aRun(), aRun()]);
 
-  const page = await store.getRuns({ limit: 0 });
+  const page = await getRuns(store, { limit: 0 });
 
   assert.deepEqual(page, { runs: [], total: 2, hasMore: true });
 });
@@ -129,7 +129,7 @@ for (const { that, filter, found } of FILTERS) {
   test(`getRuns() finds runs that ${that}`, async ({ store }) => {
     await addVarious(store);
 
-    const { runs, total } = await store.getRuns(filter);
+    const { runs, total } = await getRuns(store, filter);
 
     assert.deepEqual(runs.map(({ payload }) => payload).sort(), [...found].sort());
     assert.equal(total, found.length);
@@ -141,7 +141,7 @@ test("getRuns() finds runs by labels whatever they are called", async ({ store }
   const { run } = await add(store, { labels });
   await add(store);
 
-  const { runs } = await store.getRuns({ labels });
+  const { runs } = await getRuns(store, { labels });
 
   assert.deepEqual(runs.map(({ id }) => id), [run.id]);
 });
@@ -149,7 +149,7 @@ test("getRuns() finds runs by labels whatever they are called", async ({ store }
 test("getRuns() pages through what a filter finds", async ({ store }) => {
   await addVarious(store);
 
-  const { runs, total, hasMore } = await store.getRuns({ jobName: "import", limit: 1, offset: 1 });
+  const { runs, total, hasMore } = await getRuns(store, { jobName: "import", limit: 1, offset: 1 });
 
   assert.deepEqual(runs.map(({ payload }) => payload), ["i-other"]);
   assert.equal(total, 3);
@@ -169,7 +169,7 @@ test("getRunState() answers a run, and no pauses while it is running", async ({ 
   const state = await store.getRunState(lease.runId);
 
   const { seq, run, ...rest } = state!;
-  assert.deepEqual(parseRun(run), await store.getRun(lease.runId));
+  assert.deepEqual(parseRun(run), await getRun(store, lease.runId));
   assert.equal(run.payload, aRun().payload);
   assert.deepEqual(rest, {
     place: await store.findCursor(null),
@@ -230,13 +230,13 @@ test("getWaits() answers the waits in the order in which they were prepared, wit
   await prepare(store, lease, aPause({ name: "b" }), aPause({ kind: "sleep", name: "nap", deadline: { afterMs: 10 } }));
   await prepare(store, lease, aPause({ name: "a" }));
 
-  const waits = await store.getWaits(lease.runId);
+  const waits = await getWaits(store, lease.runId);
 
   assert.deepEqual(waits.map(({ name }) => name), ["b", "a"]);
 });
 
 test("getWaits() answers nothing for an unknown run", async ({ store }) => {
-  assert.deepEqual(await store.getWaits(uuidV7(FAKE_START)), []);
+  assert.deepEqual(await getWaits(store, uuidV7(FAKE_START)), []);
 });
 
 test("getWait() answers null for an unknown wait, and for a sleep", async ({ store }) => {
@@ -256,7 +256,7 @@ test("appendLogs() keeps lines in the order in which they came", async ({ store 
   await store.appendLogs([first]);
   await store.appendLogs([second]);
 
-  assert.deepEqual(await store.getLogs(run.id), [
+  assert.deepEqual(await getLogs(store, run.id), [
     {
       id: first.id,
       runId: run.id,
@@ -285,7 +285,7 @@ test("appendLogs() keeps no line twice when it is repeated", async ({ store }) =
 
   await store.appendLogs([{ ...first, message: "again" }, aLine(run.id, { message: "third" })]);
 
-  assert.deepEqual((await store.getLogs(run.id)).map(({ message }) => message), ["hello", "second", "third"]);
+  assert.deepEqual((await getLogs(store, run.id)).map(({ message }) => message), ["hello", "second", "third"]);
 });
 
 test("appendLogs() drops the lines of a run that is gone, and keeps the others", async ({ store }) => {
@@ -295,8 +295,8 @@ test("appendLogs() drops the lines of a run that is gone, and keeps the others",
 
   await store.appendLogs([aLine(gone.id), aLine(run.id)]);
 
-  assert.deepEqual(await store.getLogs(gone.id), []);
-  assert.equal((await store.getLogs(run.id)).length, 1);
+  assert.deepEqual(await getLogs(store, gone.id), []);
+  assert.equal((await getLogs(store, run.id)).length, 1);
 });
 
 test("appendLogs() keeps lines of a run that has ended", async ({ store }) => {
@@ -304,7 +304,7 @@ test("appendLogs() keeps lines of a run that has ended", async ({ store }) => {
 
   await store.appendLogs([aLine(ended.id)]);
 
-  assert.equal((await store.getLogs(ended.id)).length, 1);
+  assert.equal((await getLogs(store, ended.id)).length, 1);
 });
 
 test("appendLogs() cuts a line of more than 8 KiB, and says so", async ({ store }) => {
@@ -313,7 +313,7 @@ test("appendLogs() cuts a line of more than 8 KiB, and says so", async ({ store 
 
   await store.appendLogs([aLine(run.id, { message: "y".repeat(10_000) }), aLine(run.id, { data })]);
 
-  const [long, large] = await store.getLogs(run.id);
+  const [long, large] = await getLogs(store, run.id);
   assert.match(long!.message, /^y{8000,}… \(cut\)$/);
   assert.deepEqual([large!.message, large!.data], ["hello", { cut: true, bytes: 10_002 }]);
 });
@@ -323,11 +323,11 @@ test("appendLogs() keeps the newest 10,000 lines of a run, and says how many old
   const lines = Array.from({ length: 10_053 }, (_, n) => aLine(run.id, { message: `line ${n + 1}`, writtenAt: n }));
 
   await store.appendLogs([...lines.slice(0, 10_000), aLine(other.id)]);
-  const full = await store.getLogs(run.id);
+  const full = await getLogs(store, run.id);
   await store.appendLogs([lines[10_000]!]);
-  const one = await store.getLogs(run.id);
+  const one = await getLogs(store, run.id);
   await store.appendLogs(lines.slice(10_001));
-  const [note, ...kept] = await store.getLogs(run.id);
+  const [note, ...kept] = await getLogs(store, run.id);
 
   assert.deepEqual(full.map(({ message }) => message), lines.slice(0, 10_000).map(({ message }) => message));
   assert.deepEqual([one.length, one[0]!.data, one[1]!.message], [10_001, { dropped: 1 }, "line 2"]);
@@ -341,7 +341,7 @@ test("appendLogs() keeps the newest 10,000 lines of a run, and says how many old
     timestamp: isoTime(52),
   });
   assert.deepEqual(kept.map(({ id }) => id), lines.slice(53).map(({ id }) => id));
-  assert.equal((await store.getLogs(other.id)).length, 1);
+  assert.equal((await getLogs(store, other.id)).length, 1);
 });
 
 test("readLogs() goes on with the oldest line that is left when the others were dropped meanwhile", async ({ store }) => {

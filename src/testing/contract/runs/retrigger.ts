@@ -13,6 +13,7 @@ import { FAKE_START, type FakeHost } from "../../fake_host.ts";
 import { aFailure, aLine, aLogged, aPause, aProgress, aRun, aStep } from "../fixtures.ts";
 import { add, aRetry, claimOne, complete, inOrder, look, park, prepare, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getRuns, getSteps, getWaits } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -24,7 +25,7 @@ test("enqueue() begins a retry from the failure with the completed steps of the 
 
   const { run } = await add(store, fromFailure(old));
 
-  const steps = await store.getSteps(run.id);
+  const steps = await getSteps(store, run.id);
   assert.deepEqual(steps.map(({ id, index, status, output, attempts }) => [id, index, status, output, attempts]), [
     [stepId(run.id, "read"), 0, "completed", "rows", 1],
     [stepId(run.id, "check"), 1, "completed", null, 2],
@@ -80,11 +81,11 @@ timed("enqueue() copies resolved waits and finished sleeps to a retry from the f
 
 timed("enqueue() shows copied waits as they were, in the new run", async ({ store, host }) => {
   const { old } = await addWithPauses(store, host);
-  const waits = await store.getWaits(old.id);
+  const waits = await getWaits(store, old.id);
 
   const { run } = await add(store, fromFailure(old));
 
-  const copies = await store.getWaits(run.id);
+  const copies = await getWaits(store, run.id);
   const expected = waits.filter(({ name }) => name === "answered" || name === "expired");
   assert.deepEqual(copies, expected.map((wait, at) => ({ ...wait, id: copies[at]!.id, runId: run.id })));
   assert.partialDeepStrictEqual(copies[0], { outcome: "signal", payload: { ok: true }, signalId: "s-1" });
@@ -94,7 +95,7 @@ timed("enqueue() shows copied waits as they were, in the new run", async ({ stor
 timed("enqueue() copies the receipt of a signal: the same signal again is a duplicate", async ({ store, host }) => {
   const { old } = await addWithPauses(store, host);
   const { run } = await add(store, fromFailure(old));
-  const [answered, expired] = await store.getWaits(run.id);
+  const [answered, expired] = await getWaits(store, run.id);
   await claimOne(store);
 
   const again = await store.signal(answered!.id, { signalId: "s-1", payload: { ok: true } });
@@ -114,7 +115,7 @@ timed("enqueue() copies no wait that timed out if nothing was recorded after it"
 
   const { run } = await add(store, fromFailure({ id: lease.runId }));
 
-  assert.deepEqual(await store.getWaits(run.id), []);
+  assert.deepEqual(await getWaits(store, run.id), []);
 });
 
 timed("enqueue() copies a wait that timed out before a step failed", async ({ store, host }) => {
@@ -127,7 +128,7 @@ timed("enqueue() copies a wait that timed out before a step failed", async ({ st
 
   const { run } = await add(store, fromFailure({ id: lease.runId }));
 
-  assert.deepEqual((await store.getWaits(run.id)).map(({ outcome }) => outcome), ["timeout"]);
+  assert.deepEqual((await getWaits(store, run.id)).map(({ outcome }) => outcome), ["timeout"]);
 });
 
 test("enqueue() copies no wait whose signal is the last record", async ({ store }) => {
@@ -158,7 +159,7 @@ test("enqueue() copies a wait with its signal if anything was recorded after it:
   const retries = [lease, failing].map(({ runId }) => add(store, fromFailure({ id: runId })));
 
   const names = (await Promise.all(retries)).map(async ({ run }) => {
-    return (await store.getWaits(run.id)).map(({ name }) => name);
+    return (await getWaits(store, run.id)).map(({ name }) => name);
   });
   assert.deepEqual(await Promise.all(names), [["approve", "sign"], ["approve"]]);
 });
@@ -185,7 +186,7 @@ test("enqueue() copies no wait whose signal is the last record, whatever its run
 
   const { run } = await add(store, fromFailure({ id: lease.runId }));
 
-  assert.deepEqual(await store.getWaits(run.id), []);
+  assert.deepEqual(await getWaits(store, run.id), []);
 });
 
 test("enqueue() asks again only for the last answer of the run that is retried, not for those of the runs before it", async ({ store }) => {
@@ -203,7 +204,7 @@ test("enqueue() asks again only for the last answer of the run that is retried, 
 
   const { run: fourth } = await add(store, fromFailure({ id: third.id }));
 
-  const waits = await Promise.all([second.run, third, fourth].map(({ id }) => store.getWaits(id)));
+  const waits = await Promise.all([second.run, third, fourth].map(({ id }) => getWaits(store, id)));
   assert.deepEqual(waits.map((list) => list.map(({ name }) => name)), [["approve"], ["approve", "sign"], ["approve"]]);
 });
 
@@ -224,11 +225,11 @@ for (const ending of ["closed", "cancelled"] as const) {
     const { lease } = await startRun(store);
     await prepare(store, lease, aPause({ prepared: true }));
     await (ending === "closed" ? complete(store, lease) : store.cancel(lease.runId, "request-1", null));
-    assert.deepEqual((await store.getWaits(lease.runId)).map(({ status }) => status), [ending]);
+    assert.deepEqual((await getWaits(store, lease.runId)).map(({ status }) => status), [ending]);
 
     const { run } = await add(store, fromFailure({ id: lease.runId }));
 
-    assert.deepEqual(await store.getWaits(run.id), []);
+    assert.deepEqual(await getWaits(store, run.id), []);
   });
 }
 
@@ -269,13 +270,13 @@ for (const from of ["start", "failure"] as const) {
     const { run: second } = await add(store, { retriggerOf: { runId: id, from } });
 
     const [oldRun, firstRun, secondRun] = await Promise.all(
-      [id, first.run.id, second.id].map((id) => store.getRun(id)),
+      [id, first.run.id, second.id].map((id) => getRun(store, id)),
     );
     assert.deepEqual([oldRun!.retriggerOf, oldRun!.retriggeredAs], [null, second.id]);
     assert.deepEqual([firstRun!.retriggerOf, firstRun!.retriggeredAs], [id, null]);
     assert.deepEqual([second.retriggerOf, second.retriggeredAs], [id, null]);
     assert.deepEqual(secondRun, second);
-    assert.deepEqual((await store.getRuns({})).runs, [secondRun, firstRun, oldRun]);
+    assert.deepEqual((await getRuns(store, {})).runs, [secondRun, firstRun, oldRun]);
     assert.deepEqual(parseRun((await store.getRunState(id))!.run), oldRun);
   });
 
@@ -294,7 +295,7 @@ for (const from of ["start", "failure"] as const) {
       assert.deepEqual([again.run.id, again.disposition], [run.id, "idempotent"]);
     }
     assert.deepEqual([running.run.status, waiting.run.status], ["running", "waiting"]);
-    assert.equal((await store.getRuns({})).total, 2);
+    assert.equal((await getRuns(store, {})).total, 2);
   });
 }
 
@@ -317,7 +318,7 @@ test("enqueue() makes another retry once the newest one has ended or is deleted"
 
   assert.equal(third.disposition, "created");
   assert.equal(new Set([ended.run.id, second.run.id, third.run.id]).size, 3);
-  assert.equal((await store.getRun(id))!.retriggeredAs, third.run.id);
+  assert.equal((await getRun(store, id))!.retriggeredAs, third.run.id);
 });
 
 test("enqueue() recognises a retrigger that is repeated, whatever has become of the retry", async ({ store }) => {
@@ -333,7 +334,7 @@ test("enqueue() recognises a retrigger that is repeated, whatever has become of 
   assert.deepEqual(second, first);
   assert.equal(first!.disposition, "created");
   assert.deepEqual([third!.run.id, third!.disposition, third!.run.status], [request.id, "created", "failed"]);
-  assert.equal((await store.getRuns({})).total, 3);
+  assert.equal((await getRuns(store, {})).total, 3);
 });
 
 for (const from of ["start", "failure"] as const) {
@@ -343,7 +344,7 @@ for (const from of ["start", "failure"] as const) {
     const adding = store.enqueue(requests);
 
     await assert.rejects(adding, NotFoundError);
-    assert.equal((await store.getRuns({})).total, 0);
+    assert.equal((await getRuns(store, {})).total, 0);
   });
 }
 
@@ -365,9 +366,9 @@ test("enqueue() copies nothing to a run that it has found", async ({ store }) =>
 
   await add(store, { idempotencyKey: "once", ...fromFailure(old) });
 
-  assert.deepEqual(await store.getSteps(run.id), []);
-  assert.equal((await store.getRun(run.id))!.retriggerOf, null);
-  assert.equal((await store.getRun(old.id))!.retriggeredAs, null);
+  assert.deepEqual(await getSteps(store, run.id), []);
+  assert.equal((await getRun(store, run.id))!.retriggerOf, null);
+  assert.equal((await getRun(store, old.id))!.retriggeredAs, null);
 });
 
 timed("enqueue() copies what was copied, and what was recorded since", async ({ store, host }) => {
@@ -387,11 +388,11 @@ timed("enqueue() copies what was copied, and what was recorded since", async ({ 
 timed("delete() of a run leaves the waits of its retry", async ({ store, host }) => {
   const { old } = await addWithPauses(store, host);
   const { run } = await add(store, fromFailure(old));
-  const waits = await store.getWaits(run.id);
+  const waits = await getWaits(store, run.id);
 
   await store.delete(old.id);
 
-  assert.deepEqual(await store.getWaits(run.id), waits);
+  assert.deepEqual(await getWaits(store, run.id), waits);
   assert.deepEqual(await store.getWait(waits[0]!.id), waits[0]);
 });
 
@@ -438,7 +439,7 @@ async function addWithSteps(store: Store): Promise<Run> {
   await store.saveStep(lease, aFailedStep("write"), []);
   await store.saveStep(lease, aRetry(10, { name: "send", index: 3 }), []);
   await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, []);
-  return (await store.getRun(lease.runId))!;
+  return (await getRun(store, lease.runId))!;
 }
 
 /**
@@ -462,7 +463,7 @@ async function addWithPauses(store: Store, host: FakeHost): Promise<{ old: Run; 
   const claim = await claimOne(store);
   await store.saveStep(claim.lease, aFailedStep("write"), []);
   await store.finish(claim.lease, { status: "failed", failure: aFailure(), failedStepName: "write" }, []);
-  const [answered] = await store.getWaits(claim.run.id);
+  const [answered] = await getWaits(store, claim.run.id);
   assert.equal(answered!.resolvedAt, isoTime(FAKE_START + 50));
-  return { old: (await store.getRun(claim.run.id))!, claim };
+  return { old: (await getRun(store, claim.run.id))!, claim };
 }

@@ -7,10 +7,11 @@ import { FAKE_START, type FakeHost } from "../../fake_host.ts";
 import { aFailure, aFlow } from "../fixtures.ts";
 import { add, addCompleted, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { getRun, getRuns } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
-/** What `Store.getRuns()` and `Store.findRuns()` promise of filters by time, by failure and by parent. */
+/** What `Store.findRuns()` promises of filters by time, by failure and by parent. */
 export const runFilterCases = cases;
 
 const KINDS: FailureKind[] = ["error", "timeout", "expired", "abandoned"];
@@ -80,7 +81,7 @@ test("getRuns() finds no run of a parent that has none", async ({ store }) => {
   const { run } = await add(store);
 
   assert.deepEqual(await find(store, { parentRunId: run.id }), []);
-  assert.equal((await store.getRun(run.id))?.parentRunId, null);
+  assert.equal((await getRun(store, run.id))?.parentRunId, null);
 });
 
 timed("getRuns() joins all parts of a filter, and pages through what is left", async ({ store, host }) => {
@@ -100,8 +101,8 @@ timed("getRuns() joins all parts of a filter, and pages through what is left", a
     completedBefore: isoTime(FAKE_START + 3_000),
   };
 
-  const page = await store.getRuns({ ...filter, limit: 1, offset: 0 });
-  const next = await store.getRuns({ ...filter, limit: 1, offset: 1 });
+  const page = await getRuns(store, { ...filter, limit: 1, offset: 0 });
+  const next = await getRuns(store, { ...filter, limit: 1, offset: 1 });
 
   assert.deepEqual([page.runs.map(({ id }) => id), page.total, page.hasMore], [[ids[2]], 2, true]);
   assert.deepEqual([next.runs.map(({ id }) => id), next.total, next.hasMore], [[ids[0]], 2, false]);
@@ -110,7 +111,7 @@ timed("getRuns() joins all parts of a filter, and pages through what is left", a
 test("getRuns() counts what matches though it lists none", async ({ store }) => {
   await fail(store, "error");
 
-  const { runs, total, hasMore } = await store.getRuns({ failureKind: "error", limit: 0 });
+  const { runs, total, hasMore } = await getRuns(store, { failureKind: "error", limit: 0 });
 
   assert.deepEqual([runs, total, hasMore], [[], 1, true]);
 });
@@ -172,7 +173,7 @@ test("findRuns() need not count: it says whether there are more", async ({ store
 
 /** The runs that both `getRuns()` and `findRuns()` find. */
 async function find(store: Store, filter: RunFilter): Promise<string[]> {
-  const { runs, total, hasMore } = await store.getRuns(filter);
+  const { runs, total, hasMore } = await getRuns(store, filter);
   const ids = runs.map(({ id }) => id);
   assert.deepEqual([total, hasMore], [ids.length, false]);
   const { seqs, ...found } = await store.findRuns(filter);

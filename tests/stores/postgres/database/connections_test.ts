@@ -4,6 +4,7 @@ import { StoreError } from "../../../../src/error.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
 import { startServer } from "../server.ts";
+import { getRuns } from "../../../../src/store/reads.ts";
 
 const server = startServer();
 let schemas = 0;
@@ -81,7 +82,7 @@ for (const isolation of ["repeatable read", "serializable"]) {
     await assert.rejects(store.migrate(), isRefusal);
     await assert.rejects(store.enqueue([aRun()]), isRefusal);
     await assert.rejects(store.enqueue([aRun({ concurrencyKey: "key" })]), isRefusal);
-    assert.equal((await other.getRuns({ limit: 10, offset: 0 })).total, 0);
+    assert.equal((await getRuns(other, { limit: 10, offset: 0 })).total, 0);
   });
 }
 

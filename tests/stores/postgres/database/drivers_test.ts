@@ -8,6 +8,7 @@ import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts
 import { until } from "../../../processes/deadline.ts";
 import { aClaimRequest, aRun, aStep } from "../../../support/fixtures.ts";
 import { startServer } from "../server.ts";
+import { getRun, getSteps } from "../../../../src/store/reads.ts";
 
 /** A client of a driver, as its users open it. */
 interface Opened {
@@ -121,8 +122,8 @@ const CASES: readonly Case[] = [
       await store.saveStep(claim!.lease, aStep({ name: "a", result: { status: "completed", output: '"out"' } }), []);
       await store.finish(claim!.lease, { status: "completed", output: null, durationMs: 1 }, []);
 
-      assert.equal((await store.getRun(run.id))!.status, "completed");
-      assert.deepEqual((await store.getSteps(run.id)).map(({ output }) => output), ["out"]);
+      assert.equal((await getRun(store, run.id))!.status, "completed");
+      assert.deepEqual((await getSteps(store, run.id)).map(({ output }) => output), ["out"]);
       assert.ok((await store.readJournal(0, 100_000))!.rows.length >= 4);
     },
   },
@@ -142,7 +143,7 @@ const CASES: readonly Case[] = [
       await store.enqueue(runs);
 
       for (const [n, text] of HOSTILE.entries()) {
-        const run = (await store.getRun(`hostile-${n}`))!;
+        const run = (await getRun(store, `hostile-${n}`))!;
         assert.deepEqual(
           [run.payload, run.labels.text, run.concurrencyKey, run.idempotencyKey],
           [text, text, `key ${text}`, `idempotent ${text}`],
@@ -194,7 +195,7 @@ const CASES: readonly Case[] = [
       const runs = Array.from({ length: 60 }, (_, n) => aRun({ id: `many-${n}` }));
 
       const added = await Promise.all(runs.map((run) => store.enqueue([run])));
-      const read = await Promise.all(runs.map(({ id }) => store.getRun(id)));
+      const read = await Promise.all(runs.map(({ id }) => getRun(store, id)));
 
       assert.deepEqual(added.map(([one]) => one!.disposition), runs.map(() => "created"));
       assert.deepEqual(read.map((run) => run!.id), runs.map(({ id }) => id));

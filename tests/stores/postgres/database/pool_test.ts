@@ -6,6 +6,7 @@ import { anything } from "../../../processes/anything.ts";
 import { inTime, until } from "../../../processes/deadline.ts";
 import { Proxy } from "../processes/proxy.ts";
 import { startServer } from "../server.ts";
+import { getRuns } from "../../../../src/store/reads.ts";
 
 const server = startServer();
 const LEASE_MS = 4_000;
@@ -162,7 +163,7 @@ test("no lease is lost while the server takes no more connections", async (place
 
   // As if others had taken all max_connections: those that are open stay.
   await ask(`alter role ${role} connection limit 0`);
-  const lists = await Promise.allSettled(Array.from({ length: 10 }, () => store.getRuns({ limit: 5 })));
+  const lists = await Promise.allSettled(Array.from({ length: 10 }, () => getRuns(store, { limit: 5 })));
   await until(() => renewals.length >= 6, "leases were to be renewed");
   await ask(`alter role ${role} connection limit -1`);
   await checkUndisturbed(place, id);

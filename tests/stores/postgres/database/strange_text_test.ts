@@ -17,6 +17,7 @@ import {
 } from "../../../support/fixtures.ts";
 import { FactReader } from "../../../support/fact_reader.ts";
 import { startServer } from "../server.ts";
+import { getLogs, getRuns, getSteps, getWaits } from "../../../../src/store/reads.ts";
 
 const server = startServer();
 
@@ -109,12 +110,12 @@ function scriptOf(text: string): (store: Store) => Promise<unknown> {
       schedules: (await store.getSchedules(`s${text}`)).schedules.map((one) => ({ ...one, version: null })),
       input: await store.getInput(run.id, `p${text}`),
       history: await store.getHistory(run.id),
-      steps: await store.getSteps(run.id),
+      steps: await getSteps(store, run.id),
       part: await store.readSteps(run.id, `s${text}`, 10),
-      waits: await store.getWaits(run.id),
+      waits: await getWaits(store, run.id),
       wait: await store.getWait(wait.id),
-      logs: await store.getLogs(run.id),
-      runs: await store.getRuns({ labels: { [`l${text}`]: text } }),
+      logs: await getLogs(store, run.id),
+      runs: await getRuns(store, { labels: { [`l${text}`]: text } }),
       failed: (await store.findRuns({ failureKind: "error" })).ids,
       child: await store.readChildren(children.id, 0, 100),
       retried: retried[0]!.run,

@@ -5,6 +5,7 @@ import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts
 import { aClaimRequest, aPause, aProgress, aRun, aStep } from "../../../support/fixtures.ts";
 import { claimOne, complete, look, park, prepare, startRun } from "../../../../src/testing/contract/arrange.ts";
 import { hasServer, type Pair, startPair } from "./standby.ts";
+import { getRun, getSteps } from "../../../../src/store/reads.ts";
 
 // Each test has a server with an asynchronous standby that is cut off from it, so that it lacks what is committed from
 // then on, and is promoted.
@@ -76,7 +77,7 @@ test("the holder of a claim that is lost writes nothing, before and after anothe
   await complete(store, lease);
   // The holder of the lost claim repeats the call that ended the run: it was not its own.
   await assert.rejects(complete(store, known), LeaseLostError);
-  assert.deepEqual((await store.getSteps(lease.runId)).map(({ name, output }) => [name, output]), [["read", "kept"]]);
+  assert.deepEqual((await getSteps(store, lease.runId)).map(({ name, output }) => [name, output]), [["read", "kept"]]);
 });
 
 test("a holder does not write past a step that is lost, and others go on from before it", async (pair) => {
@@ -98,7 +99,7 @@ test("a holder does not write past a step that is lost, and others go on from be
 
   assert.deepEqual(next.steps.map(({ name }) => name), ["read"]);
   await complete(store, next.lease);
-  assert.equal((await store.getRun(lease.runId))!.status, "completed");
+  assert.equal((await getRun(store, lease.runId))!.status, "completed");
 });
 
 test("a holder goes on whose records are all there", async (pair) => {
@@ -112,7 +113,7 @@ test("a holder goes on whose records are all there", async (pair) => {
 
   await store.saveStep(known, aStep({ name: "write", index: 1 }), []);
 
-  assert.equal((await store.getSteps(lease.runId)).length, 2);
+  assert.equal((await getSteps(store, lease.runId)).length, 2);
 });
 
 test("leases that expired meanwhile begin anew, so that no run is abandoned", async (pair) => {
@@ -174,7 +175,7 @@ test("the run of a trigger that is lost does not exist, and the trigger can be r
   const { lease } = await claimOne(primary);
   await using store = await failOver(pair);
 
-  assert.equal(await store.getRun(request.id), null);
+  assert.equal(await getRun(store, request.id), null);
   await assertRefused(store, lease);
   const [again] = await store.enqueue([request]);
 

@@ -7,6 +7,7 @@ import { anything } from "../../../support/stores/for_each_store.ts";
 import { A_JOB, aClaimRequest, aRun, aStep } from "../../../support/fixtures.ts";
 import { claimedIds, claimOne, complete } from "../../../../src/testing/contract/arrange.ts";
 import { type Server, startServer } from "../server.ts";
+import { getRun } from "../../../../src/store/reads.ts";
 
 const server = startServer({ fsync: true, isOwn: true });
 
@@ -82,7 +83,7 @@ for (const [outage, happen] of Object.entries(OUTAGES)) {
       assert.deepEqual([claims, failed], [[], []]);
       await store.saveStep(held.lease, aStep(), []);
       await store.renew([{ lease: held.lease, reports: [] }], LEASE_MS);
-      const run = await store.getRun(held.run.id);
+      const run = await getRun(store, held.run.id);
       assert.deepEqual([run!.status, run!.leaseGeneration], ["running", held.lease.generation]);
       await complete(store, held.lease);
       assert.deepEqual(await claimedIds(store, OF_A), [elder.id]);
@@ -99,7 +100,7 @@ test(
     const backAt = Date.now();
 
     const first = await whenBack(() => store.claim(aClaimRequest(OF_B)));
-    const leaseEndsAt = Date.parse((await store.getRun(held.run.id))!.leaseExpiresAt!);
+    const leaseEndsAt = Date.parse((await getRun(store, held.run.id))!.leaseExpiresAt!);
     await new Promise((resolve) => setTimeout(resolve, LEASE_MS));
     const second = await store.claim(aClaimRequest(OF_B));
 

@@ -4,6 +4,7 @@ import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts
 import { inTime, until } from "../../../processes/deadline.ts";
 import { aClaimRequest, aRun, aStep } from "../../../support/fixtures.ts";
 import { startServer } from "../server.ts";
+import { getRun } from "../../../../src/store/reads.ts";
 
 const server = startServer();
 const STEPS = 12;
@@ -32,7 +33,7 @@ Deno.test({
     await new Promise((resolve) => setTimeout(resolve, 0)); // it is sent
     stream.pause(); // as a process that is stopped
     // It is committed, although its client has not read the answer, and nobody waits for it.
-    await until(async () => (await store.getRun("long"))!.leaseOwner === "stopped", "the claim was to be committed");
+    await until(async () => (await getRun(store, "long"))!.leaseOwner === "stopped", "the claim was to be committed");
     await inTime(store.enqueue([aRun({ id: "other", concurrencyKey: "other" })]), "another run was to be added");
     await inTime(store.claim(aClaimRequest({ workerId: "other", claimId: "other" })), "another run was to be claimed");
     stream.resume();

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import pg from "pg";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { startServer } from "../server.ts";
+import { getRun } from "../../../../src/store/reads.ts";
 
 const server = startServer();
 const RUNS = 60_000;
@@ -54,7 +55,7 @@ function readsOf(store: PostgresStore): Record<string, () => Promise<unknown>> {
   const ids = Array.from({ length: 20 }, (_, n) => `run-${n * 1_000 + 1}`);
   const numbers = Array.from({ length: 20 }, (_, n) => n * 1_000 + 1);
   return {
-    "a run": () => store.getRun("run-5"),
+    "a run": () => getRun(store, "run-5"),
     "the newest runs": () => store.findRuns({ limit: 20 }),
     "runs of a job": () => store.findRuns({ limit: 20, jobName: "often" }),
     "runs of a job with one run": () => store.findRuns({ limit: 20, jobName: "rare" }),

@@ -7,6 +7,7 @@ import { Chance } from "../../../support/chance.ts";
 import { FAKE_START, FakeHost } from "../../../support/fake_host.ts";
 import { aClaimRequest, aFailure, aRun } from "../../../support/fixtures.ts";
 import { startServer } from "../server.ts";
+import { getRuns } from "../../../../src/store/reads.ts";
 
 const server = startServer();
 const JOBS = Array.from({ length: 70 }, (_, n) => `job-${n}`);
@@ -63,7 +64,7 @@ async function endSome(stores: readonly Store[], round: number): Promise<void> {
 async function find(store: Store, query: RunQuery, before: number | null, runs: readonly { id: string }[]) {
   const seq = before === null ? undefined : (await store.getRunState(runs[before]!.id))?.seq;
   const { ids, total, hasMore } = await store.findRuns({ ...query, ...(seq === undefined ? {} : { before: seq }) });
-  const page = await store.getRuns(query);
+  const page = await getRuns(store, query);
   return { ids, total, hasMore, listed: page.runs.map(({ id }) => id), of: page.total, andMore: page.hasMore };
 }
 

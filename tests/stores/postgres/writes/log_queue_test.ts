@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { Enqueued } from "../../../../src/store/new_run.ts";
 import { aLine, aRun } from "../../../support/fixtures.ts";
 import { startServer } from "../server.ts";
+import { getLogs } from "../../../../src/store/reads.ts";
 
 const server = startServer();
 
@@ -16,6 +17,6 @@ Deno.test({
 
     await Promise.all(messages.map((message) => store.appendLogs([aLine(run.id, { message })])));
 
-    assert.deepEqual((await store.getLogs(run.id)).map(({ message }) => message), messages);
+    assert.deepEqual((await getLogs(store, run.id)).map(({ message }) => message), messages);
   },
 });

@@ -11,6 +11,7 @@ import {
 } from "../../../../src/stores/postgres/writes/write_group.ts";
 import { aClaimRequest, aFailure, aRun, aStart, aStep } from "../../../support/fixtures.ts";
 import { startServer } from "../server.ts";
+import { getRuns, getSteps } from "../../../../src/store/reads.ts";
 
 const server = startServer();
 
@@ -101,7 +102,7 @@ test("parallel steps of one group, of which one is repeated, are recorded once a
   const numbers = saved.map(({ recordedNo }) => recordedNo);
   assert.equal(numbers[50], numbers[7]);
   assert.deepEqual(numbers.slice(0, 50).toSorted((a, b) => a - b), Array.from({ length: 50 }, (_, n) => n + 1));
-  assert.equal((await store.getSteps(claim!.run.id)).length, 50);
+  assert.equal((await getSteps(store, claim!.run.id)).length, 50);
 });
 
 test("the second attempt at a step is recorded beside a new step of the same group", async (store) => {
@@ -126,7 +127,7 @@ test("a batch of triggers that is repeated adds no run", async (store) => {
 
   assert.deepEqual(again, first);
   assert.equal(other.length, 1);
-  assert.equal((await store.getRuns({ limit: 0 })).total, 71);
+  assert.equal((await getRuns(store, { limit: 0 })).total, 71);
 });
 
 test("no index sees the steps of a run", async (store, client, schema) => {

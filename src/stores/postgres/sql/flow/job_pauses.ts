@@ -1,5 +1,3 @@
-import { ENTRY } from "../basics.ts";
-
 /** How jobs are paused and resumed. */
 export const JOB_PAUSES = `
 -- Pauses a job, unless it is paused already. See Store.pauseJob().
@@ -13,10 +11,5 @@ $$;
 create or replace function fn.resume_job(p jsonb, p_now bigint) returns jsonb language sql volatile as $$
   with gone as (delete from {schema}.paused_jobs where job = p ->> 'jobName' returning 1)
   select to_jsonb(exists (select 1 from gone))
-$$;
-
--- The paused jobs, in the order of their names.
-create or replace function fn.get_paused_jobs(p jsonb, p_now bigint) returns jsonb language sql stable ${ENTRY} as $$
-  select coalesce(jsonb_agg(to_jsonb(j) order by j.job), '[]') from {schema}.paused_jobs j
 $$;
 `;

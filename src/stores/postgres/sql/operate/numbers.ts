@@ -39,6 +39,7 @@ begin
     'openings', (select coalesce(jsonb_agg(fn.rate_opens_at('job ' || (r.x ->> 'jobName'),
         (r.x #>> '{rate,limit}')::bigint, (r.x #>> '{rate,period}')::bigint, v_now) order by r.no), '[]')
       from jsonb_array_elements(p -> 'rates') with ordinality r (x, no)),
+    'paused', (select coalesce(jsonb_agg(to_jsonb(j) order by j.job), '[]') from {schema}.paused_jobs j),
     'nextTimerAt', least(
       (select r.timer_at from {schema}.runs r where r.timer_at is not null order by r.timer_at limit 1),
       (select r.due_at from {schema}.runs r where r.due_at is not null order by r.due_at limit 1),

@@ -40,12 +40,6 @@ create or replace function fn.without_large(p_row jsonb, p_columns text[]) retur
     where octet_length(p_row ->> n) > ${LARGE_VALUE_BYTES}) as large) l group by l.large
 $$;
 
--- A run. See Store.getRun().
-create or replace function fn.get_run(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
-begin
-  return (select fn.run_json(r) from {schema}.runs r where r.id = p ->> 'runId');
-end $$;
-
 -- Runs in the order of their ids, NULL for unknown ones. See Store.readRuns().
 create or replace function fn.read_runs(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
@@ -177,12 +171,5 @@ begin
   end if;
   return jsonb_build_object('text', v_part,
     'next', case when substr(v_value, v_from + length(v_part) + 1, 1) <> '' then v_from + length(v_part) end);
-end $$;
-
--- Whether a live worker knows a job. See Store.hasWorker().
-create or replace function fn.has_worker(p jsonb, p_now bigint) returns jsonb language plpgsql volatile ${ENTRY} as $$
-begin
-  return to_jsonb(exists (select from unnest(fn.live_queues('', fn.clock(p_now))) q
-    where fn.job_name_of(q) = p ->> 'jobName'));
 end $$;
 `;

@@ -180,13 +180,4 @@ begin
   return jsonb_build_object('total', v.total, 'seqs', to_jsonb(v.seqs), 'ids', coalesce((
     select jsonb_agg(r.id order by r.seq desc) from {schema}.runs r where r.seq = any(v.seqs)), '[]'));
 end $$;
-
--- The runs of a page. See Store.getRuns().
-create or replace function fn.get_runs(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
-declare v record;
-begin
-  v := fn.list_runs(p);
-  return jsonb_build_object('total', v.total, 'rows', coalesce((
-    select jsonb_agg(fn.run_json(r) order by r.seq desc) from {schema}.runs r where r.seq = any(v.seqs)), '[]'));
-end $$;
 `;

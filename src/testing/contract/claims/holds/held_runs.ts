@@ -5,6 +5,7 @@ import { A_JOB, aClaimRequest, aFlow, aHold, aKnownJob, aPause, aRun } from "../
 import { add, addIds, claimedIds, claimOne, complete, prepare, startRun } from "../../arrange.ts";
 import { newCases } from "../../case.ts";
 import { addHeld, factsOf, findHeldIds, KEY, offering } from "./arrange_holds.ts";
+import { getRun } from "../../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -112,7 +113,7 @@ timed("a held run fails at the deadline for its end, but not at that for its sta
   assert.equal(nextTimerAt, FAKE_START + 500);
   assert.deepEqual(before.failed, []);
   assert.deepEqual(after.failed.map(({ run, failureKind }) => [run.id, failureKind]), [[runId, "timeout"]]);
-  const run = await store.getRun(runId);
+  const run = await getRun(store, runId);
   assert.deepEqual([run!.status, run!.held], ["failed", null]);
 });
 

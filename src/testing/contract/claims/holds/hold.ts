@@ -6,6 +6,7 @@ import { aClaimRequest, aHold, aPause, aProgress, aStep } from "../../fixtures.t
 import { add, claimOne, prepare, startRun } from "../../arrange.ts";
 import { newCases } from "../../case.ts";
 import { addHeld, factsOf } from "./arrange_holds.ts";
+import { getRun } from "../../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -14,13 +15,13 @@ export const holdCases = cases;
 
 timed("hold() makes a run pending, and shows why", async ({ store, host }) => {
   const { lease } = await startRun(store);
-  const before = await store.getRun(lease.runId);
+  const before = await getRun(store, lease.runId);
   host.advance(250);
 
   await store.hold(lease, aHold({ code: "ended_early", message: "the job threw" }), []);
 
   const since = isoTime(FAKE_START + 250);
-  assert.deepEqual(await store.getRun(lease.runId), {
+  assert.deepEqual(await getRun(store, lease.runId), {
     ...before,
     status: "pending",
     held: { code: "ended_early", message: "the job threw", since },
@@ -83,7 +84,7 @@ timed("hold() refuses a worker whose lease was lost", async ({ store, host }) =>
   const hold = store.hold(lease, aHold(), []);
 
   await assert.rejects(hold, LeaseLostError);
-  assert.equal((await store.getRun(lease.runId))!.status, "running");
+  assert.equal((await getRun(store, lease.runId))!.status, "running");
 });
 
 test("hold() ends the lease: nothing more is written under it", async ({ store }) => {
@@ -98,12 +99,12 @@ test("hold() ends the lease: nothing more is written under it", async ({ store }
 timed("hold() is harmless when it is repeated", async ({ store, host }) => {
   const { lease } = await startRun(store);
   await store.hold(lease, aHold(), []);
-  const before = [await store.getRun(lease.runId), await store.getHold(lease.runId)];
+  const before = [await getRun(store, lease.runId), await store.getHold(lease.runId)];
   host.advance(100);
 
   const facts = await factsOf(store, () => store.hold(lease, aHold({ message: "again", print: "print-2" }), []));
 
-  assert.deepEqual([await store.getRun(lease.runId), await store.getHold(lease.runId)], before);
+  assert.deepEqual([await getRun(store, lease.runId), await store.getHold(lease.runId)], before);
   assert.deepEqual(facts, []);
 });
 
@@ -133,5 +134,5 @@ test("hold() stores the reports, then notes that the run is held", async ({ stor
     [lease.runId, "progressed", FAKE_START, { current: 3 }],
     [lease.runId, "held", "ended_early", "the job threw"],
   ]);
-  assert.deepEqual((await store.getRun(lease.runId))!.progress, { current: 3 });
+  assert.deepEqual((await getRun(store, lease.runId))!.progress, { current: 3 });
 });

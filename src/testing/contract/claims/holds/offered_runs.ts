@@ -3,6 +3,7 @@ import { A_JOB, aClaimRequest, aFlow, aHold, aKnownJob, aPause, aStep } from "..
 import { addIds, claimedIds, claimOne, complete, park, prepare, startRun } from "../../arrange.ts";
 import { newCases } from "../../case.ts";
 import { addHeld, addOfferedBefore, factsOf, findHeldIds, holdOffered, KEY, offering } from "./arrange_holds.ts";
+import { getRun } from "../../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -16,7 +17,7 @@ test("claim() offers a held run to code that has not tried it, and takes it at o
   const newCode = await store.claim(offering("print-2"));
 
   assert.deepEqual([sameCode, newCode.claims.map(({ run }) => run.id)], [[], [runId]]);
-  const run = await store.getRun(runId);
+  const run = await getRun(store, runId);
   assert.deepEqual([run!.status, run!.held, await store.getHold(runId)], ["running", null, null]);
 });
 

@@ -19,6 +19,7 @@ import {
   PARENT,
   startParent,
 } from "./arrange_children.ts";
+import { getRun, getRuns, getWaits } from "../../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -31,7 +32,7 @@ test("pause() adds the children of a pause in the commit that parks the run", as
 
   const { parked, pauses: [pause], created } = await park(store, lease, onChildren([one, two]));
 
-  const runs = await Promise.all([one, two].map(({ id }) => store.getRun(id)));
+  const runs = await Promise.all([one, two].map(({ id }) => getRun(store, id)));
   assert.ok(parked);
   assert.deepEqual([pause!.kind, pause!.childCount, pause!.child, pause!.resolution], ["children", 2, null, null]);
   assert.deepEqual(created, [
@@ -39,7 +40,7 @@ test("pause() adds the children of a pause in the commit that parks the run", as
     { run: { id: two.id, jobName: CHILD, labels: {} }, startAt: null, retryOf: null },
   ]);
   assert.deepEqual(runs.map((run) => [run!.status, run!.parentRunId]), Array(2).fill(["pending", lease.runId]));
-  assert.deepEqual(await store.getWaits(lease.runId), []);
+  assert.deepEqual(await getWaits(store, lease.runId), []);
   assert.equal(await store.getWait(pause!.id), null);
 });
 
@@ -52,7 +53,7 @@ test("pause() adds children without parking: they can be claimed at once", async
   assert.equal(parked, false);
   assert.equal(created.length, 1);
   assert.equal((await claimChild(store)).run.id, child.id);
-  assert.equal((await store.getRun(lease.runId))!.status, "running");
+  assert.equal((await getRun(store, lease.runId))!.status, "running");
 });
 
 test("pause() adds children in slices, each number once", async ({ store }) => {
@@ -81,7 +82,7 @@ test("pause() can be repeated: it adds no child twice, and answers the same", as
   for (const result of [preparedAgain, parked, parkedAgain]) assert.deepEqual(result.created, prepared.created);
   assert.equal(prepared.created.length, 2);
   assert.deepEqual(parkedAgain, parked);
-  assert.equal((await store.getRuns({ jobName: CHILD })).total, 2);
+  assert.equal((await getRuns(store, { jobName: CHILD })).total, 2);
 });
 
 timed("pause() adds no child twice if the worker dies between two slices", async ({ store, host }) => {
@@ -95,9 +96,9 @@ timed("pause() adds no child twice if the worker dies between two slices", async
 
   assert.deepEqual([known.kind, known.childCount, known.childTotal], ["children", 2, 3]);
   assert.equal(created.length, 1);
-  assert.equal((await store.getRuns({ jobName: CHILD })).total, 3);
+  assert.equal((await getRuns(store, { jobName: CHILD })).total, 3);
   await assert.rejects(prepare(store, lease, onChildren([aChild()], { name: "other" })), LeaseLostError);
-  assert.equal((await store.getRuns({ jobName: CHILD })).total, 3);
+  assert.equal((await getRuns(store, { jobName: CHILD })).total, 3);
 });
 
 test("pause() takes a request without children for a pause that has them", async ({ store }) => {

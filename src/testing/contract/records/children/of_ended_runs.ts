@@ -21,6 +21,7 @@ import {
   parkAnother,
   startParent,
 } from "./arrange_children.ts";
+import { getRun, getRuns, getWaits } from "../../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -37,7 +38,7 @@ for (const ending of ["completed", "failed", "cancelled"] as const) {
 
     assert.deepEqual(claims, []);
     assert.equal(cancelled.length, 2);
-    const { runs } = await store.getRuns({ jobName: CHILD });
+    const { runs } = await getRuns(store, { jobName: CHILD });
     assert.deepEqual(runs.map(({ status }) => status), ["cancelled", "cancelled"]);
     assert.ok(runs.every(({ completedAt, parentRunId }) => completedAt !== null && parentRunId === lease.runId));
   });
@@ -131,7 +132,7 @@ test("claim() cancels children that run, wait or are delayed, too", async ({ sto
   await prepare(store, lease, onChildren([aChild(), aChild({ concurrencyKey: "k" }), aChild({ flow: DELAYED })]));
   const [waiting, running] = (await claimAll(store, { limit: 2 })).claims;
   await park(store, waiting!.lease, aPause());
-  const [wait] = await store.getWaits(waiting!.run.id);
+  const [wait] = await getWaits(store, waiting!.run.id);
 
   await complete(store, lease);
   const { cancelled } = await claimAll(store);
@@ -199,7 +200,7 @@ test("claim() cancels the children of a parent that was deleted", async ({ store
   const { cancelled, claims } = await claimAll(store);
 
   assert.deepEqual([cancelled.map(({ id }) => id), claims], [[child.id], []]);
-  assert.equal((await store.getRun(child.id))!.parentRunId, lease.runId);
+  assert.equal((await getRun(store, child.id))!.parentRunId, lease.runId);
 });
 
 test("cancel() of a child whose parent has ended works as for any run", async ({ store }) => {
@@ -224,7 +225,7 @@ test("finish() of a child whose parent has ended is recorded if it comes before 
   await complete(store, child.lease);
 
   assert.deepEqual(await look(store, lease.runId), before);
-  assert.equal((await store.getRun(child.run.id))!.status, "completed");
+  assert.equal((await getRun(store, child.run.id))!.status, "completed");
   assert.deepEqual((await claimAll(store)).cancelled, []);
 });
 
@@ -254,7 +255,7 @@ for (const way of ["delete", "purge"] as const) {
     if (way === "delete") { for (const { run } of claims) await store.delete(run.id); }
     else await store.purge({ completed: 5, failed: 5 }, 10);
 
-    assert.equal(await store.getRun(claims[0]!.run.id), null);
+    assert.equal(await getRun(store, claims[0]!.run.id), null);
     assert.deepEqual(await store.readChildren(pause!.id, 0, Infinity), before);
     assert.deepEqual(before!.items.map(({ status, output }) => [status, output]), [["completed", "1"], [
       "failed",
@@ -286,15 +287,15 @@ test("getRuns() finds the children of a run", async ({ store }) => {
   await claimChild(store);
   const parentRunId = lease.runId;
 
-  const all = await store.getRuns({ parentRunId });
-  const pending = await store.getRuns({ parentRunId, status: "pending" });
+  const all = await getRuns(store, { parentRunId });
+  const pending = await getRuns(store, { parentRunId, status: "pending" });
   const labelled = await store.findRuns({ parentRunId, labels: { a: "b" }, jobName: CHILD });
-  const none = await store.getRuns({ parentRunId: children[0]!.id });
+  const none = await getRuns(store, { parentRunId: children[0]!.id });
 
   assert.deepEqual([all.total, all.runs.map(({ id }) => id)], [2, children.map(({ id }) => id).reverse()]);
   assert.deepEqual([pending.total, pending.runs.map(({ id }) => id)], [1, [children[1]!.id]]);
   assert.deepEqual([labelled.total, labelled.ids], [1, [children[1]!.id]]);
   assert.deepEqual([none.total, none.runs], [0, []]);
-  const page = await store.getRuns({ parentRunId, limit: 1, offset: 1 });
+  const page = await getRuns(store, { parentRunId, limit: 1, offset: 1 });
   assert.deepEqual([page.runs.map(({ id }) => id), page.total, page.hasMore], [[children[0]!.id], 2, false]);
 });

@@ -18,6 +18,7 @@ import {
   resultsOf,
   startParent,
 } from "./arrange_children.ts";
+import { getRun, getRuns, getWaits } from "../../../../store/reads.ts";
 
 const { cases, test } = newCases();
 
@@ -43,7 +44,7 @@ test("enqueue() copies a pause whose children all completed to a retry from the 
   assert.deepEqual([first!.name, first!.child!.output, first!.childCount], ["one", "0", 1]);
   assert.deepEqual([second!.name, second!.child, second!.childCount], ["many", null, 2]);
   assert.deepEqual((await resultsOf(store, second!.id)).map(({ output }) => output), ["1", "2"]);
-  assert.equal((await store.getRuns({ jobName: CHILD })).total, 3);
+  assert.equal((await getRuns(store, { jobName: CHILD })).total, 3);
 });
 
 test("pause() of a retry from the failure takes over completed children and retries the others", async ({ store }) => {
@@ -65,9 +66,9 @@ test("pause() of a retry from the failure takes over completed children and retr
   assert.deepEqual(again.claims.map(({ run }) => run.id), [children[1]!.id, children[2]!.id]);
   assert.deepEqual(again.claims.map(({ steps }) => steps.map(({ name }) => name)), [["read"], []]);
   assert.deepEqual(again.claims.map(({ originId }) => originId), [failed, cancelled]);
-  const retry = (await store.getRun(children[1]!.id))!;
+  const retry = (await getRun(store, children[1]!.id))!;
   assert.deepEqual([retry.parentRunId, retry.retriggerOf], [lease.runId, failed]);
-  assert.equal((await store.getRun(failed))!.retriggeredAs, retry.id);
+  assert.equal((await getRun(store, failed))!.retriggeredAs, retry.id);
   for (const claim of again.claims) await end(store, claim, '"again"');
   const results = await resultsOf(store, (await claimOne(store, { jobNames: [PARENT] })).pauses[0]!.id);
   assert.deepEqual(results.map(({ run }) => run.id), [
@@ -86,7 +87,7 @@ test("pause() of a retry from the failure cancels and retries children that no c
   await store.cancel(lease.runId, "c1", null);
   await add(store, { jobName: PARENT, ...fromFailure(lease) });
   const { lease: again } = await claimOne(store, { jobNames: [PARENT] }); // cancels 40 of them
-  const open = (await store.getRuns({ jobName: CHILD, status: "pending" })).runs.map(({ id }) => id).reverse();
+  const open = (await getRuns(store, { jobName: CHILD, status: "pending" })).runs.map(({ id }) => id).reverse();
   const children = Array.from({ length: 45 }, () => aChild());
 
   const { created, cancelled } = await park(store, again, onChildren(children));
@@ -96,7 +97,7 @@ test("pause() of a retry from the failure cancels and retries children that no c
   assert.deepEqual(cancelled.map(({ id }) => id), open);
   assert.deepEqual(created.map(({ retryOf }) => retryOf?.id), old.map(({ id }) => id));
   assert.deepEqual([repeated.created, repeated.cancelled], [created, []]);
-  assert.equal((await store.getRun(open[0]!))!.status, "cancelled");
+  assert.equal((await getRun(store, open[0]!))!.status, "cancelled");
   assert.equal((await store.claim(aClaimRequest({ jobNames: [PARENT] }))).cancelled.length, 0);
 });
 
@@ -240,7 +241,7 @@ test("the waits of children that are retried from their failure are copied, too"
 
   await park(store, (await claimOne(store, { jobNames: [PARENT] })).lease, onChildren([retry]));
 
-  const [wait] = await store.getWaits(retry.id);
+  const [wait] = await getWaits(store, retry.id);
   assert.deepEqual([wait!.name, wait!.payload], [review.name, 1]);
   assert.deepEqual(await store.getWait(wait!.id), wait);
 });
