@@ -64,12 +64,12 @@ export interface InvokeOptions {
    * together with `delay`.
    */
   startAt?: Date | string;
-  /** The same as `startAt`, as milliseconds from now. */
-  delay?: number;
+  /** The same as `startAt`, as a duration from now. */
+  delay?: Duration;
   /** If it has not started this long after it was due, it fails as `expired`. Default: that of its job. */
-  startWithin?: number;
+  startWithin?: Duration;
   /** If it has not ended this long after its first start, it fails as `timeout`. Default: that of its job. */
-  finishWithin?: number;
+  finishWithin?: Duration;
 }
 
 /** One of several child runs. */

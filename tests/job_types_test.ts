@@ -326,7 +326,7 @@ const parent = defineJob({
   name: "parent",
   input: z.object({ sizes: z.array(z.string()) }),
   async run(step, { sizes }) {
-    const one = await step.invoke("one", child, { size: "1" });
+    const one = await step.invoke("one", child, { size: "1" }, { delay: "5m", finishWithin: "2 hours" });
     typeOf(one).is<{ at: string }>();
     const all = await step.invokeAll("all", child, sizes.map((size) => ({ input: { size } })));
     typeOf(all).is<ChildOutcome<{ at: string }>[]>();

@@ -2,6 +2,7 @@ import type { RunEventBase, RunHappening } from "../event.ts";
 import type { Job } from "../job.ts";
 import type { ClientRun } from "../client_run.ts";
 import type { Coalesce, Disposition, RunFilter, RunStatus } from "../run.ts";
+import type { Duration } from "../values/duration.ts";
 import type { Wait } from "../wait.ts";
 
 /** The jobs of a server, by any key: `typeof jobs` of what its `createEngine()` is given. */
@@ -69,14 +70,14 @@ export interface ClientTriggerOptions extends CallOptions {
   labels?: Readonly<Record<string, string>>;
   /** Not claimed before this instant: ISO 8601 with a time zone. */
   startAt?: string;
-  /** The same as `startAt`, as milliseconds from now. */
-  delay?: number;
+  /** The same as `startAt`, as a duration from now: milliseconds, or such as `"5m"`. */
+  delay?: Duration;
   /** From -1,000 to 1,000: higher ones are claimed first. */
   priority?: number;
-  /** If it has not started this many milliseconds after it was due, it fails. */
-  startWithin?: number;
-  /** If it has not ended this many milliseconds after its first start, it fails. */
-  finishWithin?: number;
+  /** If it has not started this long after it was due, it fails. */
+  startWithin?: Duration;
+  /** If it has not ended this long after its first start, it fails. */
+  finishWithin?: Duration;
 }
 
 /** What a trigger answered. */

@@ -3,6 +3,7 @@ import { type AllowedHost, readAllowedHosts } from "./access/allowed_hosts.ts";
 import { AUTH_FIELDS, checkAuth, type HandlerAuth } from "./access/auth_hooks.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
+import { type Duration, toMs } from "../values/duration.ts";
 import { MAX_JSON_DEPTH } from "../values/json.ts";
 
 /** Options of {@linkcode createHandler}. `Context` is what `auth.authenticate` returns. */
@@ -67,13 +68,15 @@ export interface HandlerLimits {
   /** How many of them one tenant may have; only with `auth.tenant`. Further ones get a 429. Default 1,000. */
   maxStreamsPerTenant?: number;
   /**
-   * How long an event stream may be open, in milliseconds: then it ends, and its client connects again and is
-   * authorised anew. Default: no limit.
+   * How long an event stream may be open: then it ends, and its client connects again and is authorised anew. Default: no
+   * limit.
    */
-  maxStreamMs?: number;
+  maxStreamMs?: Duration;
   /** How many jobs `GET /metrics` shows by name; further ones are added up as `other`. Default 100. */
   maxMetricJobs?: number;
 }
+
+type Limits = Required<HandlerLimits> & { maxStreamMs: number };
 
 /** The options of a handler, checked and complete. */
 export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts" | "ui">> {
@@ -84,7 +87,7 @@ export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowe
   /** The dashboard; `null`: none is served. */
   ui: HandlerUi | null;
   /** Limits for requests and streams. */
-  limits: Required<HandlerLimits>;
+  limits: Limits;
 }
 
 // An object, so that the type checker requires every name.
@@ -102,7 +105,7 @@ const KNOWN: Record<keyof HandlerOptions, true> = {
   host: true,
 };
 const DEFAULT_SSE_THROTTLE_MS = 100;
-const DEFAULT_LIMITS: Required<HandlerLimits> = {
+const DEFAULT_LIMITS: Limits = {
   maxBodyBytes: 1_048_576,
   maxJsonDepth: 64,
   maxStreams: 10_000,
@@ -125,7 +128,8 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   checkNames("auth.", options.auth, AUTH_FIELDS);
   checkNames("limits.", options.limits, LIMITS);
   const auth = options.auth === undefined ? null : checkAuth(options.auth);
-  const limits = { ...DEFAULT_LIMITS, ...withoutUndefined(options.limits ?? {}) };
+  const given = { ...DEFAULT_LIMITS, ...withoutUndefined(options.limits ?? {}) };
+  const limits = { ...given, maxStreamMs: toMs(given.maxStreamMs) as number }; // checked next
   checkInteger("limits.maxBodyBytes", limits.maxBodyBytes, 1);
   checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, MAX_JSON_DEPTH);
   checkInteger("limits.maxStreams", limits.maxStreams, 0);

@@ -116,7 +116,7 @@ Deno.test("POST /trigger answers 400 to a misspelled field", async () => {
   }
 });
 
-Deno.test("onTrigger sees what the client asked for, and may refuse it", async () => {
+Deno.test("onTrigger sees what the client asked for, durations in milliseconds, and may refuse it", async () => {
   const seen: RequestedTrigger[] = [];
   const { ask, asked } = aRecorded({
     auth: {
@@ -132,12 +132,12 @@ Deno.test("onTrigger sees what the client asked for, and may refuse it", async (
 
   const flow = { startAt: "2040-01-01T01:00:00+01:00", priority: -5, startWithin: 1, finishWithin: 2 };
   const allowed = await ask("POST", "/trigger", { body: { ...A_TRIGGER, ...flow } });
-  const delayed = await ask("POST", "/trigger", { body: { ...A_TRIGGER, delay: 7 } });
+  const delayed = await ask("POST", "/trigger", { body: { ...A_TRIGGER, delay: "7m" } });
   const refused = await ask("POST", "/trigger", { body: { ...A_TRIGGER, priority: 1 } });
 
   assert.deepEqual([allowed.status, delayed.status, refused.status, asked.length], [200, 200, 403, 2]);
   const plain = { jobName: "echo", input: {}, parsed: {}, labels: {} };
-  assert.deepEqual(seen, [{ ...plain, ...flow }, { ...plain, delay: 7 }, { ...plain, priority: 1 }]);
+  assert.deepEqual(seen, [{ ...plain, ...flow }, { ...plain, delay: 420_000 }, { ...plain, priority: 1 }]);
 });
 
 Deno.test("tenants take turns, unless the label fairnessLabel says whose turn it is", async () => {

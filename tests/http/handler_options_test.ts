@@ -36,6 +36,10 @@ Deno.test("checkOptions() takes the smallest and the largest numbers", () => {
   assert.deepEqual([sseThrottleMs, limits], [0, smallest]);
 });
 
+Deno.test("checkOptions() takes maxStreamMs with a unit", () => {
+  assert.equal(checkOptions({ limits: { maxStreamMs: "2h" } }).limits.maxStreamMs, 7_200_000);
+});
+
 Deno.test("checkOptions() takes origins as browsers write them", () => {
   const trustedOrigins = ["https://app.example", "http://localhost:8080", "http://[::1]:1", "capacitor://localhost"];
 

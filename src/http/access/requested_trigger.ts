@@ -1,6 +1,7 @@
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
 import type { TriggerKeys } from "../../engine/triggers/trigger_flow.ts";
 import { isPriority, PRIORITY_RULE } from "../../flow.ts";
+import { toMs } from "../../values/duration.ts";
 import { isName, NAME_RULE } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { NewRun } from "../../store/new_run.ts";
@@ -18,7 +19,8 @@ export function toRequested(run: NewRun, options: TriggerOptions): RequestedTrig
     ...(idempotencyKey === null ? {} : { idempotencyKey }),
     ...(concurrencyKey === null ? {} : { concurrencyKey }),
     ...(coalesce === null ? {} : { coalesce }),
-    ...withoutUndefined({ startAt: startAt?.toString(), delay, priority, startWithin, finishWithin }),
+    ...withoutUndefined({ startAt: startAt?.toString(), priority }),
+    ...withoutUndefined({ delay: toMs(delay), startWithin: toMs(startWithin), finishWithin: toMs(finishWithin) }),
   };
   // The values complete its fields.
   return withLazyValues(requested, { input: run.payload, parsed: run.input }) as RequestedTrigger;

@@ -15,6 +15,8 @@ const STATUS = oneOf(RUN_STATUSES);
 const DISPOSITION = oneOf(["created", "idempotent", "coalesced"]);
 const SUCCESS: JsonSchema = { const: true };
 
+const DURATION: JsonSchema = { anyOf: [NUMBER, TEXT], description: 'Milliseconds, or a duration such as "5m"' };
+
 /** The options of a trigger that every job takes. */
 export const TRIGGER_OPTION_SCHEMAS: JsonSchema = {
   idempotencyKey: TEXT,
@@ -22,10 +24,10 @@ export const TRIGGER_OPTION_SCHEMAS: JsonSchema = {
   coalesce: oneOf(COALESCE_MODES),
   labels: LABELS,
   startAt: INSTANT,
-  delay: { ...NUMBER, description: "Milliseconds" },
+  delay: DURATION,
   priority: { type: "integer", minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY },
-  startWithin: { ...NUMBER, description: "Milliseconds" },
-  finishWithin: { ...NUMBER, description: "Milliseconds" },
+  startWithin: DURATION,
+  finishWithin: DURATION,
 };
 
 const oneOrMore = (schema: JsonSchema): JsonSchema => ({ anyOf: [schema, listOf(schema)] });
