@@ -84,12 +84,10 @@ export function assembleEngine<J extends Jobs, L>(
   const { store, condition: storeCondition } = measuredStore(options.store, recorder.metrics, host);
   const jobs = new JobCatalog(Object.values(options.jobs), options);
   const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
-  const migrate = () => lifecycle.migrate();
   const triggers = new Triggers({
     store,
     hub,
     host,
-    migrate,
     jobs,
     labels: options.labels as Schema<unknown, SchemaLabels> | undefined, // receives unchecked labels
     fairnessLabel: options.fairnessLabel ?? null,
@@ -129,7 +127,6 @@ export function assembleEngine<J extends Jobs, L>(
   const schedules = new ScheduleRegistry<L>({
     store,
     host,
-    migrate,
     declared,
     maxValueBytes,
     findJob: (name) => triggers.findJob(name),
@@ -144,7 +141,6 @@ export function assembleEngine<J extends Jobs, L>(
     store,
     host,
     storeCondition,
-    migrate,
     lookAtEngine: () => lifecycle.condition,
     slots: () => lifecycle.worker.slots,
     inBackground: (work) => lifecycle.inBackground(work),
@@ -160,10 +156,7 @@ export function assembleEngine<J extends Jobs, L>(
     monitor,
   }, deps);
   const onResume = () => lifecycle.worker.wake();
-  const readExisting = async (runId: string) => {
-    await migrate();
-    return await readRun(store, runId);
-  };
+  const readExisting = (runId: string) => readRun(store, runId);
   const pauses = new JobPauses({ jobs, store, hub, onResume, readJob: (jobName) => operator.getJob(jobName) });
   const heldRuns = new HeldRuns({ store, hub, readRun: readExisting, onResume });
   const runs = new RunChanges({
@@ -175,10 +168,10 @@ export function assembleEngine<J extends Jobs, L>(
     worker: () => lifecycle.worker,
     readRun: readExisting,
   });
-  const bulk = new BulkOperations({ store, host, runs, triggers, migrate });
+  const bulk = new BulkOperations({ store, host, runs, triggers });
   const internals: EngineInternals = {
     reader: lifecycle.reader,
-    store: () => lifecycle.migrate().then(() => store),
+    store,
     jobs: () => jobs.newest.values(),
     isStopped: () => lifecycle.isStopped,
     onStop: (listener) => lifecycle.onStop(listener),
@@ -189,7 +182,7 @@ export function assembleEngine<J extends Jobs, L>(
     runsInOwnCode: () => lifecycle.worker.runsInOwnCode(),
     discard: () => lifecycle.discard(),
     trigger: (jobName, input, options, guard) => triggers.trigger(jobName, input, options, guard),
-    cancel: (runId) => migrate().then(() => runs.cancel(runId)),
+    cancel: (runId) => runs.cancel(runId),
     signal: async (waitId, signal) => await runs.signal(waitId, checkSignal(signal, deps.maxValueBytes)),
     performBulk: (operation, selection, options, guard) => bulk.perform(operation, selection, options, guard),
     liveness: () => monitor.liveness(),

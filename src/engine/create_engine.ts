@@ -112,7 +112,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   migrate(): Promise<void> {
-    return this.#parts.lifecycle.migrate();
+    return this.#store.migrate();
   }
 
   start(): Promise<void> {
@@ -132,14 +132,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async getRun(runId: string): Promise<Run | null> {
-    await this.migrate();
     return await getRun(this.#store, runId);
   }
 
   async getRuns(filter: RunFilter = {}): Promise<RunPage> {
     checkOptionNames(filter, LIST_FIELDS, "getRuns()");
     const checked = checkRunFilter(filter);
-    await this.migrate();
     return await getRuns(this.#store, checked);
   }
 
@@ -152,13 +150,11 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async getWait(waitId: string): Promise<Wait | null> {
-    await this.migrate();
     return await this.#store.getWait(waitId);
   }
 
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
     const checked = checkSignal(signal, this.#parts.deps.maxValueBytes);
-    await this.migrate();
     const wait = await this.#store.getWait(waitId);
     if (wait !== null) await checkPayload(wait, checked, this.#parts.deps.host);
     return await this.#parts.runs.signal(waitId, checked);
@@ -171,18 +167,15 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async retrigger(runId: string, options: RetriggerOptions = {}): Promise<TriggerResult> {
     checkOptionNames(options, RETRIGGER_OPTIONS, "retrigger()");
     const from = checkFrom(options);
-    await this.migrate();
     const { request, old } = await this.#parts.triggers.requestRetry(runId, from);
     return toTriggerResult(await this.#parts.triggers.addRetry(request, old));
   }
 
   async cancel(runId: string): Promise<Run> {
-    await this.migrate();
     return parseRun(await this.#parts.runs.cancel(runId));
   }
 
   async deleteRun(runId: string): Promise<void> {
-    await this.migrate();
     await this.#parts.runs.delete(runId);
   }
 
@@ -238,22 +231,18 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async getStats(): Promise<Stats> {
-    await this.migrate();
     return await this.#parts.operator.getStats();
   }
 
   async getSeries(query: SeriesQuery): Promise<Series> {
-    await this.migrate();
     return await this.#parts.operator.getSeries(query);
   }
 
   async getJobs(): Promise<JobInfo[]> {
-    await this.migrate();
     return await this.#parts.operator.getJobs();
   }
 
   async getWorkers(): Promise<WorkerInfo[]> {
-    await this.migrate();
     return await this.#parts.operator.getWorkers();
   }
 
@@ -262,32 +251,26 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async getStoreInfo(): Promise<StoreInfo> {
-    await this.migrate();
     return await this.#parts.operator.getStoreInfo();
   }
 
   async pauseJob(jobName: string, options: PauseJobOptions = {}): Promise<JobInfo> {
-    await this.migrate();
     return await this.#parts.pauses.pause(jobName, options);
   }
 
   async resumeJob(jobName: string): Promise<JobInfo> {
-    await this.migrate();
     return await this.#parts.pauses.resume(jobName);
   }
 
   async resume(runId: string, options: ResumeOptions = {}): Promise<Run> {
-    await this.migrate();
     return parseRun(await this.#parts.heldRuns.resume(runId, options));
   }
 
   async resumeAll(options: ResumeAllOptions = {}): Promise<{ resumed: number }> {
-    await this.migrate();
     return await this.#parts.heldRuns.resumeAll(options);
   }
 
   async exportHistory(runId: string, options: ExportHistoryOptions = {}): Promise<ExportedHistory> {
-    await this.migrate();
     const history = await exportHistory(this.#store, runId, options);
     if (history !== null) return history;
     await this.#parts.readRun(runId);
@@ -295,42 +278,35 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async explain(runId: string): Promise<Explanation> {
-    await this.migrate();
     const blockers = await this.#store.getBlockers(runId);
     return blockers === null ? await refuseUnknownRun(this.#store, runId) : toExplanation(blockers, ALL_VISIBLE);
   }
 
   async getTimeline(runId: string, options: TimelineOptions = {}): Promise<Timeline> {
-    await this.migrate();
     return await readTimeline(this.#store, runId, options) ?? await refuseUnknownRun(this.#store, runId);
   }
 
   async getOpenWaits(query: OpenWaitsQuery = {}): Promise<OpenWaitsPage> {
-    await this.migrate();
     return await listOpenWaits(query, { store: this.#store, host: this.#parts.deps.host, access: null });
   }
 
   async getFailures(query: FailuresQuery = {}): Promise<FailureGroups> {
     const filter = failedRunsFilter(query);
-    await this.migrate();
     const { host } = this.#parts.deps;
     return groupFailures(await readFailedRuns(filter, { store: this.#store, host, mayShow: null }));
   }
 
   async findRuns(query: string): Promise<FoundRun[]> {
     const text = checkSearch(query);
-    await this.migrate();
     return await findRuns(this.#store, await this.#store.searchRuns(text, MAX_FOUND), null);
   }
 
   async stranded(): Promise<StrandedJob[]> {
-    await this.migrate();
     return await this.#store.getStrandedJobs();
   }
 
   async purgeRuns(options: PurgeOptions): Promise<{ deleted: number }> {
     const { retention, limit } = checkPurge(options);
-    await this.migrate();
     return { deleted: await purgeInSlices(this.#store, retention, this.#parts.deps, { limit }) };
   }
 
@@ -357,7 +333,6 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   /** Reads a list that belongs to a run. If it is empty, checks afterwards that the run exists. */
   async #listOf<T>(runId: string, read: () => Promise<T[]>): Promise<T[]> {
-    await this.migrate();
     const list = await read();
     if (list.length === 0) await this.#parts.readRun(runId);
     return list;

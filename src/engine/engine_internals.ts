@@ -14,8 +14,8 @@ import type { Signal, SignalReceipt } from "../wait.ts";
 export interface EngineInternals {
   /** Reads the journal and publishes the events of all runs, no matter which process executes them. */
   reader: JournalReader;
-  /** The store, with its tables created, for reads that bypass the engine. */
-  store(): Promise<Store>;
+  /** The store, for reads that bypass the engine. Its first call creates its tables. */
+  store: Store;
   /** The newest version of each job. */
   jobs(): Iterable<Job>;
   /** Whether the engine has stopped: event streams that are opened now end at once. */

@@ -65,8 +65,6 @@ export class Lifecycle {
   readonly #deps: ExecutionDeps;
   readonly #pending = new Set<Promise<unknown>>();
   readonly #stopListeners: (() => void)[] = [];
-  #migration: Promise<void> | null = null;
-  #isMigrated = false;
   /** How many stops are under way. */
   #stopsUnderWay = 0;
   #worker: Worker;
@@ -84,7 +82,7 @@ export class Lifecycle {
     const { polls } = deps.surroundings;
     this.changes = new ChangePoller(deps.store, settings.pollingInterval, { ...deps, watch, polls });
     this.#worker = this.#newWorker();
-    this.reader = new JournalReader({ ...deps, watch, migrate: () => this.migrate() });
+    this.reader = new JournalReader({ ...deps, watch });
   }
 
   /** The current worker: each stop ends one, and another takes its place. */
@@ -102,7 +100,6 @@ export class Lifecycle {
     return {
       worker: this.#worker.condition,
       failedClaims: this.#worker.failedClaims,
-      isMigrated: this.#isMigrated,
       isStopping: this.#stopsUnderWay > 0 || this.#isStopped,
     };
   }
@@ -112,22 +109,11 @@ export class Lifecycle {
     this.#stopListeners.push(listener);
   }
 
-  /** Does `Engine.migrate()`. */
-  migrate(): Promise<void> {
-    this.#migration ??= this.#deps.store.migrate().then(() => {
-      this.#isMigrated = true;
-    }, (error) => {
-      this.#migration = null;
-      throw error;
-    });
-    return this.#migration;
-  }
-
   /** Does `Engine.start()`. */
   async start(): Promise<void> {
     const stopCount = this.#stopCount;
     await this.#stopping;
-    await this.migrate();
+    await this.#deps.store.migrate();
     await this.#options.declareSchedules();
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
     this.#isStopped = false;
@@ -198,7 +184,7 @@ export class Lifecycle {
     const timeout = options.timeout === undefined
       ? undefined
       : readDuration(options.timeout, "The timeout of runUntilIdle()");
-    await this.migrate();
+    await this.#deps.store.migrate();
     await this.#options.declareSchedules();
     const enough = new AbortController();
     const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());

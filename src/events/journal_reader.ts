@@ -8,8 +8,6 @@ import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 
 /** The dependencies of {@linkcode JournalReader}. */
 export interface JournalReaderDeps extends RetryDeps {
-  /** Ensures that the store's tables exist. */
-  migrate(): Promise<void>;
   /** The store with the journal. */
   store: Store;
   /** Reports changes, if the store does. */
@@ -76,7 +74,6 @@ export class JournalReader {
     this.#catchingUp.add(consumer);
     abortSignal.addEventListener("abort", () => this.#catchingUp.delete(consumer), { once: true });
     try {
-      await this.#deps.migrate();
       const place = await retryStoreCall(begin, this.#deps, abortSignal);
       this.#catchUp.add(consumer, place, (reached) => {
         this.#catchingUp.delete(consumer);

@@ -5,6 +5,8 @@ import type { ProcessMetrics } from "./process_metrics.ts";
 
 /** Where a store that is measured stands. */
 export interface StoreCondition {
+  /** Whether its tables exist. */
+  isMigrated: boolean;
   /** Whether its last call that was answered found it broken for good: a repetition will not succeed. */
   isBroken: boolean;
   /** Why a write failed, and when, on the monotonic clock; `null`: one has succeeded since. */
@@ -80,15 +82,15 @@ const ALL_MEASURED = 100;
 const MEASURED_EACH = 8;
 
 /**
- * The same store; its calls are counted and measured. A call answers with the promise of the store itself, so nothing
- * changes for the caller.
+ * The same store; its calls are counted and measured, and the first of them creates its tables. From then on a call
+ * answers with the promise of the store itself, so nothing changes for the caller.
  */
 export function measuredStore(
   store: Store,
   metrics: ProcessMetrics,
   host: Host,
 ): { store: Store; condition: StoreCondition } {
-  const condition: StoreCondition = { isBroken: false, failedWrite: null };
+  const condition: StoreCondition = { isMigrated: false, isBroken: false, failedWrite: null };
   const noteAnswer = () => void (condition.isBroken = false);
   const noteWritten = () => {
     noteAnswer();
@@ -106,7 +108,8 @@ export function measuredStore(
     // A claim that finds nothing writes nothing.
     const noteDone = isWriting && name !== "claim" ? noteWritten : noteAnswer;
     const noteFailed = (error: unknown) => noteError(error, isWriting);
-    return (...parameters: never[]) => {
+    const call = (...parameters: never[]): Promise<unknown> => {
+      if (!condition.isMigrated && name !== "migrate") return migrate().then(() => call(...parameters));
       const weight = ++count <= ALL_MEASURED ? 1 : count % MEASURED_EACH === 0 ? MEASURED_EACH : 0;
       const since = weight === 0 ? 0 : host.monotonic();
       const answer = (store[name] as (...parameters: never[]) => Promise<unknown>)(...parameters);
@@ -117,11 +120,22 @@ export function measuredStore(
       }
       return answer;
     };
+    return call;
   };
+  const createTables = measure("migrate");
+  let migration: Promise<unknown> | null = null;
+  const migrate = () =>
+    migration ??= createTables().then(() => {
+      condition.isMigrated = true;
+    }, (error) => {
+      migration = null; // the next call tries again
+      throw error;
+    });
   const calls = Object.fromEntries((Object.keys(CALLS) as (keyof typeof CALLS)[]).map((name) => [name, measure(name)]));
   return {
     store: {
       ...calls,
+      migrate,
       ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
       close: () => store.close(),
       [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),

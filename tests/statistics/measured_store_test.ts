@@ -22,6 +22,7 @@ Deno.test("measuredStore() answers with the promise of the store, and times it",
   const metrics = new ProcessMetrics();
   const { promise, resolve } = Promise.withResolvers<null>();
   const { store } = measuredStore(withCalls(new MemoryStore({ host }), { getRunState: () => promise }), metrics, host);
+  await store.migrate();
   const answer = store.getRunState("nobody");
   host.advance(1_500);
   resolve(null);
@@ -51,4 +52,29 @@ Deno.test("measuredStore() notes errors by code, and a store that is broken unti
 
   assert.deepEqual(states, [true, false, true, false, true, false]);
   assert.deepEqual([...metrics.storeErrors.values], [["internal", 3], ["unavailable", 1]]);
+});
+
+Deno.test("measuredStore() creates the tables once, before the first call, and tries again if that failed", async () => {
+  const host = new FakeHost();
+  const made: string[] = [];
+  let isDown = true;
+  const recording = withCalls(new MemoryStore({ host }), {
+    migrate: () => {
+      made.push("migrate");
+      return isDown ? Promise.reject(new StoreError("down")) : Promise.resolve();
+    },
+    getRunState: () => {
+      made.push("getRunState");
+      return Promise.resolve(null);
+    },
+  });
+  const { store, condition } = measuredStore(recording, new ProcessMetrics(), host);
+
+  await assert.rejects(store.getRunState("nobody"), /down/);
+  const before = condition.isMigrated;
+  isDown = false;
+  await Promise.all([store.getRunState("nobody"), store.getRunState("nobody"), store.migrate()]);
+
+  assert.deepEqual(made, ["migrate", "migrate", "getRunState", "getRunState"]);
+  assert.deepEqual([before, condition.isMigrated], [false, true]);
 });

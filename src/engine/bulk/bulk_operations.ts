@@ -21,8 +21,6 @@ export interface BulkOperationsDeps {
   runs: Pick<RunChanges, "cancel" | "delete">;
   /** Retriggers one run. */
   triggers: Pick<Triggers, "requestRetry" | "enqueue" | "publishRetry">;
-  /** Creates the tables of the store, once. */
-  migrate: () => Promise<void>;
 }
 
 /** Cancels, retriggers and deletes many runs. */
@@ -47,7 +45,6 @@ export class BulkOperations {
     const { from, ...others } = options;
     const bulk = checkBulk(selection, operation === "retrigger" ? others : options, `${operation}Runs()`);
     const checkedFrom = checkFrom({ from });
-    await this.#deps.migrate();
     this.#calls += 1;
     try {
       return await performBulk(operation, bulk, {

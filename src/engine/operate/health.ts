@@ -4,6 +4,7 @@ import { toFailure } from "../../failure/to_failure.ts";
 import type { JobInfo } from "./job_info.ts";
 import { SharedRead } from "./shared_read.ts";
 import type { WorkerInfo } from "./worker_info.ts";
+import type { StoreCondition } from "../../statistics/measured_store.ts";
 
 /** `degraded`: it works, but somebody should look. `failing`: it does not. */
 export type HealthStatus = "ok" | "degraded" | "failing";
@@ -36,17 +37,11 @@ export interface Health {
 }
 
 /** What the process itself knows, without a call to the store. */
-export interface ProcessCondition {
+export interface ProcessCondition extends StoreCondition {
   /** How long ago the worker's loop completed a round, and after how long that is too long; `null`: no worker polls. */
   worker: { roundAgoMs: number; limitMs: number } | null;
   /** Why claims fail, and how long after the first of them the last one has; `null`: the last one has succeeded. */
   failedClaims: { error: unknown; forMs: number } | null;
-  /** Whether the last call to the store found it broken for good. */
-  isStoreBroken: boolean;
-  /** Why a write to the store failed, and when, on the monotonic clock; `null`: one has succeeded since. */
-  failedWrite: { error: unknown; at: number } | null;
-  /** Whether the tables were created or updated. */
-  isMigrated: boolean;
   /** Whether the engine is stopping, or has stopped. */
   isStopping: boolean;
   /** The longest time for which the event loop was blocked within the last minute, in milliseconds. */
@@ -71,7 +66,7 @@ export interface StoreReport {
 export interface HealthDeps {
   /** What the process itself knows. */
   look: () => ProcessCondition;
-  /** Creates or updates the tables, unless that was done, and reads what the store reports. */
+  /** Reads what the store reports. */
   readStore: () => Promise<StoreReport>;
   /** Time and timers. */
   host: Host;
@@ -129,7 +124,7 @@ export class HealthChecks {
 }
 
 /** What decides whether the process is live. */
-function checkLife({ worker, isStoreBroken }: ProcessCondition): HealthCheck[] {
+function checkLife({ worker, isBroken }: ProcessCondition): HealthCheck[] {
   const checks: HealthCheck[] = [];
   if (worker !== null) {
     const value = Math.round(worker.roundAgoMs);
@@ -139,7 +134,7 @@ function checkLife({ worker, isStoreBroken }: ProcessCondition): HealthCheck[] {
         : { name: "worker", status: "ok", message: "The worker claims runs", value },
     );
   }
-  if (isStoreBroken) {
+  if (isBroken) {
     checks.push({ name: "store_file", status: "failing", message: "The store is broken: a new process must open it" });
   }
   return checks;

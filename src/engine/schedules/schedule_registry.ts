@@ -52,8 +52,6 @@ export interface ScheduleRegistryDeps {
   store: Store;
   /** Breaks for the event loop. */
   host: Pick<Host, "defer">;
-  /** Creates the tables. */
-  migrate: () => Promise<void>;
   /** The schedules that the code declares. */
   declared: readonly CheckedSchedule[];
   /** The maximum size of an input, in bytes of JSON. */
@@ -155,7 +153,6 @@ export class ScheduleRegistry<L> implements Schedules<L> {
   }
 
   async list(): Promise<Schedule[]> {
-    await this.#deps.migrate();
     const { schedules, now } = await this.#deps.store.getSchedules();
     const list: Schedule[] = [];
     for (const record of schedules) {
@@ -183,7 +180,6 @@ export class ScheduleRegistry<L> implements Schedules<L> {
 
   async delete(name: string): Promise<void> {
     checkScheduleName(name);
-    await this.#deps.migrate();
     const isDeleted = await this.#deps.store.deleteSchedule(name);
     if (!isDeleted) found(name, null);
     this.#deps.onChange();
@@ -201,7 +197,6 @@ export class ScheduleRegistry<L> implements Schedules<L> {
 
   async #find(name: string): Promise<{ record: ScheduleRecord | null; now: number }> {
     checkScheduleName(name);
-    await this.#deps.migrate();
     const { schedules, now } = await this.#deps.store.getSchedules(name);
     return { record: schedules.find((schedule) => schedule.name === name) ?? null, now };
   }

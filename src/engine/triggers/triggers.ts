@@ -34,8 +34,6 @@ export interface TriggersDeps {
   hub: Hub;
   /** Time and ids. */
   host: Host;
-  /** Creates the tables of the store, once. */
-  migrate: () => Promise<void>;
   /** The jobs of the engine. */
   jobs: JobCatalog;
   /** Checks the labels of each trigger; `undefined`: any labels. It receives unchecked labels. */
@@ -83,7 +81,6 @@ export class Triggers {
   ): Promise<Enqueued> {
     const checked = await this.request(job, input, options, guard !== null);
     const request = await guard?.beforeAdding(checked, this.#find(job).job.flow) ?? checked;
-    await this.#deps.migrate();
     const check = guard?.beforeJoining ?? null;
     if (check === null) return this.publish(await this.enqueue(request), request);
     return this.publish(await this.#addAround(request, (run) => this.#enqueueIf(check, run)), request);
@@ -108,7 +105,6 @@ export class Triggers {
     if (!Array.isArray(items)) throw new TypeError(`batchTrigger() takes an array of items, not ${kindOf(items)}`);
     for (const item of items) checkOptionNames(item, BATCH_ITEM_OPTIONS, "An item of batchTrigger()");
     const requests = await Promise.all(items.map(({ input, ...options }) => this.request(job, input, options)));
-    await this.#deps.migrate();
     const add = (runs: readonly NewRun[]) => untilKnown(() => this.#deps.store.enqueue(runs));
     const enqueued = await addAround(requests, add, (added) => added, this.#deps);
     return enqueued.map((one, position) => this.publish(one, requests[position]!)); // one for each request

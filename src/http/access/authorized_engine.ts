@@ -183,7 +183,7 @@ export class AuthorizedEngine {
   async listRuns(filter: RunFilter, { before, isSummary }: ListView): Promise<JsonPieces> {
     const scope = await this.#scope("scopeRuns", filter);
     const query = scope === null ? filter : await this.#toQuery(filter, scope);
-    const lists = await this.#lists();
+    const lists = this.#lists();
     const found = await lists.store.findRuns({ ...query, ...await this.#placeOf(before) });
     return runsJson(lists, found, { status: query.status, isSummary });
   }
@@ -192,7 +192,7 @@ export class AuthorizedEngine {
   async #placeOf(before: string | undefined): Promise<Pick<RunQuery, "before">> {
     if (before === undefined) return {};
     const { id } = await this.#findRun("read", before);
-    const state = await internalsOf(this.#deps.engine).store().then((store) => store.getRunState(id));
+    const state = await internalsOf(this.#deps.engine).store.getRunState(id);
     if (state === null) throw noSuchRun();
     return { before: state.seq };
   }
@@ -250,7 +250,7 @@ export class AuthorizedEngine {
     runId: string,
     maxLength = this.#deps.auth?.onRunAccess === undefined ? 1 : Infinity,
   ): Promise<Readonly<Run> | null> {
-    const { store } = await this.#lists();
+    const { store } = this.#lists();
     const [run] = await store.readRuns([runId], maxLength);
     return run === undefined || run === null ? null : toSeenRun(run);
   }
@@ -258,7 +258,7 @@ export class AuthorizedEngine {
   /** Where lists that belong to a run are read, if the caller may perform the operation on it. */
   async #checkList(operation: RunOperation, runId: string): Promise<ListSource> {
     await this.#findRun(operation, runId);
-    return await this.#lists();
+    return this.#lists();
   }
 
   #checkServed(operation: RunOperation): void {
@@ -286,10 +286,10 @@ export class AuthorizedEngine {
     return { ...narrow(filter, scope), ...withoutUndefined({ scope: added ?? undefined }) };
   }
 
-  async #lists(): Promise<ListSource> {
+  #lists(): ListSource {
     const { engine, host } = this.#deps;
     const nextTurn = () => new Promise<void>((resolve) => host.defer(resolve));
-    return { store: await internalsOf(engine).store(), nextTurn };
+    return { store: internalsOf(engine).store, nextTurn };
   }
 
   /** Calls the hook for an operation on a run, with the run frozen. */

@@ -59,7 +59,7 @@ export class AuthorizedReads {
   /** Why a run is not executed. Other runs and workers are named and counted only for those who may see them. */
   async explain(runId: string): Promise<Explanation> {
     const run = await this.#deps.runs.findRun("read", runId);
-    const blockers = await (await this.#store()).getBlockers(run.id);
+    const blockers = await this.#store.getBlockers(run.id);
     if (blockers === null) throw noSuchRun();
     const readable = new Set<string>();
     for (const id of namedRuns(blockers)) if (await this.#deps.runs.may(id, "read")) readable.add(id);
@@ -75,7 +75,7 @@ export class AuthorizedReads {
   /** What has happened in a run. */
   async getTimeline(runId: string, options: TimelineOptions): Promise<Timeline> {
     const { id } = await this.#deps.runs.findRun("steps", runId);
-    const timeline = await readTimeline(await this.#store(), id, options);
+    const timeline = await readTimeline(this.#store, id, options);
     if (timeline === null) throw noSuchRun();
     const showsWorkers = await this.#maySee("debug");
     const rows = [];
@@ -102,7 +102,7 @@ export class AuthorizedReads {
     this.#checkServed("Stacks are");
     await this.#caller.checkOperation({ operation: "debug" });
     const { id } = await this.#deps.runs.findRun("read", runId);
-    const failures = await (await this.#store()).getFailures(id);
+    const failures = await this.#store.getFailures(id);
     if (failures === null) throw noSuchRun();
     return failures;
   }
@@ -112,7 +112,7 @@ export class AuthorizedReads {
     this.#checkServed("Waits are");
     const { auth, host } = this.#deps;
     const { limit: _, cursor: __, ...filter } = query;
-    const store = await this.#store();
+    const store = this.#store;
     if (auth === null) return await listOpenWaits(query, { store, host, access: null });
     const scope = await this.#deps.runs.scopeOf(filter);
     const mayShow: WaitAccess["mayShow"] = ({ run }) => this.#deps.runs.may(run.id, "waits");
@@ -134,7 +134,7 @@ export class AuthorizedReads {
     const { auth, host } = this.#deps;
     const filter = failedRunsFilter(query);
     const runs = await readFailedRuns(await this.#deps.runs.scopeOf(filter) ?? filter, {
-      store: await this.#store(),
+      store: this.#store,
       host,
       mayShow: auth === null ? null : (runId) => this.#deps.runs.may(runId, "read"),
     });
@@ -146,7 +146,7 @@ export class AuthorizedReads {
     this.#checkServed("Searches are");
     const text = checkSearch(query);
     const { auth, runs } = this.#deps;
-    const store = await this.#store();
+    const store = this.#store;
     const scope = auth === null ? null : await runs.scopeOf({});
     const limit = auth === null ? MAX_FOUND : scope === null ? MAX_ASKED : MAX_SEARCHED;
     const hits = await store.searchRuns(text, limit);
@@ -187,7 +187,7 @@ export class AuthorizedReads {
     }
   }
 
-  #store() {
-    return internalsOf(this.#deps.engine).store();
+  get #store() {
+    return internalsOf(this.#deps.engine).store;
   }
 }

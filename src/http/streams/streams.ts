@@ -132,7 +132,7 @@ export class Streams {
   }
 
   async #beginList(stream: ClientStream, cursor: Cursor | null): Promise<Cursor> {
-    const store = await this.#internals.store();
+    const { store } = this.#internals;
     const known = cursor === null ? null : await store.findCursor(cursor);
     const place = known ?? (await store.findCursor(null))!; // the end is always known
     if (known === null && cursor !== null) stream.sendGap();
@@ -144,7 +144,7 @@ export class Streams {
     stream: ClientStream,
     { runId, cursor, noteRead }: { runId: string; cursor: Cursor | null; noteRead: (how: "whole" | "begun") => void },
   ): Promise<Cursor> {
-    const store = await this.#internals.store();
+    const { store } = this.#internals;
     const state = await store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
     stream.runSeq = state.seq;

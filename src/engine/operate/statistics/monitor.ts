@@ -27,7 +27,7 @@ export interface MetricsSource {
 }
 
 /** The state of an engine, as far as it decides about the health of the process. */
-export type EngineCondition = Pick<ProcessCondition, "worker" | "failedClaims" | "isMigrated" | "isStopping">;
+export type EngineCondition = Pick<ProcessCondition, "worker" | "failedClaims" | "isStopping">;
 
 /** The dependencies of {@linkcode Monitor}. */
 export interface MonitorDeps extends Pick<OperatorDeps, "store" | "host"> {
@@ -35,8 +35,6 @@ export interface MonitorDeps extends Pick<OperatorDeps, "store" | "host"> {
   operator: Operator;
   /** Counts what happens. */
   recorder: Recorder;
-  /** Creates or updates the tables of the store, once. */
-  migrate: () => Promise<void>;
   /** What calls to the store have shown. */
   storeCondition: StoreCondition;
   /** The state of the engine. */
@@ -62,12 +60,11 @@ export class Monitor {
       host: deps.host,
       look: () => ({
         ...deps.lookAtEngine(),
-        isStoreBroken: deps.storeCondition.isBroken,
-        failedWrite: deps.storeCondition.failedWrite,
+        ...deps.storeCondition,
         eventLoopDelayMs: this.#eventLoop.longestMs,
         statisticsError: this.#reporter.error,
       }),
-      readStore: () => deps.migrate().then(() => this.#readStore()),
+      readStore: () => this.#readStore(),
     });
   }
 
@@ -106,8 +103,7 @@ export class Monitor {
 
   /** What metrics are made of. */
   async metrics(): Promise<MetricsSource> {
-    const { recorder, slots, migrate } = this.#deps;
-    await migrate();
+    const { recorder, slots } = this.#deps;
     return { process: recorder.metrics, slots: slots(), ...await this.#readStore() };
   }
 
