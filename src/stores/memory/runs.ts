@@ -196,18 +196,22 @@ export class MemoryRuns {
 
   /** Ends the lease of a run, so that it can be claimed again. */
   interrupt(run: KeptRun, now: number, kind: Interruption["kind"] = "released"): void {
-    this.#endLease(run, kind, now);
+    this.#leaveLease(run, kind, now);
     run.interruptions += 1;
     run.isClaimedAlone = run.abandonments >= ALONE_FROM;
   }
 
-  #endLease(run: KeptRun, kind: Interruption["kind"], now: number): void {
-    const { owner: workerId, since: leasedAt } = run.lease!; // it is under a lease
-    run.interrupted.push({ kind, workerId, leasedAt, endedAt: now });
-    run.status = "pending";
+  /** Takes the lease from a run that does not end. While it only waits for a retry, it keeps its concurrency key. */
+  #leaveLease(run: KeptRun, how: Interruption["kind"] | "parked" | "retrying", now: number): void {
+    const isParked = how === "parked" || how === "retrying";
+    if (!isParked) {
+      const { owner: workerId, since: leasedAt } = run.lease!; // it is under a lease
+      run.interrupted.push({ kind: how, workerId, leasedAt, endedAt: now });
+      run.generation += 1;
+    }
+    run.status = isParked ? "waiting" : "pending";
     run.lease = null;
-    run.generation += 1;
-    this.keys.release(run);
+    if (how !== "retrying") this.keys.release(run);
     this.touch(run, now);
   }
 
@@ -228,7 +232,7 @@ export class MemoryRuns {
   /** Holds a run. */
   hold(run: KeptRun, hold: NewHold, now: number): void {
     const { code, message, details } = hold;
-    this.#endLease(run, "held", now);
+    this.#leaveLease(run, "held", now);
     run.hold = { code, message, details: structuredClone(details), since: now };
     run.tried = { prints: addTry(triedPrints(run), hold), recordedNo: run.lastRecordedNo };
     this.journal.note([run.seq, "held", code, message]);
@@ -254,16 +258,14 @@ export class MemoryRuns {
     this.journal.note([run.seq, "resumed"]);
   }
 
-  /** Sets a run waiting. It keeps its concurrency key during a retry delay. */
+  /** Sets a run waiting. */
   park(run: KeptRun, awaited: KeptPause[], retryAt: number | null, now: number): void {
-    run.status = "waiting";
+    this.#leaveLease(run, retryAt === null ? "parked" : "retrying", now);
     run.parking = { awaited, retryAt, isWoken: false, since: now };
-    run.lease = null;
     run.abandonments = 0;
     for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...retriesOf(run)]) {
       this.journal.note([run.seq, "waiting", waitId, name, deadlineAt]);
     }
-    if (retryAt === null) this.keys.release(run);
   }
 
   /** Makes a waiting run due whose deadline has passed or whose retry is due. */

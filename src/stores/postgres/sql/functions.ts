@@ -2,6 +2,7 @@ import { APPLY } from "./writes/apply.ts";
 import { BASICS } from "./basics.ts";
 import { CHILDREN } from "./writes/children.ts";
 import { CLAIMS } from "./claim/functions.ts";
+import { DELETIONS } from "./writes/deletions.ts";
 import { ENDINGS } from "./writes/endings.ts";
 import { ENQUEUE } from "./writes/enqueue.ts";
 import { EVOLUTION } from "./evolution/functions.ts";
@@ -27,6 +28,7 @@ export const FUNCTIONS: string = [
     FLOW,
     RECORDS,
     ENDINGS,
+    DELETIONS,
     ENQUEUE,
     LEASES,
     WORKERS,

@@ -22,12 +22,6 @@ begin
     return case when not (found and r.status = 'pending' and r.lease_claim = p ->> 'claimId') then '{"refused": "lease_lost"}'::jsonb end;
   end if;
   n := fn.new_reports(p -> 'reports', r.last_report_no);
-  perform fn.note_interruption(r, 'held', p_now);
-  update {schema}.runs set status = 'pending', lease_owner = null, lease_expires_at = null,
-    lease_generation = lease_generation + 1, updated_at = p_now, progress = coalesce(n.progress, progress),
-    last_report_no = n.last_no, is_held = true, deadline_at = finish_by where seq = r.seq;
-  perform fn.note_all(r.seq, n.facts, p_now);
-  perform fn.move_run(r.job, 'running', 'pending');
   select h.prints::jsonb into v_prints from {schema}.holds h where h.run_seq = r.seq and h.recorded = r.recorded;
   v_prints := coalesce(v_prints, '[]');
   v_once := '${ONCE}' || (p ->> 'print');
@@ -40,10 +34,9 @@ begin
     on conflict (run_seq) do update set code = excluded.code, message = excluded.message, details = excluded.details,
       since = excluded.since, generation = excluded.generation, recorded = excluded.recorded, prints = excluded.prints,
       offered_in = '';
-  perform fn.note(r.seq, '"held",' || to_json(p ->> 'code')::text || ',' || to_json(p ->> 'message')::text || ']', p_now);
-  if r.concurrency_key is not null then
-    perform fn.release_key(r.concurrency_key, r.id, v_generation, p_now);
-  end if;
+  r.progress := coalesce(n.progress, r.progress); r.last_report_no := n.last_no;
+  perform fn.leave_lease(r, 'held',
+    n.facts || ('"held",' || to_json(p ->> 'code')::text || ',' || to_json(p ->> 'message')::text || ']'), null, p_now);
   return null;
 end $$;
 

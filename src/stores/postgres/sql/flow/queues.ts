@@ -24,19 +24,6 @@ begin
   if r.concurrency_key is not null then perform fn.update_queue(r.concurrency_key, p_now); end if;
 end $$;
 
--- Removes a run that ends from its queue, with its timers.
-create or replace function fn.leave_queue(p_seq bigint, p_now bigint) returns void language plpgsql as $$
-declare r record;
-begin
-  update {schema}.runs set queue_state = null, timer_at = null, due_at = null, deadline_at = null
-    where seq = p_seq returning queue, fairness_key, concurrency_key into r;
-  perform fn.touch_group(r.queue, r.fairness_key);
-  if r.concurrency_key is not null then
-    perform fn.forget_opening(r.concurrency_key, r.queue);
-    perform fn.update_queue(r.concurrency_key, p_now);
-  end if;
-end $$;
-
 -- Removes the opening of a queue whose first run has left it.
 create or replace function fn.forget_opening(p_key text, p_queue text) returns void language plpgsql volatile as $$
 begin

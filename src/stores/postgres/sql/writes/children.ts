@@ -125,7 +125,7 @@ create or replace function fn.cancel_orphan(p_seq bigint, p_now bigint) returns 
 declare r {schema}.runs;
 begin
   select q.* into r from {schema}.runs q where q.seq = p_seq for no key update;
-  perform fn.cancel_run(r, null, null, p_now);
+  perform fn.cancel_run(r, null, p_now);
   return jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels);
 end $$;
 

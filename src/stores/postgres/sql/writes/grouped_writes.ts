@@ -1,5 +1,6 @@
 import { JOINS_LISTS } from "../basics.ts";
 import { FACTS_PER_ROW } from "../names.ts";
+import { NO_MORE } from "./endings.ts";
 
 // The three kinds of writes that are by far the most frequent are performed for a whole group with a few statements. What
 // they cannot do is left to the function of the kind: they answer NULL for it. The lists have no run twice, but for steps
@@ -74,7 +75,7 @@ begin
   return v_answers;
 end $$;
 
--- Ends runs without pauses and a parent, without reports, and releases their keys. Returns an answer for each.
+-- Ends runs without pauses and a parent, without reports, as end_run() does one of them. Returns an answer for each.
 create or replace function fn.finish_runs(p_writes jsonb, p_now bigint) returns text[] language plpgsql ${JOINS_LISTS} as $$
 declare k record;
 begin
@@ -88,8 +89,7 @@ begin
     select i.*, b.seq from i join b on ${HOLDS_LEASE} where b.is_plain),
   u as (
     update {schema}.runs r set status = n.status, output = n.output, error = n.error, failure = n.failure,
-      failed_step = n.failed_step, lease_owner = null, lease_expires_at = null, updated_at = p_now,
-      completed_at = p_now
+      failed_step = n.failed_step, ${NO_MORE}, updated_at = p_now, completed_at = p_now
     from n where r.seq = any(array(select n.seq from n)) and r.seq + 0 = n.seq
     returning n.no, r.seq, r.id, r.job, r.status, n.fact, r.concurrency_key, r.lease_generation),
   c as (

@@ -21,13 +21,6 @@ begin
   return v_ends;
 end $$;
 
--- Notes that an execution loses its lease without an end.
-create or replace function fn.note_interruption(r {schema}.runs, p_kind text, p_now bigint) returns void
-language sql volatile as $$
-  insert into {schema}.interruptions (run_seq, generation, kind, worker, leased_at, ended_at)
-    values (r.seq, r.lease_generation, p_kind, r.lease_owner, r.leased_at, p_now) on conflict do nothing
-$$;
-
 -- Releases a lease. See Store.release().
 create or replace function fn.release(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
 declare r {schema}.runs; n record;
@@ -40,16 +33,8 @@ begin
     return null;
   end if;
   n := fn.new_reports(p -> 'reports', r.last_report_no);
-  perform fn.note_interruption(r, 'released', p_now);
-  update {schema}.runs set status = 'pending', lease_owner = null, lease_claim = null, lease_expires_at = null,
-    lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = p_now,
-    progress = coalesce(n.progress, progress), last_report_no = n.last_no where seq = r.seq;
-  perform fn.note_all(r.seq, n.facts, p_now);
-  perform fn.move_run(r.job, 'running', 'pending');
-  perform fn.requeue(r.seq, r.abandonments, p_now, p_now);
-  if r.concurrency_key is not null then
-    perform fn.release_key(r.concurrency_key, r.id, r.lease_generation, p_now);
-  end if;
+  r.progress := coalesce(n.progress, r.progress); r.last_report_no := n.last_no;
+  perform fn.leave_lease(r, 'released', n.facts, p_now, p_now);
   return null;
 end $$;
 

@@ -49,11 +49,10 @@ begin
   if not (p ->> 'park')::boolean or v_over or coalesce(v_retry_at <= p_now, false) then
     return v_answer || '{"parked": false}';
   end if;
-  update {schema}.runs set status = 'waiting', timer_at = least(v_timer, v_retry_at), deadline_at = finish_by,
-    lease_owner = null, lease_expires_at = null, abandonments = 0 where seq = r.seq;
-  perform fn.move_run(r.job, 'running', 'waiting');
-  insert into {schema}.journal (at, facts)
-    select p_now, '[' || r.seq || ',"waiting",' || a.rest || ']' from (
+  r.timer_at := least(v_timer, v_retry_at); r.abandonments := 0;
+  r.progress := coalesce(n.progress, r.progress); r.last_report_no := n.last_no;
+  perform fn.leave_lease(r, case when v_retry_at is null then 'parked' else 'retrying' end, array(
+    select '"waiting",' || a.rest || ']' from (
       select 0 as kind, e.no, case when e.x ->> 'kind' = 'wait' then to_json(e.x ->> 'id')::text else 'null' end || ','
           || to_json(e.x ->> 'name')::text || ',' || coalesce(e.x ->> 'deadline_at', 'null') as rest
         from jsonb_array_elements(v_answer -> 'pauses') with ordinality e (x, no) where e.x ->> 'kind' <> 'patch'
@@ -61,13 +60,10 @@ begin
       select 1, row_number() over (order by s.position, s.seq),
           'null,' || to_json(s.name)::text || ',' || s.retry_at
         from {schema}.steps s where s.run_seq = r.seq and s.status = 'retrying') a
-    order by a.kind, a.no;
+    order by a.kind, a.no), null, p_now);
   update {schema}.pauses q set awaited = q.seq = any(v_seqs),
     suspended_at = case when q.seq = any(v_seqs) then coalesce(q.suspended_at, p_now) else q.suspended_at end
     where q.run_seq = r.seq and (q.awaited or q.seq = any(v_seqs));
-  if r.concurrency_key is not null and v_retry_at is null then
-    perform fn.release_key(r.concurrency_key, r.id, r.lease_generation, p_now);
-  end if;
   return v_answer || '{"parked": true}';
 end $$;
 
