@@ -58,6 +58,7 @@ end $$;
 create or replace function fn.note_all(p_run bigint, p_facts text[], p_now bigint) returns void
 language plpgsql volatile as $$
 begin
+  if p_facts = '{}' then return; end if;
   insert into {schema}.journal (at, facts)
   select p_now, string_agg('[' || p_run || ',' || f.fact, ',' order by f.no)
   from unnest(p_facts) with ordinality f (fact, no) group by (f.no - 1) / ${FACTS_PER_ROW} order by (f.no - 1) / ${FACTS_PER_ROW};
