@@ -48,7 +48,7 @@ async function openStore(host: FakeHost): Promise<PostgresStore> {
 }
 
 // PGlite starts timers of its own, of up to 10 seconds, which would be taken for leaks.
-const options = { sanitizeOps: false };
+const options = { sanitizeOps: false, sanitizeResources: false };
 
 Deno.test(
   "a PostgresStore that needs no server keeps the rules of flow, and executes each function",
