@@ -139,7 +139,7 @@ end $$;
 -- When the first of the rates opens that hold up a run which could be claimed otherwise; NULL: none does.
 create or replace function fn.find_opening(p_queues text[], p_names text[], p_rooms bigint[], p_limits bigint[],
   p_periods bigint[], p_live jsonb, p_own text[], p_now bigint) returns bigint language plpgsql stable as $$
-declare v_first bigint; v_job bigint; v_opens bigint; v_any boolean; v_list int; x jsonb; v_runs jsonb;
+declare v_first bigint; v_job bigint; v_opens bigint; v_any boolean; x jsonb; v_runs jsonb;
 begin
   for i in 1 .. cardinality(p_queues) loop
     continue when p_rooms[i] <= 0;

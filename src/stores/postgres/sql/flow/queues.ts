@@ -137,8 +137,8 @@ begin
   loop
     select r.queue into v_queue from {schema}.runs r
       where r.concurrency_key = p_key and r.queue_state is not null and r.queue > v_queue order by r.queue limit 1;
-    if not found then return false; end if;
-    if v_queue = p_queue or not p_live ? v_queue then continue; end if;
+    exit when not found;
+    continue when v_queue = p_queue or not p_live ? v_queue;
     select r.position, r.queue_state, r.started_at is not null as begun into f from {schema}.runs r
       where r.concurrency_key = p_key and r.queue = v_queue and r.queue_state is not null
       order by r.position, r.seq limit 1;
@@ -146,6 +146,7 @@ begin
     if f.queue_state <> 'R' or coalesce((p_live ->> v_queue)::boolean, false) or (f.begun and p_live ->> v_queue is not null)
     then return true; end if;
   end loop;
+  return false;
 end $$;
 
 -- Keeps what a run holds that is cancelled under a lease: until that is released or would have expired, its worker may

@@ -91,7 +91,7 @@ end $$;
 -- Records how an attempt at a step ended. See Store.saveStep().
 create or replace function fn.save_step(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
 declare
-  r record; n record; v_seq bigint; v_no int; v_retry_at bigint; v_status text := p ->> 'status';
+  r record; n record; v_no int; v_retry_at bigint; v_status text := p ->> 'status';
   v_started_at bigint := p_now - (p ->> 'agoMs')::bigint; v_whole boolean; v_fact text;
 begin
   select q.seq, q.last_report_no into r from {schema}.runs q where q.id = p ->> 'runId'
