@@ -175,6 +175,7 @@ const HELPER_FILES = [
   "operate/find_blockers.ts",
   "part_builder.ts",
   "run_conditions.ts",
+  "store_calls.ts",
   "tried_prints.ts",
 ];
 const HELPERS = [

@@ -1,33 +1,9 @@
-import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../../wait.ts";
 import { StoreError, WaitExpiredError } from "../../error.ts";
 import { type Host, systemHost } from "../../host.ts";
-import type { Fact, FactValue, FactValueRef } from "../../fact.ts";
-import type { Cursor, JournalPage } from "../../journal.ts";
-import type { Lease, SeenLease } from "../../lease.ts";
-import type { LogText, NewLogEntry } from "../../log.ts";
 import { kindOf } from "../../values/kind_of.ts";
-import type { Retention, RunIdentity, RunText, StoredRun } from "../../run.ts";
-import type { Report } from "../../execution_report.ts";
-import type { SavedStep, StepText, StepWrite } from "../../step.ts";
 import type { Store } from "../../store.ts";
-import type { OpenWaitPlace, OpenWaits, SearchHit } from "../../store/operator_reads.ts";
-import type { RunFailures, TimelinePlace, TimelineRecords } from "../../store/timeline_records.ts";
 import { readOpenWaits, searchRuns } from "./operate/operator_reads.ts";
 import { readFailures, readTimeline } from "./operate/timeline_reads.ts";
-import type { RunBlockers } from "../../store/blockers.ts";
-import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../store/claim.ts";
-import type { Enqueued, NewRun } from "../../store/new_run.ts";
-import type { HeldQuery, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
-import type { JsonText } from "../../values/json.ts";
-import type { PauseRequest, PauseResult } from "../../store/pause_request.ts";
-import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
-import type { RunState } from "../../store/run_state.ts";
-import type { JobPause } from "../../store/job_pause.ts";
-import type { JobList, RatedJob } from "../../store/job_numbers.ts";
-import type { JobStatistics, StatisticsQuery, StatisticsRow } from "../../store/statistics.ts";
-import type { StoreInfo } from "../../store/store_info.ts";
-import type { WorkerList } from "../../store/worker_record.ts";
-import type { Firing, ScheduleList, ScheduleRecord } from "../../store/schedule_record.ts";
 import { findBlockers } from "../operate/find_blockers.ts";
 import { readBlockerFacts } from "./operate/blockers.ts";
 import { backUp } from "./backup.ts";
@@ -38,7 +14,6 @@ import { settleHeads } from "./flow/turns.ts";
 import { forgetDeadWorkers } from "./writes/known_workers.ts";
 import { SqliteDatabase, type SqliteDriver } from "./sqlite_database.ts";
 import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
-import type { TraceText } from "../../trace_context.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
 import { findHeld, holdRun, readHold, resumeHeld } from "./evolution/holds.ts";
 import { readInput, writeInput } from "./evolution/other_inputs.ts";
@@ -69,6 +44,7 @@ import { type Connection, openConnection } from "./connection.ts";
 import { RetriedReads } from "./retried_reads.ts";
 import { checkStoreOptions, type SqliteStoreOptions } from "./sqlite_store_options.ts";
 import { WriteBatch } from "./write_batch.ts";
+import { addCalls } from "../store_calls.ts";
 
 /**
  * Keeps everything in one SQLite file, which several processes on one machine can share.
@@ -95,7 +71,7 @@ import { WriteBatch } from "./write_batch.ts";
  * console.log(run.output); // 42
  * ```
  */
-export class SqliteStore implements Store {
+export class SqliteStore {
   readonly #connection: Connection;
   readonly #db: SqliteDatabase;
   readonly #host: Host;
@@ -211,320 +187,6 @@ export class SqliteStore implements Store {
     await backUp(this.#db.driver, path);
   }
 
-  /** Adds runs, or finds the existing ones that the requests lead to: all of them or none. */
-  enqueue(runs: readonly NewRun[]): Promise<Enqueued[]> {
-    return this.#write((now) => enqueueRuns(this.#db, runs, this.#host, now));
-  }
-
-  /** Claims due runs of the known jobs that pass the gates, each under a new lease. */
-  async claim(request: ClaimRequest): Promise<ClaimResult> {
-    if (!this.#hasMore || request.limit === 0) {
-      const now = this.#host.now();
-      const idle = await this.#reads.read(() => findIdle(this.#db, request, now));
-      if (idle !== null) return { claims: [], failed: [], cancelled: [], hasMore: false, now, ...idle };
-    }
-    const { rows, ...result } = await this.#write((now) => ({ ...claimRuns(this.#db, request, now), now }));
-    this.#hasMore = result.hasMore;
-    // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
-    // meanwhile.
-    const claims = await this.#reads.inSlices(() =>
-      readClaims(this.#db, rows, request.claimId, () => this.#host.now())
-    );
-    for (const row of rows) {
-      // The caller does not learn of a run that is left out, and could not release its key.
-      if (!claims.some(({ run }) => run.id === row.id)) await this.release(toLease(row, request.claimId), []);
-    }
-    return { ...result, claims };
-  }
-
-  /** Extends leases to `leaseMs` from now, never shortening one, and stores the reports. */
-  renew(renewals: readonly Renewal[], leaseMs: number): Promise<(number | null)[]> {
-    return this.#write((now) => renewLeases(this.#db, renewals, leaseMs, now), { urgent: true });
-  }
-
-  /** Releases a lease before its end. */
-  release(lease: Lease, reports: readonly Report[]): Promise<void> {
-    return this.#write((now) => releaseLease(this.#db, lease, reports, now));
-  }
-
-  /** Holds a run, and releases its lease and its concurrency key. */
-  hold(lease: Lease, hold: NewHold, reports: readonly Report[]): Promise<void> {
-    return this.#write((now) => holdRun(this.#db, lease, hold, reports, now));
-  }
-
-  /** Makes a held run due for all workers that know its version. */
-  resumeHeld(runId: string, continues: boolean): Promise<StoredRun | null> {
-    return this.#write((now) => resumeHeld(this.#db, runId, continues, now));
-  }
-
-  /** The hold of a run, or `null` if it is not held. */
-  getHold(runId: string): Promise<HoldRecord | null> {
-    return this.#reads.read(() => readHold(this.#db, runId));
-  }
-
-  /** Finds held runs, in the order of their row numbers. */
-  findHeld(query: HeldQuery): Promise<{ ids: string[]; seqs: number[] }> {
-    return this.#reads.snapshot(() => findHeld(this.#db, query));
-  }
-
-  /** The input of a run as parsed by the schema with this print, or `null` if it was not stored. */
-  getInput(runId: string, schemaPrint: string): Promise<{ input: JsonText | null } | null> {
-    return this.#reads.read(() => readInput(this.#db, runId, schemaPrint));
-  }
-
-  /** Stores the input of a run as parsed by another schema than that of its trigger, and returns the stored one. */
-  saveInput(lease: Lease, schemaPrint: string, input: JsonText | null): Promise<JsonText | null> {
-    return this.#write((now) => writeInput(this.#db, lease, schemaPrint, input, now));
-  }
-
-  /** All that a replay of a run needs, or `null` if there is none. */
-  getHistory(runId: string): Promise<RunHistory | null> {
-    return this.#reads.snapshot(() => readHistory(this.#db, runId, this.#host.now()));
-  }
-
-  /** The jobs and versions of open runs that no live worker knows, by name and version. */
-  getStrandedJobs(): Promise<StrandedJob[]> {
-    return this.#reads.snapshot(() => findStrandedJobs(this.#db, this.#host.now()));
-  }
-
-  /** All current leases, including those of cancelled runs that a worker may still execute. */
-  getLeases(): Promise<SeenLease[]> {
-    return this.#reads.read(() => readLeases(this.#db, this.#host.now()));
-  }
-
-  /** Which of these leases are no longer the current ones of their runs. */
-  getLostLeases(leases: readonly Lease[]): Promise<Lease[]> {
-    return this.#reads.read(() => findLostLeases(this.#db, leases));
-  }
-
-  /** Revokes leases regardless of the clock, unless they were renewed since they were read. */
-  revoke(leases: readonly SeenLease[]): Promise<void> {
-    return this.#write((now) => revokeLeases(this.#db, leases, now));
-  }
-
-  /** Adds a schedule, or replaces one that has not changed meanwhile. */
-  setSchedule(schedule: Omit<ScheduleRecord, "version">, version: number | null): Promise<ScheduleRecord | null> {
-    return this.#write((now) => setSchedule(this.#db, schedule, version, now));
-  }
-
-  /** All schedules in the order of their names, or the one with a name. */
-  getSchedules(name?: string): Promise<ScheduleList> {
-    return this.#reads.read(() => ({ schedules: readSchedules(this.#db, name), now: this.#host.now() }));
-  }
-
-  /** Deletes a schedule. */
-  deleteSchedule(name: string): Promise<boolean> {
-    return this.#delete(() => deleteSchedule(this.#db, name));
-  }
-
-  /** Reads how the children of a pause ended, up to a number of characters. */
-  readChildren(pauseId: string, from: number, maxLength: number): Promise<Part<ChildResult> | null> {
-    return this.#reads.snapshot(() => readChildren(this.#db, pauseId, from, maxLength));
-  }
-
-  /** Fires or skips a slot. */
-  fireSchedule(firing: Firing): Promise<{ schedule: ScheduleRecord; run: Enqueued | null } | null> {
-    return this.#write((now) => fireSchedule(this.#db, firing, this.#host, now));
-  }
-
-  /** Deletes the entry of a worker that will not claim again. */
-  forgetWorker(workerId: string): Promise<void> {
-    return this.#write(() => void this.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId));
-  }
-
-  /** Notes that a worker claims nothing more. */
-  noteStopping(workerId: string): Promise<void> {
-    return this.#write(() => noteStopping(this.#db, workerId));
-  }
-
-  /** The workers, by their first claims. */
-  getWorkers(): Promise<WorkerList> {
-    return this.#reads.read(() => {
-      const now = this.#host.now();
-      return { workers: this.#db.snapshot(() => readWorkers(this.#db, now)), now };
-    });
-  }
-
-  /** The numbers of each job, and when rates open. */
-  getJobs(rates: readonly RatedJob[]): Promise<JobList> {
-    return this.#reads.snapshot(() => readJobNumbers(this.#db, rates, this.#host.now()));
-  }
-
-  /** Adds what a process has counted to the statistics. */
-  addStats(statistics: readonly JobStatistics[]): Promise<void> {
-    return this.#write((now) => addStatistics(this.#db, statistics, now));
-  }
-
-  /** Reads statistics, by time and job. */
-  readStats(query: StatisticsQuery): Promise<{ rows: StatisticsRow[]; now: number }> {
-    return this.#reads.read(() => ({ rows: readStatistics(this.#db, query), now: this.#host.now() }));
-  }
-
-  /** How large the file is. */
-  getInfo(): Promise<StoreInfo> {
-    const walBytes = this.#connection.file?.walBytes() ?? null;
-    return this.#reads.snapshot(() => readStoreInfo(this.#db, MIGRATIONS.length, walBytes));
-  }
-
-  /** Pauses a job: from now on, no run of it is claimed. */
-  pauseJob(jobName: string, pause: Pick<JobPause, "by" | "note">): Promise<JobPause> {
-    return this.#write((now) => pauseJob(this.#db, jobName, pause, now));
-  }
-
-  /** Ends the pause of a job. */
-  resumeJob(jobName: string): Promise<boolean> {
-    return this.#write(() => resumeJob(this.#db, jobName));
-  }
-
-  /** What holds up a run, or `null` if there is none. */
-  getBlockers(runId: string): Promise<RunBlockers | null> {
-    return this.#reads.read(() => {
-      const facts = this.#db.snapshot(() => readBlockerFacts(this.#db, runId, this.#host.now()));
-      return facts === null ? null : findBlockers(facts);
-    });
-  }
-
-  /** Records how an attempt at a step ended. */
-  saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep> {
-    return this.#write((now) => recordStep(this.#db, lease, step, reports, now));
-  }
-
-  /** Prepares pauses and, if requested, parks the run. */
-  pause(lease: Lease, request: PauseRequest): Promise<PauseResult> {
-    if (request.park && request.pauses.length === 0 && request.retryAt === null) {
-      return Promise.reject(new TypeError("A run cannot wait for nothing"));
-    }
-    return this.#write((now) => pauseRun(this.#db, lease, request, this.#host, now));
-  }
-
-  /** Ends a run. */
-  finish(lease: Lease, ending: Ending, reports: readonly Report[]): Promise<void> {
-    return this.#write((now) => finishRun(this.#db, lease, ending, reports, now));
-  }
-
-  /** Ends a wait by a signal. */
-  async signal(waitId: string, signal: Signal, trace: TraceText | null = null): Promise<SignalOutcome> {
-    const payload = JSON.stringify(signal.payload);
-    const delivery = await this.#write((now) => deliver(this.#db, waitId, signal, payload, trace, now));
-    if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
-    return delivery.outcome;
-  }
-
-  /** Cancels a run that has not ended. */
-  cancel(runId: string, requestId: string, execution: CancelledExecution | null): Promise<StoredRun | null> {
-    return this.#write((now) => cancelRun(this.#db, runId, { requestId, execution }, now));
-  }
-
-  /** Deletes a run that has ended, with everything that belongs to it. */
-  delete(runId: string): Promise<RunIdentity | null> {
-    return this.#delete((now) => deleteRun(this.#db, runId, now));
-  }
-
-  /** Deletes the oldest of the runs that ended long enough ago. */
-  purge(retention: Retention, limit: number): Promise<RunIdentity[]> {
-    return this.#delete((now) => purgeRuns(this.#db, retention, limit, now));
-  }
-
-  /** A run and its position in the journal, read at one moment; `null` if there is none. */
-  getRunState(runId: string): Promise<RunState | null> {
-    return this.#reads.snapshot(() => readRunState(this.#db, runId));
-  }
-
-  /** A wait, or `null` if there is none. */
-  getWait(waitId: string): Promise<Wait | null> {
-    const sql = "SELECT p.*, r.id AS run_id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
-      "WHERE p.id = ? AND p.kind = 'wait'";
-    return this.#reads.read(() => {
-      const row = this.#db.get<PauseRow & { run_id: string }>(sql, waitId);
-      return row === undefined ? null : toWait(row.run_id, row);
-    });
-  }
-
-  /** A part of the records of a run, for its timeline; `null` if there is no such run. */
-  getTimeline(runId: string, from: TimelinePlace, limit: number): Promise<TimelineRecords | null> {
-    return this.#reads.snapshot(() => readTimeline(this.#db, runId, from, limit, this.#host.now()));
-  }
-
-  /** The failures of a run and of the attempts at its steps; `null` if there is no such run. */
-  getFailures(runId: string): Promise<RunFailures | null> {
-    return this.#reads.snapshot(() => readFailures(this.#db, runId));
-  }
-
-  /** Open waits, the soonest deadline first. */
-  getOpenWaits(after: OpenWaitPlace | null, limit: number, runIds?: readonly string[]): Promise<OpenWaits> {
-    return this.#reads.snapshot(() => readOpenWaits(this.#db, after, limit, runIds));
-  }
-
-  /** Finds runs by an id, a key or a label. */
-  searchRuns(text: string, limit: number): Promise<SearchHit[]> {
-    return this.#reads.snapshot(() => searchRuns(this.#db, text, limit));
-  }
-
-  /** The ids of the runs that match a filter, newest first. */
-  findRuns(query: RunQuery): Promise<FoundRuns> {
-    return this.#reads.inSlices(() => findRuns(this.#db, query));
-  }
-
-  /** Reads runs without parsing their values, up to a number of characters. */
-  readRuns(runIds: readonly string[], maxLength: number): Promise<(RunText | null)[]> {
-    return this.#reads.snapshot(() => readRuns(this.#db, runIds, maxLength));
-  }
-
-  /** Reads the recorded steps of a run in the order of their index, up to a number of characters. */
-  readSteps(runId: string, after: string | null, maxLength: number): Promise<Part<StepText> | null> {
-    return this.#reads.snapshot(() => readSteps(this.#db, runId, after, maxLength));
-  }
-
-  /** Reads the waits of a run in the order in which they were prepared, up to a number of characters. */
-  readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null> {
-    return this.#reads.snapshot(() => readWaits(this.#db, runId, after, maxLength));
-  }
-
-  /** Reads the stored log lines of a run in the order in which they were added, up to a number of characters. */
-  readLogs(runId: string, after: string | null, maxLength: number): Promise<Part<LogText> | null> {
-    return this.#reads.snapshot(() => readLogs(this.#db, runId, after, maxLength));
-  }
-
-  /** Reads the next part of a value. */
-  readValue(place: ValuePlace, from: number): Promise<ValuePart | null> {
-    return this.#reads.read(() => readValue(this.#db, place, from));
-  }
-
-  /** Stores log lines. Lines of a deleted run are dropped. */
-  appendLogs(entries: readonly NewLogEntry[]): Promise<void> {
-    return this.#write(() => appendLines(this.#db, entries));
-  }
-
-  /** Reads what was committed after a position, in the order of the commits. */
-  readJournal(after: number, maxLength: number): Promise<JournalPage | null> {
-    return this.#reads.read(() => readJournal(this.#db, after, maxLength));
-  }
-
-  /** For `null` the end of the journal; for a cursor that cursor, or `null` if rows after it are missing. */
-  findCursor(cursor: Cursor | null): Promise<Cursor | null> {
-    return this.#reads.snapshot(() => findCursor(this.#db, cursor));
-  }
-
-  /** The position of the last row after a position that has a fact about a run. */
-  findLastFact(run: number, after: number, kinds: readonly Fact[1][] | null): Promise<number | null> {
-    return this.#reads.inSlices(() => findLastFact(this.#db, run, after, kinds));
-  }
-
-  /** The identities of runs, by their row numbers. */
-  getRunIdentities(runs: readonly number[]): Promise<(RunIdentity | null)[]> {
-    return this.#reads.read(() => readIdentities(this.#db, runs));
-  }
-
-  /** Reads values that facts leave out, up to a number of characters. */
-  readFactValues(values: readonly FactValueRef[], maxLength: number): Promise<(FactValue | null)[]> {
-    return this.#reads.snapshot(() => readFactValues(this.#db, values, maxLength));
-  }
-
-  /** A version that changes whenever another connection of any process has committed. */
-  getVersion(): Promise<number> {
-    return this.#reads.read(() => this.#db.one<{ data_version: number }>("PRAGMA data_version").data_version);
-  }
-
   #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
     return this.#writes.submit(() => {
       this.#connection.file?.check(this.#host.monotonic());
@@ -543,4 +205,131 @@ export class SqliteStore implements Store {
       if (!this.#closing.signal.aborted) this.#secureDelete?.noteDeletion();
     }
   }
+
+  static {
+    addCalls<SqliteStore>(SqliteStore.prototype, {
+      enqueue: (store, runs) => store.#write((now) => enqueueRuns(store.#db, runs, store.#host, now)),
+      claim: async (store, request) => {
+        if (!store.#hasMore || request.limit === 0) {
+          const now = store.#host.now();
+          const idle = await store.#reads.read(() => findIdle(store.#db, request, now));
+          if (idle !== null) return { claims: [], failed: [], cancelled: [], hasMore: false, now, ...idle };
+        }
+        const { rows, ...result } = await store.#write((now) => ({ ...claimRuns(store.#db, request, now), now }));
+        store.#hasMore = result.hasMore;
+        // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
+        // meanwhile.
+        const claims = await store.#reads.inSlices(() =>
+          readClaims(store.#db, rows, request.claimId, () => store.#host.now())
+        );
+        for (const row of rows) {
+          // The caller does not learn of a run that is left out, and could not release its key.
+          if (!claims.some(({ run }) => run.id === row.id)) await store.release(toLease(row, request.claimId), []);
+        }
+        return { ...result, claims };
+      },
+      renew: (store, renewals, leaseMs) =>
+        store.#write((now) => renewLeases(store.#db, renewals, leaseMs, now), { urgent: true }),
+      release: (store, lease, reports) => store.#write((now) => releaseLease(store.#db, lease, reports, now)),
+      hold: (store, lease, hold, reports) => store.#write((now) => holdRun(store.#db, lease, hold, reports, now)),
+      resumeHeld: (store, runId, continues) => store.#write((now) => resumeHeld(store.#db, runId, continues, now)),
+      getHold: (store, runId) => store.#reads.read(() => readHold(store.#db, runId)),
+      findHeld: (store, query) => store.#reads.snapshot(() => findHeld(store.#db, query)),
+      getInput: (store, runId, schemaPrint) => store.#reads.read(() => readInput(store.#db, runId, schemaPrint)),
+      saveInput: (store, lease, schemaPrint, input) =>
+        store.#write((now) => writeInput(store.#db, lease, schemaPrint, input, now)),
+      getHistory: (store, runId) => store.#reads.snapshot(() => readHistory(store.#db, runId, store.#host.now())),
+      getStrandedJobs: (store) => store.#reads.snapshot(() => findStrandedJobs(store.#db, store.#host.now())),
+      getLeases: (store) => store.#reads.read(() => readLeases(store.#db, store.#host.now())),
+      getLostLeases: (store, leases) => store.#reads.read(() => findLostLeases(store.#db, leases)),
+      revoke: (store, leases) => store.#write((now) => revokeLeases(store.#db, leases, now)),
+      setSchedule: (store, schedule, version) => store.#write((now) => setSchedule(store.#db, schedule, version, now)),
+      getSchedules: (store, name) =>
+        store.#reads.read(() => ({ schedules: readSchedules(store.#db, name), now: store.#host.now() })),
+      deleteSchedule: (store, name) => store.#delete(() => deleteSchedule(store.#db, name)),
+      readChildren: (store, pauseId, from, maxLength) =>
+        store.#reads.snapshot(() => readChildren(store.#db, pauseId, from, maxLength)),
+      fireSchedule: (store, firing) => store.#write((now) => fireSchedule(store.#db, firing, store.#host, now)),
+      forgetWorker: (store, workerId) =>
+        store.#write(() => void store.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId)),
+      noteStopping: (store, workerId) => store.#write(() => noteStopping(store.#db, workerId)),
+      getWorkers: (store) =>
+        store.#reads.read(() => {
+          const now = store.#host.now();
+          return { workers: store.#db.snapshot(() => readWorkers(store.#db, now)), now };
+        }),
+      getJobs: (store, rates) => store.#reads.snapshot(() => readJobNumbers(store.#db, rates, store.#host.now())),
+      addStats: (store, statistics) => store.#write((now) => addStatistics(store.#db, statistics, now)),
+      readStats: (store, query) =>
+        store.#reads.read(() => ({ rows: readStatistics(store.#db, query), now: store.#host.now() })),
+      getInfo: (store) => {
+        const walBytes = store.#connection.file?.walBytes() ?? null;
+        return store.#reads.snapshot(() => readStoreInfo(store.#db, MIGRATIONS.length, walBytes));
+      },
+      pauseJob: (store, jobName, pause) => store.#write((now) => pauseJob(store.#db, jobName, pause, now)),
+      resumeJob: (store, jobName) => store.#write(() => resumeJob(store.#db, jobName)),
+      getBlockers: (store, runId) =>
+        store.#reads.read(() => {
+          const facts = store.#db.snapshot(() => readBlockerFacts(store.#db, runId, store.#host.now()));
+          return facts === null ? null : findBlockers(facts);
+        }),
+      saveStep: (store, lease, step, reports) =>
+        store.#write((now) => recordStep(store.#db, lease, step, reports, now)),
+      pause: (store, lease, request) => {
+        if (request.park && request.pauses.length === 0 && request.retryAt === null) {
+          return Promise.reject(new TypeError("A run cannot wait for nothing"));
+        }
+        return store.#write((now) => pauseRun(store.#db, lease, request, store.#host, now));
+      },
+      finish: (store, lease, ending, reports) =>
+        store.#write((now) => finishRun(store.#db, lease, ending, reports, now)),
+      signal: async (store, waitId, signal, trace = null) => {
+        const payload = JSON.stringify(signal.payload);
+        const delivery = await store.#write((now) => deliver(store.#db, waitId, signal, payload, trace, now));
+        if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
+        return delivery.outcome;
+      },
+      cancel: (store, runId, requestId, execution) =>
+        store.#write((now) => cancelRun(store.#db, runId, { requestId, execution }, now)),
+      delete: (store, runId) => store.#delete((now) => deleteRun(store.#db, runId, now)),
+      purge: (store, retention, limit) => store.#delete((now) => purgeRuns(store.#db, retention, limit, now)),
+      getRunState: (store, runId) => store.#reads.snapshot(() => readRunState(store.#db, runId)),
+      getWait: (store, waitId) => {
+        const sql = "SELECT p.*, r.id AS run_id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
+          "WHERE p.id = ? AND p.kind = 'wait'";
+        return store.#reads.read(() => {
+          const row = store.#db.get<PauseRow & { run_id: string }>(sql, waitId);
+          return row === undefined ? null : toWait(row.run_id, row);
+        });
+      },
+      getTimeline: (store, runId, from, limit) =>
+        store.#reads.snapshot(() => readTimeline(store.#db, runId, from, limit, store.#host.now())),
+      getFailures: (store, runId) => store.#reads.snapshot(() => readFailures(store.#db, runId)),
+      getOpenWaits: (store, after, limit, runIds) =>
+        store.#reads.snapshot(() => readOpenWaits(store.#db, after, limit, runIds)),
+      searchRuns: (store, text, limit) => store.#reads.snapshot(() => searchRuns(store.#db, text, limit)),
+      findRuns: (store, query) => store.#reads.inSlices(() => findRuns(store.#db, query)),
+      readRuns: (store, runIds, maxLength) => store.#reads.snapshot(() => readRuns(store.#db, runIds, maxLength)),
+      readSteps: (store, runId, after, maxLength) =>
+        store.#reads.snapshot(() => readSteps(store.#db, runId, after, maxLength)),
+      readWaits: (store, runId, after, maxLength) =>
+        store.#reads.snapshot(() => readWaits(store.#db, runId, after, maxLength)),
+      readLogs: (store, runId, after, maxLength) =>
+        store.#reads.snapshot(() => readLogs(store.#db, runId, after, maxLength)),
+      readValue: (store, place, from) => store.#reads.read(() => readValue(store.#db, place, from)),
+      appendLogs: (store, entries) => store.#write(() => appendLines(store.#db, entries)),
+      readJournal: (store, after, maxLength) => store.#reads.read(() => readJournal(store.#db, after, maxLength)),
+      findCursor: (store, cursor) => store.#reads.snapshot(() => findCursor(store.#db, cursor)),
+      findLastFact: (store, run, after, kinds) =>
+        store.#reads.inSlices(() => findLastFact(store.#db, run, after, kinds)),
+      getRunIdentities: (store, runs) => store.#reads.read(() => readIdentities(store.#db, runs)),
+      readFactValues: (store, values, maxLength) =>
+        store.#reads.snapshot(() => readFactValues(store.#db, values, maxLength)),
+      getVersion: (store) =>
+        store.#reads.read(() => store.#db.one<{ data_version: number }>("PRAGMA data_version").data_version),
+    });
+  }
 }
+
+/** See {@linkcode SqliteStore}. */
+export interface SqliteStore extends Store {}

@@ -164,7 +164,7 @@ Deno.test("SqliteStore.open() needs no other permission than to read and to writ
       const { SqliteStore } = await import(${JSON.stringify(import.meta.resolve("../../../mod.ts"))});
       await using store = await SqliteStore.open(${JSON.stringify(path)});
       await store.migrate();
-      console.log((await store.getRuns({})).total);
+      console.log((await store.findRuns({})).total);
     `;
 
     const { stdout } = await runProgram(

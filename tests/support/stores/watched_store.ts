@@ -17,7 +17,7 @@ export class WatchedStore extends MemoryStore {
     return this.#listeners.size;
   }
 
-  watch(listener: ChangeListener): StoreWatch {
+  override watch(listener: ChangeListener): StoreWatch {
     this.#listeners.add(listener);
     const isLive = () => this.#isLive;
     return {
