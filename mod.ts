@@ -123,7 +123,8 @@ export type {
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions, HandlerUi } from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";
-export type { Respond, RouteFunctions } from "./src/http/route.ts";
+export type { Respond } from "./src/http/route.ts";
+export type { RouteFunctions } from "./src/http/routes.ts";
 export type { OpenStream } from "./src/http/streams/streams.ts";
 export {
   type ChildOutcome,

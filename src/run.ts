@@ -204,10 +204,12 @@ export const CONDITION_LIST = Object.entries(CONDITIONS).map(([name, condition])
 
 /** The conditions that a filter has, with their values. */
 export function conditionsOf(filter: RunFilter) {
-  return CONDITION_LIST.flatMap((condition) => {
+  const found = [];
+  for (const condition of CONDITION_LIST) {
     const value = filter[condition.name];
-    return value === undefined ? [] : [{ ...condition, value }];
-  });
+    if (value !== undefined) found.push({ ...condition, value });
+  }
+  return found;
 }
 
 /** Whether a value meets a condition: instants are numbers, or strings in UTC with milliseconds. */

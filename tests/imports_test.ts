@@ -143,9 +143,9 @@ Deno.test("imports load neither a database driver nor a validator until they are
   assert.deepEqual(importersOf("zod"), ["src/http/requests/body_schemas.ts"]);
 });
 
-Deno.test("imports of the routes lead to no engine: a route gets one from the caller who may access a run, and not otherwise", () => {
+Deno.test("imports of the routes lead to no engine: a route gets one from its guard, and not otherwise", () => {
   const engines = local.filter(([file, target]) =>
-    /^src\/http\/(routes\.ts$|routes\/|answers\/)/.test(file) && layerOf(target) === "engine"
+    /^src\/http\/(route\.ts$|routes\.ts$|routes\/)/.test(file) && layerOf(target) === "engine"
   );
 
   assert.deepEqual(engines, []);

@@ -1,22 +1,20 @@
 import type { Engine } from "../engine/engine.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
+import { NotFoundError, ValidationError } from "../error.ts";
+import { nextTurn } from "../host.ts";
+import { Access, type AccessDeps } from "./access/access.ts";
 import { checkHost } from "./access/allowed_hosts.ts";
 import { describeGaps } from "./access/auth_hooks.ts";
-import { AuthorizedEngine, type AuthorizedEngineDeps } from "./access/authorized_engine.ts";
-import { AuthorizedReads } from "./access/authorized_reads.ts";
-import { AuthorizedOperator } from "./access/authorized_operator.ts";
-import { Caller } from "./access/caller.ts";
+import { authenticate } from "./access/caller.ts";
 import { checkCrossSite } from "./access/cross_site.ts";
+import { operate } from "./access/guards.ts";
 import { callHook } from "./access/hook.ts";
-import { checkBasePath, checkOptions, type HandlerOptions, type Settings } from "./handler_options.ts";
-import { checkParameterNames } from "./requests/parameter_names.ts";
-import { readUrl } from "./requests/request.ts";
-import { refuse } from "./response.ts";
-import type { Respond, Route, RouteFunctions } from "./route.ts";
-import { findRoute, pickRoute, routes, routesAt } from "./routes.ts";
-import type { RouteCall } from "./route_call.ts";
+import { checkBasePath, checkOptions, type HandlerOptions, type HandlerUi, type Settings } from "./handler_options.ts";
 import { openApiDocument } from "./openapi/document.ts";
-import { isUiPath, uiRoute } from "./ui_route.ts";
+import { checkParameterNames } from "./requests/parameter_names.ts";
+import { MethodNotAllowedError, refuse } from "./response.ts";
+import { type Respond, type Route, route, type RouteCall } from "./route.ts";
+import { type RouteFunctions, routes } from "./routes.ts";
 import { type OpenStream, Streams } from "./streams/streams.ts";
 
 /**
@@ -74,11 +72,12 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   const { host, auth, limits, sseThrottleMs: throttleMs } = settings;
   const gaps = auth === null ? null : describeGaps(auth);
   if (gaps !== null) console.warn(gaps);
-  const streams = new Streams(internalsOf(engine), { ...limits, throttleMs, host });
-  const deps = { engine, streams, auth, host };
+  const internals = internalsOf(engine);
+  const streams = new Streams(internals, { ...limits, throttleMs, host });
+  const source = { store: internals.store, nextTurn: () => nextTurn(host) };
+  const deps = { served: { engine, internals, streams, source }, auth, host, showFailures: settings.showFailures };
   let document: string | null = null;
-  const readDocument = () =>
-    document ??= JSON.stringify(openApiDocument(routes, internalsOf(engine).jobs(), settings.basePath));
+  const readDocument = () => document ??= JSON.stringify(openApiDocument(routes, internals.jobs(), settings.basePath));
   const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
     try {
       const response = await answer(request, candidates, settings, { ...deps, document: readDocument });
@@ -115,34 +114,58 @@ async function answer(
   request: Request,
   candidates: Candidates,
   settings: Settings,
-  deps: AuthorizedEngineDeps & Pick<RouteCall, "document">,
+  deps: AccessDeps & Pick<RouteCall, "document">,
 ): Promise<Response> {
   const url = readUrl(request); // before any hook receives a request with an invalid URL
   if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
   const found = findRoute(candidates(url), request.method);
-  const caller = isOpen(found, deps) ? Caller.anonymous(deps) : await Caller.of(request, deps);
+  const isAnonymous = isOpen(found, deps);
+  const access = new Access(isAnonymous ? null : await authenticate(request, deps), isAnonymous, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
   if (found?.isProbe !== true) await callHook("onRequest", settings.onRequest, settings.host);
   const route = found ?? pickRoute(candidates(url), request.method);
-  checkParameterNames(url.searchParams, route);
+  checkParameterNames(url.searchParams, route.parameters);
   const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);
-  const engine = new AuthorizedEngine(caller, deps);
-  const operator = new AuthorizedOperator(caller, { ...deps, runs: engine });
-  const reads = new AuthorizedReads(caller, { ...deps, runs: engine, showFailures: settings.showFailures });
   return await route.answer({
     request,
-    query: url.searchParams,
-    engine,
-    operator,
-    reads,
+    parameters: url.searchParams,
+    access,
     document: deps.document,
     report,
     settings,
   });
 }
 
+/** The routes of a path, one for each of its methods. */
+function routesAt(path: string): Route[] {
+  return Object.values(routes).filter((route) => route.path === path);
+}
+
+/** The route of a method, if there is one. */
+function findRoute(candidates: readonly Route[], method: string): Route | undefined {
+  return candidates.find((route) => methodsOf(route).includes(method));
+}
+
+/**
+ * Picks the route of a method.
+ *
+ * @throws {NotFoundError} There are no candidates.
+ * @throws {MethodNotAllowedError} No candidate has the method.
+ */
+function pickRoute(candidates: readonly Route[], method: string): Route {
+  if (candidates.length === 0) throw new NotFoundError("There is no such path");
+  const route = findRoute(candidates, method);
+  if (route === undefined) throw new MethodNotAllowedError(candidates.flatMap(methodsOf));
+  return route;
+}
+
+/** The methods of a route: load balancers ask with `HEAD` for what a host can open. */
+function methodsOf({ method, part }: Route): readonly string[] {
+  return part === undefined ? [method] : [method, "HEAD"];
+}
+
 /** Whether the host has opened a route to callers that are not authenticated. */
-function isOpen(route: Route | undefined, { auth }: AuthorizedEngineDeps): boolean {
+function isOpen(route: Route | undefined, { auth }: AccessDeps): boolean {
   return route?.part !== undefined && (auth?.open ?? []).includes(route.part);
 }
 
@@ -157,6 +180,30 @@ function refuseRequest(thrown: unknown, request: Request, settings: Settings): R
   const { response, hidden } = refuse(thrown);
   if (hidden !== null) report(hidden.error, request, settings);
   return response;
+}
+
+const UI = "/ui";
+
+/** Whether a path is one of the dashboard. */
+function isUiPath(path: string): boolean {
+  return path === UI || path.startsWith(`${UI}/`);
+}
+
+/** The route of a file of the dashboard. Files hold no data, so the host can open them to everybody. */
+function uiRoute(ui: HandlerUi, path: string): Route {
+  return route({
+    method: "GET",
+    path,
+    part: "ui",
+    summary: "A file of the dashboard",
+    answers: "text",
+    guard: operate("ui"),
+    does: () => {
+      const response = ui.respond(path.slice(UI.length));
+      if (response === null) throw new NotFoundError("There is no such file");
+      return response;
+    },
+  });
 }
 
 /** The path after a prefix; a path outside of the prefix matches no route. */
@@ -174,4 +221,19 @@ async function report(error: unknown, request: Request, { onError }: Settings): 
   } catch (failure) {
     console.error("onError failed:", failure);
   }
+}
+
+/**
+ * Reads the URL of a request.
+ *
+ * @throws {ValidationError} It cannot be parsed: a server may build it from untrusted data, such as the Host header.
+ */
+function readUrl(request: Request): URL {
+  const url = URL.parse(request.url);
+  if (url === null) throw new ValidationError("The URL of the request cannot be parsed");
+  // A server that builds the URL from an unchecked Host would let it set the path (RFC 9112, section 3.2).
+  if (/[/\\?#]/.test(request.headers.get("host") ?? "")) {
+    throw new ValidationError("The Host header of the request is not valid");
+  }
+  return url;
 }

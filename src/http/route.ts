@@ -1,109 +1,103 @@
+import type { ErrorCode } from "../error.ts";
+import { isInstance } from "../values/is_instance.ts";
+import type { Access } from "./access/access.ts";
 import type { OpenPart } from "./access/auth_hooks.ts";
-import type { RouteDescription } from "./openapi/route_description.ts";
-import type { RouteCall } from "./route_call.ts";
+import type { Guard } from "./access/guards.ts";
+import type { Settings } from "./handler_options.ts";
+import type { Body } from "./requests/bodies.ts";
+import { NO_QUERY, type ParameterDescription, type Query } from "./requests/parameters.ts";
+import { jsonResponse } from "./response.ts";
 
 /** Handles a request. The promise never rejects: errors become responses. */
 export type Respond = (request: Request) => Promise<Response>;
 
-/** A function for each route: it ignores the path of the request, and otherwise behaves like the route. */
-export interface RouteFunctions {
-  /** `POST /trigger`: asks for a run. */
-  readonly trigger: Respond;
-  /** `GET /subscribe?runId=`: streams the events of a run. */
-  readonly subscribe: Respond;
-  /** `GET /runs`: lists runs, newest first. */
-  readonly runs: Respond;
-  /** `GET /run?runId=`: shows a run. */
-  readonly run: Respond;
-  /** `GET /steps?runId=`: shows the recorded steps of a run. */
-  readonly steps: Respond;
-  /** `GET /waits?runId=`: shows the waits of a run. */
-  readonly waits: Respond;
-  /** `GET /wait?runId=&waitId=`: shows a wait. */
-  readonly wait: Respond;
-  /** `POST /signal?runId=&waitId=`: ends a wait. */
-  readonly signal: Respond;
-  /** `GET /logs?runId=`: shows the log lines of a run. */
-  readonly logs: Respond;
-  /** `GET /runs/subscribe`: streams the events of all runs. */
-  readonly runsSubscribe: Respond;
-  /** `POST /retrigger?runId=`: retriggers a run that has ended. */
-  readonly retrigger: Respond;
-  /** `POST /retry?runId=`: the same as `retrigger`. */
-  readonly retry: Respond;
-  /** `POST /cancel?runId=`: cancels a run that has not ended. */
-  readonly cancel: Respond;
-  /** `POST /resume?runId=`: lets a held run be tried again. */
-  readonly resume: Respond;
-  /** `DELETE /run?runId=`: deletes a run that has ended. */
-  readonly delete: Respond;
-  /** `GET /explain?runId=`: says why a run is not executed. */
-  readonly explain: Respond;
-  /** `GET /timeline?runId=&from=&limit=`: shows what has happened in a run. */
-  readonly timeline: Respond;
-  /** `GET /failure?runId=`: shows the stacks and causes of what a run failed of. */
-  readonly failure: Respond;
-  /** `GET /waits/open`: lists the waits of all runs that nobody has signalled yet. */
-  readonly waitsOpen: Respond;
-  /** `GET /failures?jobName=&since=`: groups the newest failed runs by their errors. */
-  readonly failures: Respond;
-  /** `GET /find?q=`: finds runs by an id, a key or a label. */
-  readonly find: Respond;
-  /** `POST /runs/cancel`: cancels many runs. */
-  readonly runsCancel: Respond;
-  /** `POST /runs/retrigger`: retriggers many runs. */
-  readonly runsRetrigger: Respond;
-  /** `POST /runs/delete`: deletes many runs. */
-  readonly runsDelete: Respond;
-  /** `GET /stats`: shows the numbers of the store. */
-  readonly stats: Respond;
-  /** `GET /series?window=&jobName=`: shows what happened lately. */
-  readonly series: Respond;
-  /** `GET /jobs`: lists the jobs, by name. */
-  readonly jobs: Respond;
-  /** `POST /jobs/pause?jobName=`: pauses a job, and shows it. */
-  readonly jobsPause: Respond;
-  /** `POST /jobs/resume?jobName=`: ends the pause of a job, and shows it. */
-  readonly jobsResume: Respond;
-  /** `GET /workers`: lists the workers, by their first claims. */
-  readonly workers: Respond;
-  /** `GET /health`: shows the health of the process; 503 if it is not ready. */
-  readonly health: Respond;
-  /** `GET /health/live`: shows whether the process should go on, without `onRequest` and the store; 503 if not. */
-  readonly healthLive: Respond;
-  /** `GET /metrics`: shows metrics for Prometheus. */
-  readonly metrics: Respond;
-  /** `GET /schedules`: lists the schedules, by name. */
-  readonly schedules: Respond;
-  /** `POST /schedules/pause?name=`: pauses a schedule, and shows it. */
-  readonly schedulesPause: Respond;
-  /** `POST /schedules/resume?name=`: ends the pause of a schedule, and shows it. */
-  readonly schedulesResume: Respond;
-  /** `POST /schedules/trigger?name=`: triggers a schedule now, without a slot. */
-  readonly schedulesTrigger: Respond;
-  /** `GET /openapi.json`: describes all routes, and the inputs of the jobs. */
-  readonly openapi: Respond;
+/** A request with a matched route. */
+export interface RouteCall {
+  /** The request; its body has not been read. */
+  request: Request;
+  /** The parameters of its URL. */
+  parameters: URLSearchParams;
+  /** What the sender may do. */
+  access: Access;
+  /** The OpenAPI document of the handler, as JSON. */
+  document: () => string;
+  /** Reports an error after the response has begun. */
+  report: (thrown: unknown) => void;
+  /** The handler's settings. */
+  settings: Settings;
 }
 
-/** One method of a path. */
-export interface Route {
+/** What a route answers: JSON of a schema or a list of it, a stream of events, plain text, or an OpenAPI document. */
+export type AnswerDescription = { schema: string } | { listOf: string } | "events" | "text" | "document";
+
+/** One method of a path: all that the handler and the OpenAPI document know of it. `Result` is what it answers. */
+export interface Route<Method extends string = string, Path extends string = string, Result = unknown> {
   /** The method. */
-  method: "GET" | "POST" | "DELETE";
+  readonly method: Method;
   /** The path after the prefix. */
-  path: string;
+  readonly path: Path;
+  /** What it does, in a few words. */
+  readonly summary: string;
+  /** The parameters of its URL. */
+  readonly parameters: readonly ParameterDescription[];
+  /** Its body; left out: it takes none. */
+  readonly body?: Pick<Body<unknown>, "schema" | "isOptional">;
+  /** What it answers. */
+  readonly answers: AnswerDescription;
+  /** Whether it answers 503 with the same schema. */
+  readonly answersUnavailable?: boolean;
+  /** The codes of the errors that not every route has. */
+  readonly errors?: readonly ErrorCode[];
+  /** The hook that decides who may ask. */
+  readonly guard: Pick<Guard<never, never, unknown>, "hook" | "operation">;
   /**
    * What a host opens to show it to callers that are not authenticated; left out: it cannot be opened. Such a route is
    * asked by load balancers, so it answers `HEAD`, too.
    */
-  part?: OpenPart;
+  readonly part?: OpenPart;
   /** Whether it is answered without `onRequest`, which may wait for the store. Default: `false`. */
-  isProbe?: boolean;
+  readonly isProbe?: boolean;
   /** Handles the request. */
   answer(call: RouteCall): Promise<Response>;
+  /** Only a type: what it answers. */
+  readonly result?: Result;
 }
 
-/** A route of the API, which the OpenAPI document shows. */
-export interface DescribedRoute extends Route {
-  /** What it takes and answers. */
-  description: RouteDescription;
+/** What a route does with a request that was read, and that its guard has let pass. */
+export type Asked<Q, B, Given> =
+  & Given
+  & Pick<RouteCall, "document" | "report" | "settings">
+  & { readonly query: Q; readonly body: B };
+
+/** A route as it is declared. */
+export interface Declaration<Method extends string, Path extends string, Q, B, Given, Result>
+  extends Omit<Route<Method, Path>, "parameters" | "body" | "guard" | "answer" | "result"> {
+  /** The parameters of its URL; left out: it takes none. */
+  readonly query?: Query<Q>;
+  /** Its body; left out: it takes none. */
+  readonly body?: Body<B>;
+  /** Decides who may ask, and gives the route what it works with. */
+  readonly guard: Guard<NoInfer<Q>, NoInfer<B>, Given>;
+  /** Answers: a response, or what is sent as JSON. */
+  does(asked: Asked<Q, B, Given>): Result | Promise<Result>;
+}
+
+/** Makes a route: it reads the parameters and the body, then asks its guard, and then does what it is for. */
+export function route<Method extends string, Path extends string, Given, Result, Q = object, B = undefined>(
+  { query, body, guard, does, ...rest }: Declaration<Method, Path, Q, B, Given, Result>,
+): Route<Method, Path, Exclude<Result, Response>> {
+  const { parameters, read } = query ?? NO_QUERY as Query<Q>;
+  return {
+    ...rest,
+    parameters,
+    ...(body === undefined ? {} : { body }),
+    guard,
+    answer: async ({ access, request, parameters, document, report, settings }) => {
+      const asked = read(parameters, request);
+      const sent = (body === undefined ? undefined : await body.read(request, settings)) as B; // B is the type of both
+      const given = await guard.admit(access, asked, sent);
+      const result = await does({ ...given, query: asked, body: sent, document, report, settings });
+      return isInstance(result, Response) ? result : jsonResponse(result);
+    },
+  };
 }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
-import type { RouteFunctions } from "../../src/http/route.ts";
-import { routes } from "../../src/http/routes.ts";
+import { type RouteFunctions, routes } from "../../src/http/routes.ts";
 import { forEachStore, recordEvents } from "../support/stores/for_each_store.ts";
 import { aRequest, aService, askFunction } from "../support/http/http.ts";
 

@@ -23,27 +23,10 @@ export class Caller {
   readonly isAnonymous: boolean;
   readonly #options: CallerOptions;
 
-  private constructor(context: unknown, isAnonymous: boolean, options: CallerOptions) {
+  constructor(context: unknown, isAnonymous: boolean, options: CallerOptions) {
     this.context = context;
     this.isAnonymous = isAnonymous;
     this.#options = options;
-  }
-
-  /**
-   * Authenticates the sender of a request.
-   *
-   * @throws {Response} `authenticate` refuses the request.
-   */
-  static async of(request: Request, options: CallerOptions): Promise<Caller> {
-    const { auth, host } = options;
-    if (auth === null) return new Caller(null, false, options);
-    const context = await callAuthHook("authenticate", () => auth.authenticate(request), (returned) => returned, host);
-    return new Caller(context, false, options);
-  }
-
-  /** A caller that is not authenticated: only for what the host has opened. */
-  static anonymous(options: CallerOptions): Caller {
-    return new Caller(null, true, options);
   }
 
   /** Calls a hook, and parses its result; `null` without the hook. */
@@ -86,6 +69,18 @@ const NOT_SERVED: Record<Operation, string> = {
   trigger: "Schedules are",
   bulk: "Bulk operations are",
 };
+
+/**
+ * Authenticates the sender of a request.
+ *
+ * @returns What `authenticate` returned; `null` without hooks.
+ * @throws {Response} It refuses the request.
+ */
+export async function authenticate(request: Request, { auth, host }: CallerOptions): Promise<unknown> {
+  return auth === null
+    ? null
+    : await callAuthHook("authenticate", () => auth.authenticate(request), (returned) => returned, host);
+}
 
 /** Ignores the result of a hook that can only refuse. */
 export function nothing(): void {}

@@ -2,23 +2,14 @@ import type { ErrorCode } from "../../error.ts";
 import type { Job } from "../../job.ts";
 import { jsonSchemaOf } from "../../schema.ts";
 import { PACKAGE_VERSION } from "../../version.ts";
+import type { ParameterDescription } from "../requests/parameters.ts";
 import { CLIENT_CODES, statusOf } from "../response.ts";
+import type { AnswerDescription, Route } from "../route.ts";
 import { EVENT_SCHEMAS } from "./event_schemas.ts";
 import { type JsonSchema, listOf, objectOf, oneOf, ref, TEXT } from "./json_schema.ts";
 import { OPERATOR_SCHEMAS } from "./operator_schemas.ts";
 import { READ_SCHEMAS } from "./read_schemas.ts";
-import type { ParameterDescription, RouteDescription } from "./route_description.ts";
 import { RUN_SCHEMAS, TRIGGER_OPTION_SCHEMAS } from "./run_schemas.ts";
-
-/** A route, as the document describes it. */
-export interface DescribedRoute {
-  /** The method. */
-  method: string;
-  /** The path after the prefix. */
-  path: string;
-  /** What it takes and answers. */
-  description: RouteDescription;
-}
 
 const EVERYWHERE: readonly ErrorCode[] = ["invalid_request", "forbidden", "unknown_host", "internal", "unavailable"];
 const WITH_BODY: readonly ErrorCode[] = ["body_timeout", "body_too_large", "unsupported_encoding"];
@@ -31,13 +22,13 @@ const WITH_BODY: readonly ErrorCode[] = ["body_timeout", "body_too_large", "unsu
  * @param basePath The prefix of the paths.
  */
 export function openApiDocument(
-  routes: Readonly<Record<string, DescribedRoute>>,
+  routes: object,
   jobs: Iterable<Job>,
   basePath: string,
 ): JsonSchema {
   const paths: Record<string, Record<string, JsonSchema>> = {};
-  for (const [name, { method, path, description }] of Object.entries(routes)) {
-    paths[path] = { ...paths[path], [method.toLowerCase()]: toOperation(name, method, description) };
+  for (const [name, route] of Object.entries<Route>({ ...routes })) {
+    paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: toOperation(name, route) };
   }
   return {
     openapi: "3.1.1",
@@ -74,16 +65,17 @@ const ERROR: JsonSchema = objectOf<{ error: string; code: ErrorCode; issues: unk
   issuesLeftOut: { type: "integer", minimum: 1 },
 }, ["issues", "issuesLeftOut"]);
 
-function toOperation(operationId: string, method: string, description: RouteDescription): JsonSchema {
-  const { summary, parameters = [], body, isBodyOptional = false } = description;
+function toOperation(operationId: string, route: Route): JsonSchema {
+  const { summary, parameters, body } = route;
+  const schema = body?.schema ?? null;
   return {
     operationId,
     summary,
     ...(parameters.length === 0 ? {} : { parameters: parameters.map(toParameter) }),
-    ...(body === undefined ? {} : {
-      requestBody: { required: !isBodyOptional, content: { "application/json": { schema: ref(body) } } },
+    ...(schema === null ? {} : {
+      requestBody: { required: body?.isOptional !== true, content: { "application/json": { schema: ref(schema) } } },
     }),
-    responses: toResponses(method, description),
+    responses: toResponses(route, schema !== null),
   };
 }
 
@@ -97,29 +89,29 @@ function toParameter({ name, schema, description, required = false, isRepeatable
   };
 }
 
-function toResponses(method: string, description: RouteDescription): JsonSchema {
-  const { body, answer, answersUnavailable = false, errors = [] } = description;
+function toResponses(route: Route, hasBody: boolean): JsonSchema {
+  const { method, answers, answersUnavailable = false, errors = [] } = route;
   const codes = [
     ...EVERYWHERE,
-    ...(body === undefined ? [] : WITH_BODY),
+    ...(hasBody ? WITH_BODY : []),
     ...(method === "GET" ? [] : ["cross_origin"] as const),
     ...errors,
   ];
   const byStatus = Map.groupBy(codes, statusOf);
   const failures = Array.from(byStatus, ([status, codes]) => {
-    const isShared = status === 503 && answersUnavailable && typeof answer === "object";
-    const schema = isShared ? { anyOf: [toSchema(answer), ref("Error")] } : ref("Error");
+    const isShared = status === 503 && answersUnavailable && typeof answers === "object";
+    const schema = isShared ? { anyOf: [toSchema(answers), ref("Error")] } : ref("Error");
     return [`${status}`, { description: [...new Set(codes)].join(", "), content: { "application/json": { schema } } }];
   });
   return {
-    "200": toAnswer(answer),
-    ...(answer === "events" ? { "204": { description: "The stream that the client resumes has ended" } } : {}),
+    "200": toAnswer(answers),
+    ...(answers === "events" ? { "204": { description: "The stream that the client resumes has ended" } } : {}),
     ...Object.fromEntries(failures),
     default: { description: "What a hook of the host answers" },
   };
 }
 
-function toAnswer(answer: RouteDescription["answer"]): JsonSchema {
+function toAnswer(answer: AnswerDescription): JsonSchema {
   if (answer === "text") return { description: "Text", content: { "text/plain": { schema: TEXT } } };
   if (answer === "document") {
     return { description: "This document", content: { "application/json": { schema: { type: "object" } } } };

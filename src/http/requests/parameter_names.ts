@@ -1,7 +1,7 @@
 import { ValidationError } from "../../error.ts";
 import { tidyText } from "../../values/text.ts";
-import type { DescribedRoute, Route } from "../route.ts";
 import { similarNameFinder } from "../similar_name.ts";
+import type { ParameterDescription } from "./parameters.ts";
 
 const LABEL = "label";
 const MAX_SHOWN_LENGTH = 64;
@@ -14,8 +14,8 @@ const SHORTEST_MISTYPED = 4;
  *
  * @throws {ValidationError} There is one. It names the other.
  */
-export function checkParameterNames(query: URLSearchParams, route: Route | DescribedRoute): void {
-  const known = "description" in route ? (route.description.parameters ?? []).map(({ name }) => name) : [];
+export function checkParameterNames(query: URLSearchParams, parameters: readonly ParameterDescription[]): void {
+  const known = parameters.map(({ name }) => name);
   if (known.length === 0) return;
   const findSimilar = similarNameFinder(known);
   for (const name of new Set(query.keys())) {

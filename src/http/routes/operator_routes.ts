@@ -1,148 +1,162 @@
-import {
-  listJobs,
-  listSchedules,
-  listWorkers,
-  pauseJob,
-  pauseSchedule,
-  resumeJob,
-  resumeSchedule,
-  showDocument,
-  showHealth,
-  showLiveness,
-  showMetrics,
-  showSeries,
-  showStats,
-  triggerSchedule,
-} from "../answers/operator_answers.ts";
-import { PARAMETERS as P } from "../openapi/route_description.ts";
-import type { DescribedRoute } from "../route.ts";
+import { operate } from "../access/guards.ts";
+import { toClientSchedule } from "../client_schedule.ts";
+import { METRICS_TYPE, writeMetrics } from "../metrics.ts";
+import { oneOf } from "../openapi/json_schema.ts";
+import { NOTE } from "../requests/bodies.ts";
+import { all, optional, required } from "../requests/parameters.ts";
+import { JSON_HEADERS, jsonResponse } from "../response.ts";
+import { withoutUndefined } from "../without_undefined.ts";
+import { route } from "../route.ts";
+
+const JOB = required("jobName");
+const SCHEDULE = required("name");
+const WINDOWS = ["1h", "24h", "7d"] as const;
+const ofSchedule = { query: SCHEDULE, answers: { schema: "Schedule" }, errors: ["not_found", "conflict"] } as const;
 
 /** The routes that concern no single run: numbers, jobs, workers, health, schedules, and the document of the routes. */
 export const OPERATOR_ROUTES = {
-  stats: {
+  stats: route({
     method: "GET",
     path: "/stats",
-    answer: showStats,
-    description: { summary: "Shows the numbers of the store", answer: { schema: "Stats" } },
-  },
-  series: {
+    summary: "Shows the numbers of the store",
+    answers: { schema: "Stats" },
+    guard: operate("stats"),
+    does: async ({ engine, access }) => {
+      const stats = await engine.getStats();
+      return { ...stats, jobs: await Promise.all(stats.jobs.map((job) => access.shownJob(job))) };
+    },
+  }),
+  series: route({
     method: "GET",
     path: "/series",
-    answer: showSeries,
-    description: {
-      summary: "Shows what happened lately",
-      parameters: [P.window, P.optionalJob],
-      answer: { schema: "Series" },
-    },
-  },
-  jobs: {
+    summary: "Shows what happened lately",
+    query: all(required<"window", (typeof WINDOWS)[number]>("window", oneOf(WINDOWS)), optional("jobName")),
+    answers: { schema: "Series" },
+    guard: operate("stats"),
+    does: ({ engine, query }) => engine.getSeries(query),
+  }),
+  jobs: route({
     method: "GET",
     path: "/jobs",
-    answer: listJobs,
-    description: { summary: "Lists the jobs", answer: { listOf: "Job" } },
-  },
-  jobsPause: {
+    summary: "Lists the jobs",
+    answers: { listOf: "Job" },
+    guard: operate("jobs"),
+    does: async ({ engine, access }) => await Promise.all((await engine.getJobs()).map((job) => access.shownJob(job))),
+  }),
+  jobsPause: route({
     method: "POST",
     path: "/jobs/pause",
-    answer: pauseJob,
-    description: {
-      summary: "Pauses a job",
-      parameters: [P.requiredJob],
-      body: "PauseRequest",
-      isBodyOptional: true,
-      answer: { schema: "Job" },
-      errors: ["not_found"],
-    },
-  },
-  jobsResume: {
+    summary: "Pauses a job",
+    query: JOB,
+    body: NOTE,
+    answers: { schema: "Job" },
+    errors: ["not_found"],
+    guard: operate("pause"),
+    does: async ({ engine, access, query: { jobName }, body }) =>
+      await access.changedJob(await engine.pauseJob(jobName, withoutUndefined(body))),
+  }),
+  jobsResume: route({
     method: "POST",
     path: "/jobs/resume",
-    answer: resumeJob,
-    description: {
-      summary: "Ends the pause of a job",
-      parameters: [P.requiredJob],
-      answer: { schema: "Job" },
-      errors: ["not_found"],
-    },
-  },
-  workers: {
+    summary: "Ends the pause of a job",
+    query: JOB,
+    answers: { schema: "Job" },
+    errors: ["not_found"],
+    guard: operate("resume"),
+    does: async ({ engine, access, query: { jobName } }) => await access.changedJob(await engine.resumeJob(jobName)),
+  }),
+  workers: route({
     method: "GET",
     path: "/workers",
-    answer: listWorkers,
-    description: { summary: "Lists the workers", answer: { listOf: "Worker" } },
-  },
-  health: {
+    summary: "Lists the workers",
+    answers: { listOf: "Worker" },
+    guard: operate("workers"),
+    does: ({ engine }) => engine.getWorkers(),
+  }),
+  health: route({
     method: "GET",
     path: "/health",
     part: "health",
-    answer: showHealth,
-    description: {
-      summary: "Shows the health of the process; 503 if it is not ready",
-      answer: { schema: "Health" },
-      answersUnavailable: true,
+    summary: "Shows the health of the process; 503 if it is not ready",
+    answers: { schema: "Health" },
+    answersUnavailable: true,
+    guard: operate("health"),
+    does: async ({ engine, access }) => {
+      const health = await engine.health();
+      return jsonResponse(access.shownHealth(health), health.ready ? 200 : 503);
     },
-  },
-  healthLive: {
+  }),
+  healthLive: route({
     method: "GET",
     path: "/health/live",
     part: "health",
     isProbe: true,
-    answer: showLiveness,
-    description: {
-      summary: "Shows whether the process should go on; 503 if not",
-      answer: { schema: "Health" },
-      answersUnavailable: true,
+    summary: "Shows whether the process should go on; 503 if not",
+    answers: { schema: "Health" },
+    answersUnavailable: true,
+    guard: operate("health"),
+    does: ({ internals, access }) => {
+      const health = internals.liveness();
+      return jsonResponse(access.shownHealth(health), health.live ? 200 : 503);
     },
-  },
-  metrics: {
+  }),
+  metrics: route({
     method: "GET",
     path: "/metrics",
-    answer: showMetrics,
-    description: { summary: "Shows metrics for Prometheus", answer: "text" },
-  },
-  schedules: {
+    summary: "Shows metrics for Prometheus",
+    answers: "text",
+    guard: operate("metrics"),
+    does: async ({ internals, streams, settings }) => {
+      const source = { ...await internals.metrics(), streams: streams.count() };
+      return new Response(writeMetrics(source, settings.limits.maxMetricJobs), {
+        headers: { "content-type": METRICS_TYPE, ...JSON_HEADERS },
+      });
+    },
+  }),
+  schedules: route({
     method: "GET",
     path: "/schedules",
-    answer: listSchedules,
-    description: { summary: "Lists the schedules", answer: { listOf: "Schedule" } },
-  },
-  schedulesPause: {
+    summary: "Lists the schedules",
+    answers: { listOf: "Schedule" },
+    guard: operate("schedules"),
+    does: async ({ engine }) => (await engine.schedules.list()).map(toClientSchedule),
+  }),
+  schedulesPause: route({
     method: "POST",
     path: "/schedules/pause",
-    answer: pauseSchedule,
-    description: {
-      summary: "Pauses a schedule",
-      parameters: [P.scheduleName],
-      answer: { schema: "Schedule" },
-      errors: ["not_found", "conflict"],
-    },
-  },
-  schedulesResume: {
+    summary: "Pauses a schedule",
+    ...ofSchedule,
+    guard: operate("pause"),
+    does: async ({ engine, query: { name } }) => toClientSchedule(await engine.schedules.pause(name)),
+  }),
+  schedulesResume: route({
     method: "POST",
     path: "/schedules/resume",
-    answer: resumeSchedule,
-    description: {
-      summary: "Ends the pause of a schedule",
-      parameters: [P.scheduleName],
-      answer: { schema: "Schedule" },
-      errors: ["not_found", "conflict"],
-    },
-  },
-  schedulesTrigger: {
+    summary: "Ends the pause of a schedule",
+    ...ofSchedule,
+    guard: operate("resume"),
+    does: async ({ engine, query: { name } }) => toClientSchedule(await engine.schedules.resume(name)),
+  }),
+  schedulesTrigger: route({
     method: "POST",
     path: "/schedules/trigger",
-    answer: triggerSchedule,
-    description: {
-      summary: "Triggers a schedule now, without a slot",
-      parameters: [P.scheduleName],
-      answer: { schema: "TriggerResult" },
-      errors: ["invalid_input", "not_found", "conflict"],
+    summary: "Triggers a schedule now, without a slot",
+    query: SCHEDULE,
+    answers: { schema: "TriggerResult" },
+    errors: ["invalid_input", "not_found", "conflict"],
+    guard: operate("trigger"),
+    does: async ({ engine, query: { name } }) => {
+      const { id: runId, disposition, status } = await engine.schedules.trigger(name);
+      return { runId, disposition, status };
     },
-  },
-  openapi: {
+  }),
+  openapi: route({
     method: "GET",
     path: "/openapi.json",
-    answer: showDocument,
-    description: { summary: "Describes the routes", answer: "document" },
-  },
-} satisfies Record<string, DescribedRoute>;
+    summary: "Describes the routes",
+    answers: "document",
+    guard: operate("docs"),
+    does: ({ document }) =>
+      new Response(document(), { headers: { "content-type": "application/json", ...JSON_HEADERS } }),
+  }),
+};

@@ -1,70 +1,75 @@
-import { explain, findRuns, listFailures, listOpenWaits, showFailure, showTimeline } from "../answers/read_answers.ts";
-import { PARAMETERS as P } from "../openapi/route_description.ts";
-import type { DescribedRoute } from "../route.ts";
+import { eachRun, run, stacks } from "../access/guards.ts";
+import {
+  explain,
+  searchRuns,
+  showFailureGroups,
+  showFailures,
+  showOpenWaits,
+  showTimeline,
+} from "../access/run_reads.ts";
+import { all, CURSOR, JOBS, limit, LIST_FILTER, optional, RUN_ID, SEARCH, SINCE } from "../requests/parameters.ts";
+import { TEXT } from "../openapi/json_schema.ts";
+import { route } from "../route.ts";
+
+const PART = optional("from", TEXT, { description: "The next of an earlier part" });
 
 /** The routes of what operators read of runs. */
 export const READ_ROUTES = {
-  explain: {
+  explain: route({
     method: "GET",
     path: "/explain",
-    answer: explain,
-    description: {
-      summary: "Says why a run is not executed",
-      parameters: [P.runId],
-      answer: { schema: "Explanation" },
-      errors: ["not_found"],
-    },
-  },
-  timeline: {
+    summary: "Says why a run is not executed",
+    query: RUN_ID,
+    answers: { schema: "Explanation" },
+    errors: ["not_found"],
+    guard: run("read"),
+    does: explain,
+  }),
+  timeline: route({
     method: "GET",
     path: "/timeline",
-    answer: showTimeline,
-    description: {
-      summary: "Shows what has happened in a run",
-      parameters: [P.runId, P.timelineFrom, P.timelineLimit],
-      answer: { schema: "Timeline" },
-      errors: ["not_found"],
-    },
-  },
-  failure: {
+    summary: "Shows what has happened in a run",
+    query: all(RUN_ID, PART, limit(200)),
+    answers: { schema: "Timeline" },
+    errors: ["not_found"],
+    guard: run("steps"),
+    does: ({ query: { runId: _, ...options }, ...admitted }) => showTimeline(admitted, options),
+  }),
+  failure: route({
     method: "GET",
     path: "/failure",
-    answer: showFailure,
-    description: {
-      summary: "Shows the stacks and causes of what a run failed of",
-      parameters: [P.runId],
-      answer: { schema: "RunFailures" },
-      errors: ["not_found"],
-    },
-  },
-  waitsOpen: {
+    summary: "Shows the stacks and causes of what a run failed of",
+    query: RUN_ID,
+    answers: { schema: "RunFailures" },
+    errors: ["not_found"],
+    guard: stacks(),
+    does: showFailures,
+  }),
+  waitsOpen: route({
     method: "GET",
     path: "/waits/open",
-    answer: listOpenWaits,
-    description: {
-      summary: "Lists the waits of all runs that nobody has signalled yet",
-      parameters: [...P.listFilter, P.limit, P.cursor],
-      answer: { schema: "OpenWaits" },
-    },
-  },
-  failures: {
+    summary: "Lists the waits of all runs that nobody has signalled yet",
+    query: all(LIST_FILTER, limit(50), CURSOR),
+    answers: { schema: "OpenWaits" },
+    guard: eachRun("Waits are"),
+    does: ({ query: { filter, ...page }, ...admitted }) => showOpenWaits(admitted, { ...filter, ...page }),
+  }),
+  failures: route({
     method: "GET",
     path: "/failures",
-    answer: listFailures,
-    description: {
-      summary: "Groups the newest failed runs by their errors",
-      parameters: [P.anyJob, P.since],
-      answer: { schema: "FailureGroups" },
-    },
-  },
-  find: {
+    summary: "Groups the newest failed runs by their errors",
+    query: all(JOBS, SINCE),
+    answers: { schema: "FailureGroups" },
+    guard: eachRun("Failures are"),
+    does: ({ query, ...admitted }) => showFailureGroups(admitted, query),
+  }),
+  find: route({
     method: "GET",
     path: "/find",
-    answer: findRuns,
-    description: {
-      summary: "Finds runs by an id, a key or a label",
-      parameters: [P.search],
-      answer: { listOf: "FoundRun" },
-    },
-  },
-} satisfies Record<string, DescribedRoute>;
+    summary: "Finds runs by an id, a key or a label",
+    query: SEARCH,
+    answers: { listOf: "FoundRun" },
+    guard: eachRun("Searches are"),
+    does: ({ query: { q }, ...admitted }) => searchRuns(admitted, q),
+  }),
+};

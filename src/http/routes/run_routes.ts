@@ -1,202 +1,195 @@
+import { toClientRun } from "../../client_run.ts";
+import type { BulkOperation } from "../../run.ts";
+import { bulk, followRun, followRuns, run, scoped, signal, trigger, wait } from "../access/guards.ts";
+import { logsJson, runsJson, stepsJson, waitsJson } from "../lists/json_lists.ts";
+import { streamJson } from "../lists/json_stream.ts";
+import { bulk as bulkBody, NO_FROM, SIGNAL, TRIGGER } from "../requests/bodies.ts";
 import {
-  cancel,
-  deleteRun,
-  listRuns,
-  performBulk,
-  resume,
-  retrigger,
-  showLogs,
-  showRun,
-  showSteps,
-  showWait,
-  showWaits,
-  signal,
-  subscribe,
-  subscribeRuns,
-  trigger,
-} from "../answers/run_answers.ts";
-import { PARAMETERS as P } from "../openapi/route_description.ts";
-import type { DescribedRoute } from "../route.ts";
+  all,
+  FROM,
+  LIST_FILTER,
+  LIST_VIEW,
+  required,
+  RESUME,
+  RESUME_LIST,
+  RUN_FILTER,
+  RUN_ID,
+} from "../requests/parameters.ts";
+import { route } from "../route.ts";
+
+const WAIT_ID = all(RUN_ID, required("waitId"));
+const SUCCESS = { success: true } as const;
+
+const retrigger = <Path extends string>(path: Path, summary: string) =>
+  route({
+    method: "POST",
+    path,
+    summary,
+    query: all(RUN_ID, FROM),
+    body: NO_FROM,
+    answers: { schema: "RetriggerResult" },
+    errors: ["invalid_input", "not_found", "conflict", "body_timeout"],
+    guard: run("retrigger"),
+    does: async ({ engine, run, query: { from } }) => {
+      const { id: runId, status } = await engine.retrigger(run.id, { from });
+      return { ...SUCCESS, runId, status };
+    },
+  });
+
+const changeMany = <Path extends string>(path: Path, operation: BulkOperation, summary: string) =>
+  route({
+    method: "POST",
+    path,
+    summary,
+    body: bulkBody(operation),
+    answers: { schema: "BulkResult" },
+    guard: bulk(operation),
+    does: ({ internals, guard, body: { selection, options } }) =>
+      internals.performBulk(operation, selection, options, guard),
+  });
 
 /** The routes of runs, of what belongs to them, and of what is done with them. */
 export const RUN_ROUTES = {
-  trigger: {
+  trigger: route({
     method: "POST",
     path: "/trigger",
-    answer: trigger,
-    description: {
-      summary: "Asks for a run",
-      body: "TriggerRequest",
-      answer: { schema: "TriggerResult" },
-      errors: ["invalid_input", "not_found", "conflict", "key_in_use"],
+    summary: "Asks for a run",
+    body: TRIGGER,
+    answers: { schema: "TriggerResult" },
+    errors: ["invalid_input", "not_found", "conflict", "key_in_use"],
+    guard: trigger(),
+    does: async ({ internals, guard, body: { jobName, input, ...options } }) => {
+      const { run: { id: runId, status }, disposition } = await internals.trigger(jobName, input, options, guard);
+      return { runId, disposition, status };
     },
-  },
-  subscribe: {
+  }),
+  subscribe: route({
     method: "GET",
     path: "/subscribe",
-    answer: subscribe,
-    description: {
-      summary: "Streams the events of a run",
-      parameters: [P.runId, P.lastEventId],
-      answer: "events",
-      errors: ["not_found", "too_many_streams"],
-    },
-  },
-  runs: {
+    summary: "Streams the events of a run",
+    query: all(RUN_ID, RESUME),
+    answers: "events",
+    errors: ["not_found", "too_many_streams"],
+    guard: followRun(),
+    does: ({ stream }) => stream,
+  }),
+  runs: route({
     method: "GET",
     path: "/runs",
-    answer: listRuns,
-    description: {
-      summary: "Lists runs, newest first",
-      parameters: P.runList,
-      answer: { schema: "RunList" },
-      errors: ["not_found"],
+    summary: "Lists runs, newest first",
+    query: all(RUN_FILTER, LIST_VIEW),
+    answers: { schema: "RunList" },
+    errors: ["not_found"],
+    guard: scoped(),
+    does: async ({ scope, source, query: { isSummary }, report }) => {
+      const found = await source.store.findRuns(scope);
+      return await streamJson(runsJson(source, found, { status: scope.status, isSummary }), report);
     },
-  },
-  run: {
+  }),
+  run: route({
     method: "GET",
     path: "/run",
-    answer: showRun,
-    description: { summary: "Shows a run", parameters: [P.runId], answer: { schema: "Run" }, errors: ["not_found"] },
-  },
-  steps: {
+    summary: "Shows a run",
+    query: RUN_ID,
+    answers: { schema: "Run" },
+    errors: ["not_found"],
+    guard: run("read", true),
+    does: ({ run }) => toClientRun(run),
+  }),
+  steps: route({
     method: "GET",
     path: "/steps",
-    answer: showSteps,
-    description: {
-      summary: "Shows the recorded steps of a run",
-      parameters: [P.runId],
-      answer: { listOf: "Step" },
-      errors: ["not_found"],
-    },
-  },
-  waits: {
+    summary: "Shows the recorded steps of a run",
+    query: RUN_ID,
+    answers: { listOf: "Step" },
+    errors: ["not_found"],
+    guard: run("steps"),
+    does: async ({ run, source, report }) => await streamJson(stepsJson(source, run.id), report),
+  }),
+  waits: route({
     method: "GET",
     path: "/waits",
-    answer: showWaits,
-    description: {
-      summary: "Shows the waits of a run",
-      parameters: [P.runId],
-      answer: { listOf: "Wait" },
-      errors: ["not_found"],
-    },
-  },
-  wait: {
+    summary: "Shows the waits of a run",
+    query: RUN_ID,
+    answers: { listOf: "Wait" },
+    errors: ["not_found"],
+    guard: run("waits"),
+    does: async ({ run, source, report }) => await streamJson(waitsJson(source, run.id), report),
+  }),
+  wait: route({
     method: "GET",
     path: "/wait",
-    answer: showWait,
-    description: {
-      summary: "Shows a wait",
-      parameters: [P.runId, P.waitId],
-      answer: { schema: "Wait" },
-      errors: ["not_found"],
-    },
-  },
-  signal: {
+    summary: "Shows a wait",
+    query: WAIT_ID,
+    answers: { schema: "Wait" },
+    errors: ["not_found"],
+    guard: wait(),
+    does: ({ wait }) => wait,
+  }),
+  signal: route({
     method: "POST",
     path: "/signal",
-    answer: signal,
-    description: {
-      summary: "Ends a wait",
-      parameters: [P.runId, P.waitId],
-      body: "SignalRequest",
-      answer: { schema: "SignalReceipt" },
-      errors: ["not_found", "conflict", "wait_expired"],
-    },
-  },
-  logs: {
+    summary: "Ends a wait",
+    query: WAIT_ID,
+    body: SIGNAL,
+    answers: { schema: "SignalReceipt" },
+    errors: ["not_found", "conflict", "wait_expired"],
+    guard: signal(),
+    does: ({ internals, query: { waitId }, body }) => internals.signal(waitId, body),
+  }),
+  logs: route({
     method: "GET",
     path: "/logs",
-    answer: showLogs,
-    description: {
-      summary: "Shows the log lines of a run",
-      parameters: [P.runId],
-      answer: { listOf: "LogEntry" },
-      errors: ["not_found"],
-    },
-  },
-  runsSubscribe: {
+    summary: "Shows the log lines of a run",
+    query: RUN_ID,
+    answers: { listOf: "LogEntry" },
+    errors: ["not_found"],
+    guard: run("read"),
+    does: async ({ run, source, report }) => await streamJson(logsJson(source, run.id), report),
+  }),
+  runsSubscribe: route({
     method: "GET",
     path: "/runs/subscribe",
-    answer: subscribeRuns,
-    description: {
-      summary: "Streams the events of all runs",
-      parameters: [...P.listFilter, P.lastEventId, P.digestMs],
-      answer: "events",
-      errors: ["too_many_streams"],
-    },
-  },
-  retrigger: {
-    method: "POST",
-    path: "/retrigger",
-    answer: retrigger,
-    description: {
-      summary: "Retriggers a run that has ended",
-      parameters: [P.runId, P.from],
-      answer: { schema: "RetriggerResult" },
-      errors: ["invalid_input", "not_found", "conflict", "body_timeout"],
-    },
-  },
-  retry: {
-    method: "POST",
-    path: "/retry",
-    answer: retrigger,
-    description: {
-      summary: "The same as /retrigger",
-      parameters: [P.runId, P.from],
-      answer: { schema: "RetriggerResult" },
-      errors: ["invalid_input", "not_found", "conflict", "body_timeout"],
-    },
-  },
-  cancel: {
+    summary: "Streams the events of all runs",
+    query: all(LIST_FILTER, RESUME_LIST),
+    answers: "events",
+    errors: ["too_many_streams"],
+    guard: followRuns(),
+    does: ({ stream }) => stream,
+  }),
+  retrigger: retrigger("/retrigger", "Retriggers a run that has ended"),
+  retry: retrigger("/retry", "The same as /retrigger"),
+  cancel: route({
     method: "POST",
     path: "/cancel",
-    answer: cancel,
-    description: {
-      summary: "Cancels a run that has not ended",
-      parameters: [P.runId],
-      answer: { schema: "Success" },
-      errors: ["not_found", "conflict"],
-    },
-  },
-  resume: {
+    summary: "Cancels a run that has not ended",
+    query: RUN_ID,
+    answers: { schema: "Success" },
+    errors: ["not_found", "conflict"],
+    guard: run("cancel"),
+    does: ({ internals, run }) => internals.cancel(run.id).then(() => SUCCESS),
+  }),
+  resume: route({
     method: "POST",
     path: "/resume",
-    answer: resume,
-    description: {
-      summary: "Lets a held run be tried again",
-      parameters: [P.runId],
-      answer: { schema: "Success" },
-      errors: ["not_found", "conflict"],
-    },
-  },
-  delete: {
+    summary: "Lets a held run be tried again",
+    query: RUN_ID,
+    answers: { schema: "Success" },
+    errors: ["not_found", "conflict"],
+    guard: run("resume"),
+    does: ({ engine, run }) => engine.resume(run.id).then(() => SUCCESS),
+  }),
+  delete: route({
     method: "DELETE",
     path: "/run",
-    answer: deleteRun,
-    description: {
-      summary: "Deletes a run that has ended",
-      parameters: [P.runId],
-      answer: { schema: "Success" },
-      errors: ["not_found", "conflict"],
-    },
-  },
-  runsCancel: {
-    method: "POST",
-    path: "/runs/cancel",
-    answer: (call) => performBulk("cancel", call),
-    description: { summary: "Cancels many runs", body: "BulkRequest", answer: { schema: "BulkResult" } },
-  },
-  runsRetrigger: {
-    method: "POST",
-    path: "/runs/retrigger",
-    answer: (call) => performBulk("retrigger", call),
-    description: { summary: "Retriggers many runs", body: "BulkRetriggerRequest", answer: { schema: "BulkResult" } },
-  },
-  runsDelete: {
-    method: "POST",
-    path: "/runs/delete",
-    answer: (call) => performBulk("delete", call),
-    description: { summary: "Deletes many runs", body: "BulkRequest", answer: { schema: "BulkResult" } },
-  },
-} satisfies Record<string, DescribedRoute>;
+    summary: "Deletes a run that has ended",
+    query: RUN_ID,
+    answers: { schema: "Success" },
+    errors: ["not_found", "conflict"],
+    guard: run("delete"),
+    does: ({ engine, run }) => engine.deleteRun(run.id).then(() => SUCCESS),
+  }),
+  runsCancel: changeMany("/runs/cancel", "cancel", "Cancels many runs"),
+  runsRetrigger: changeMany("/runs/retrigger", "retrigger", "Retriggers many runs"),
+  runsDelete: changeMany("/runs/delete", "delete", "Deletes many runs"),
+};

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth, RunOperation } from "../../../src/http/access/auth_hooks.ts";
+import { routes } from "../../../src/http/routes.ts";
 import type { Run } from "../../../src/run.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import {
@@ -24,6 +25,16 @@ import {
   RUN_ROUTES,
 } from "../../support/http/tenant_routes.ts";
 import { getRun } from "../../../src/store/reads.ts";
+
+Deno.test("each route has the guard that asks its hook", () => {
+  for (const name of NAMES) {
+    const { guard } = routes[name];
+    const { hook, ...expected } = CASES[name];
+
+    assert.equal(guard.hook, hook, name);
+    if ("operation" in expected) assert.equal("operation" in guard && guard.operation, expected.operation, name);
+  }
+});
 
 forEachStore("onRunAccess() answers for a run that it refuses, and nothing happens to the run", async (world) => {
   let context: unknown;

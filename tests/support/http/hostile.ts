@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
-import type { RouteFunctions } from "../../../src/http/route.ts";
-import { routes } from "../../../src/http/routes.ts";
+import { type RouteFunctions, routes } from "../../../src/http/routes.ts";
 import type { StoreTest } from "../stores/for_each_store.ts";
 import { type Answer, aService, type Asked, type Service } from "./http.ts";
 

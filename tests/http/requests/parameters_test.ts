@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readListFilter, readRunFilter } from "../../../src/http/requests/request.ts";
+import { LIST_FILTER, RUN_FILTER } from "../../../src/http/requests/parameters.ts";
 import { aService } from "../../support/http/http.ts";
 
 const WRONG_BODIES: Record<string, [field: string, body: Record<string, unknown>]> = {
@@ -248,8 +248,10 @@ Deno.test("GET /runs refuses what is wrong even if no run can match", async () =
   assert.equal(status, 400);
 });
 
-Deno.test("readRunFilter() reads every parameter, and restricts nothing without them", () => {
-  const read = (query: string) => readRunFilter(new URLSearchParams(query));
+const ANY_REQUEST = new Request("http://localhost/");
+
+Deno.test("RUN_FILTER reads every parameter, and restricts nothing without them", () => {
+  const read = (query: string) => RUN_FILTER.read(new URLSearchParams(query), ANY_REQUEST).filter;
 
   assert.deepEqual(
     read("jobName=a&jobName=b&status=failed&label.x=1&label.y=&limit=5&offset=6"),
@@ -258,8 +260,8 @@ Deno.test("readRunFilter() reads every parameter, and restricts nothing without 
   assert.deepEqual(read("unknown=1"), {});
 });
 
-Deno.test("readListFilter() reads jobs and labels, and nothing else", () => {
-  const read = (query: string) => readListFilter(new URLSearchParams(query));
+Deno.test("LIST_FILTER reads jobs and labels, and nothing else", () => {
+  const read = (query: string) => LIST_FILTER.read(new URLSearchParams(query), ANY_REQUEST).filter;
 
   assert.deepEqual(read("jobName=a&jobName=b&label.x=1&limit=x&status=y"), { jobName: ["a", "b"], labels: { x: "1" } });
   assert.deepEqual(read(""), {});

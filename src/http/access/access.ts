@@ -1,0 +1,309 @@
+import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
+import type { BulkGuard } from "../../engine/bulk/perform_bulk.ts";
+import type { Engine } from "../../engine/engine.ts";
+import type { EngineInternals } from "../../engine/engine_internals.ts";
+import type { Health } from "../../engine/operate/health.ts";
+import type { JobInfo } from "../../engine/operate/job_info.ts";
+import { checkPayload } from "../../engine/runs/check_payload.ts";
+import { MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
+import type { TriggerGuard, TriggerOptions } from "../../engine/triggers/new_run.ts";
+import { withKeys } from "../../engine/triggers/trigger_flow.ts";
+import { ConflictError, HoldfastError, NotFoundError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import type { BulkOperation, ListFilter, Run, RunFilter } from "../../run.ts";
+import type { RunQuery } from "../../store/run_query.ts";
+import { isInstance } from "../../values/is_instance.ts";
+import { isName, NAME_RULE } from "../../values/name.ts";
+import { isEndedBy, type Signal, type Wait } from "../../wait.ts";
+import { deepFreeze } from "../deep_freeze.ts";
+import type { ListSource } from "../lists/json_lists.ts";
+import { noSuchRun } from "../response.ts";
+import type { Resume } from "../streams/resume.ts";
+import type { PermittedStream, Streams } from "../streams/streams.ts";
+import { withoutUndefined } from "../without_undefined.ts";
+import type { RunOperation } from "./auth_hooks.ts";
+import { Caller, type CallerOptions, nothing } from "./caller.ts";
+import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
+import { readTriggerKeys, toRequested } from "./requested_trigger.ts";
+import { toSeenRun } from "./seen_run.ts";
+import { asGiven, checkNotOfSchedule, ofTenant, tenantPrefix } from "./tenant_keys.ts";
+
+/** The dependencies of {@linkcode Access}. */
+export interface AccessDeps extends CallerOptions {
+  /** What is served. */
+  served: Served;
+  /** Whether stacks are shown without hooks. */
+  showFailures: boolean;
+}
+
+/** What a handler serves. */
+export interface Served {
+  /** The engine that is served. */
+  readonly engine: Engine;
+  /** Its internals. */
+  readonly internals: EngineInternals;
+  /** The event streams of the handler. */
+  readonly streams: Streams;
+  /** Where lists are read. */
+  readonly source: ListSource;
+}
+
+/** What a route works with, once its guard has let the request pass. */
+export interface Admitted extends Served {
+  /** What else the sender may do. */
+  readonly access: Access;
+}
+
+/** What the sender of a request may do, as the hooks say. */
+export class Access extends Caller {
+  readonly #deps: AccessDeps;
+
+  constructor(context: unknown, isAnonymous: boolean, deps: AccessDeps) {
+    super(context, isAnonymous, deps);
+    this.#deps = deps;
+  }
+
+  /** The timer for time limits. */
+  get host(): Host {
+    return this.#deps.host;
+  }
+
+  /** Whether there are no hooks: every caller may do everything. */
+  get isUnrestricted(): boolean {
+    return this.#deps.auth === null;
+  }
+
+  /** What a route works with: for guards. */
+  get admitted(): Admitted {
+    return { ...this.#deps.served, access: this };
+  }
+
+  /**
+   * The run, if it exists and the caller may perform the operation on it. Its values are read only for the hook: they may
+   * be large.
+   */
+  async findRun(operation: RunOperation, runId: string, maxLength?: number): Promise<Readonly<Run>> {
+    if (operation === "waits" || operation === "signal") this.checkServed("Waits are");
+    const run = await this.#readRun(runId, maxLength);
+    if (run === null) throw noSuchRun();
+    await this.#checkAccess(run, operation);
+    return run;
+  }
+
+  /** Whether there is a run on which the caller may perform an operation. */
+  async may(runId: string, operation: RunOperation): Promise<boolean> {
+    const run = await this.#readRun(runId);
+    return run !== null && await this.#isAdmitted(run, operation);
+  }
+
+  /** A wait of this run; a wait of another run counts as not found. */
+  async findWait(run: Run, waitId: string): Promise<Wait> {
+    const wait = await this.#deps.served.engine.getWait(waitId);
+    if (wait?.runId !== run.id) throw new NotFoundError("There is no such wait");
+    return wait;
+  }
+
+  /** Calls the hook for a signal, unless the same one was accepted before. */
+  async checkSignal(run: Readonly<Run>, wait: Wait, signal: Signal): Promise<void> {
+    if (isEndedBy(wait, signal)) return;
+    await checkPayload(wait, signal, this.#deps.host); // as an input is checked before its hook
+    await this.ask("onSignal", (hook) => hook(this.context, run, deepFreeze(wait), deepFreeze(signal)), nothing);
+  }
+
+  /** The filter that matches both a filter and what the caller may list; `null` without `scopeRuns`. */
+  async scopeOf(filter: RunFilter): Promise<RunQuery | null> {
+    const scope = await this.#scope("scopeRuns", filter);
+    return scope === null ? null : await this.#toQuery(filter, scope);
+  }
+
+  /** The place of a run in lists, which the caller has to be able to read. */
+  async placeOf(before: string | undefined): Promise<Pick<RunQuery, "before">> {
+    if (before === undefined) return {};
+    const { id } = await this.findRun("read", before);
+    const state = await this.#deps.served.internals.store.getRunState(id);
+    if (state === null) throw noSuchRun();
+    return { before: state.seq };
+  }
+
+  /** The filter of a stream of events that matches both a filter and what the caller may follow. */
+  async streamFilter(filter: ListFilter): Promise<ListFilter> {
+    const name = this.#deps.auth?.scopeRunsSubscribe === undefined ? "scopeRuns" : "scopeRunsSubscribe";
+    const scope = await this.#scope(name, filter);
+    return scope === null ? filter : narrowList(filter, scope);
+  }
+
+  /** Opens a stream of events, once it is known what it may show. */
+  async openStream(
+    resume: Resume,
+    authorise: () => Promise<Pick<PermittedStream, "runId" | "filter">>,
+  ): Promise<Response> {
+    return await this.#deps.served.streams.open(resume, async () => {
+      const shown = await authorise();
+      return { context: this.context, tenant: await this.#tenant(), ...shown };
+    });
+  }
+
+  /** Calls the hook for a trigger, before a run is added; and `onRunAccess`, before an existing one is returned. */
+  triggerGuard(options: TriggerOptions): TriggerGuard {
+    return {
+      beforeAdding: async (asked, job) => {
+        const call = () => toRequested(asked, options);
+        const keys = await this.ask("onTrigger", (hook) => hook(this.context, call()), readTriggerKeys);
+        const run = keys === null ? asked : withKeys(asked, keys, job);
+        const tenant = await this.#tenant();
+        if (tenant !== null) return ofTenant(tenant, run);
+        checkNotOfSchedule(run.idempotencyKey);
+        return run;
+      },
+      beforeJoining: this.#deps.auth?.onRunAccess === undefined ? null : async (found) => {
+        if (await this.#isAdmitted(toSeenRun(found), "read")) return;
+        throw new ConflictError("The key is in use", { code: "key_in_use" });
+      },
+    };
+  }
+
+  /** Restricts an operation on many runs: to those that the caller may list, and on which it may perform it. */
+  async bulkGuard(operation: BulkOperation, selection: BulkSelection): Promise<BulkGuard> {
+    const filter = selection.filter === undefined ? undefined : copyFilter(selection.filter);
+    await this.checkOperation({ operation: "bulk", runOperation: operation, ...withoutUndefined({ filter }) });
+    const isRestricted = this.#deps.auth?.onRunAccess !== undefined;
+    return {
+      narrow: async (asked) => {
+        const scope = await this.#scope("scopeRuns", asked);
+        return scope === null ? asked : await this.#toQuery({ ...asked, limit: MAX_RUN_LIMIT }, scope);
+      },
+      mayChange: isRestricted ? (run) => this.#isAdmitted(toSeenRun(run), operation) : null,
+    };
+  }
+
+  /** A string as a key of the caller's tenant; `null` without the `tenant` hook. */
+  async ownKey(text: string): Promise<string | null> {
+    const tenant = await this.#tenant();
+    return tenant === null ? null : tenantPrefix(tenant) + text;
+  }
+
+  /** A stored key as the caller's tenant gave it. */
+  async givenKey(key: string | null): Promise<string | null> {
+    const tenant = key === null ? null : await this.#tenant();
+    return key === null || tenant === null ? key : asGiven(tenant, key);
+  }
+
+  /** The health of the process: the status alone for a caller that is not authenticated. */
+  shownHealth(health: Health): Health | Pick<Health, "status"> {
+    return this.isAnonymous ? { status: health.status } : health;
+  }
+
+  /** A job without the id of a run that the caller may not read. */
+  async shownJob(job: JobInfo): Promise<JobInfo> {
+    const runId = job.oldestDue?.runId ?? null;
+    const isShown = runId === null || this.#deps.auth?.onRunAccess === undefined || await this.may(runId, "read");
+    return isShown ? job : withoutRun(job);
+  }
+
+  /** The same for a job that was changed: a hook that fails cannot undo that. */
+  changedJob(job: JobInfo): Promise<JobInfo> {
+    return this.shownJob(job).catch(() => withoutRun(job));
+  }
+
+  /**
+   * Refuses what `onRunAccess` has to admit, if there are hooks, but not this one.
+   *
+   * @param what For the message: `Waits are`.
+   * @throws {HoldfastError} `forbidden`.
+   */
+  checkServed(what: string): void {
+    const { auth } = this.#deps;
+    if (auth === null || auth.onRunAccess !== undefined) return;
+    throw new HoldfastError("forbidden", `${what} not served: the handler has no onRunAccess hook`);
+  }
+
+  /**
+   * Refuses stacks.
+   *
+   * @throws {HoldfastError} `forbidden`: there is no `auth`, and `showFailures` is not set; or `onRunAccess` is missing.
+   */
+  checkStacksServed(): void {
+    if (this.#deps.auth === null && !this.#deps.showFailures) {
+      throw new HoldfastError("forbidden", "Stacks are not served: the handler has neither auth nor showFailures");
+    }
+    this.checkServed("Stacks are");
+  }
+
+  /** Whether the caller may see how many runs of all callers there are: it may read them, or see statistics. */
+  async mayCount(): Promise<boolean> {
+    return this.#deps.auth?.onRunAccess === undefined || await this.maySee("stats");
+  }
+
+  /** Whether the caller may see what concerns more than its own runs: workers, or numbers. */
+  async maySee(operation: "debug" | "stats"): Promise<boolean> {
+    if (this.#deps.auth === null) return true;
+    if (this.#deps.auth.onOperate === undefined) return false;
+    return await isPermitted(this.checkOperation({ operation }));
+  }
+
+  /** Whether the hook lets the caller perform an operation on a run. */
+  #isAdmitted(run: Readonly<Run>, operation: RunOperation): Promise<boolean> {
+    return isPermitted(this.#checkAccess(run, operation));
+  }
+
+  /** Calls the hook for an operation on a run, with the run frozen. */
+  async #checkAccess(run: Readonly<Run>, operation: RunOperation): Promise<void> {
+    await this.ask("onRunAccess", (hook) => hook(this.context, run, Object.freeze({ operation })), nothing);
+  }
+
+  /** A run; `null` if there is none. */
+  async #readRun(
+    runId: string,
+    maxLength = this.#deps.auth?.onRunAccess === undefined ? 1 : Infinity,
+  ): Promise<Readonly<Run> | null> {
+    const [run] = await this.#deps.served.internals.store.readRuns([runId], maxLength);
+    return run === undefined || run === null ? null : toSeenRun(run);
+  }
+
+  /**
+   * The filter that matches both filters, with what the hook has added for the lookup. If it added nothing, the
+   * client may have asked for the labels that the hook adds: the hook is called once more, without the client's
+   * labels and jobs. It has already allowed this list, so a refusal of the second call is ignored.
+   */
+  async #toQuery(filter: RunFilter, scope: RunFilter): Promise<RunQuery> {
+    const alone = () => this.#scope("scopeRuns", withoutLookUps(filter)).catch(() => null);
+    const added = addedBy(scope, filter) ?? (canBeLookedUp(scope) ? addedBy(await alone() ?? {}, {}) : null);
+    return { ...narrow(filter, scope), ...withoutUndefined({ scope: added ?? undefined }) };
+  }
+
+  async #scope(name: "scopeRuns" | "scopeRunsSubscribe", filter: RunFilter): Promise<RunFilter | null> {
+    const copy = copyFilter(filter);
+    const isUnchanged = (answer: unknown) =>
+      answer === copy && JSON.stringify(copy) === JSON.stringify(copyFilter(filter));
+    return await this.ask(
+      name,
+      (hook) => hook(this.context, copy),
+      (answer) => isUnchanged(answer) ? null : readScope(answer),
+    );
+  }
+
+  /** The tenant of the caller; `null` without the `tenant` hook. */
+  async #tenant(): Promise<string | null> {
+    return await this.ask("tenant", (hook) => hook(this.context), readTenant);
+  }
+}
+
+/** Whether a hook has let something pass: a `Response` that it throws says no. */
+async function isPermitted(check: Promise<void>): Promise<boolean> {
+  try {
+    await check;
+    return true;
+  } catch (thrown) {
+    if (!isInstance(thrown, Response)) throw thrown;
+    return false;
+  }
+}
+
+function readTenant(name: unknown): string {
+  if (isName(name)) return name;
+  throw new TypeError(`What auth.tenant returns ${NAME_RULE}`);
+}
+
+function withoutRun(job: JobInfo): JobInfo {
+  return { ...job, oldestDue: job.oldestDue && { ...job.oldestDue, runId: null } };
+}

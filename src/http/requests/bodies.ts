@@ -1,0 +1,148 @@
+import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
+import {
+  type BulkFilter,
+  type BulkRetriggerOptions,
+  type BulkSelection,
+  checkBulk,
+} from "../../engine/bulk/bulk_selection.ts";
+import { HoldfastError, ValidationError } from "../../error.ts";
+import type { Host } from "../../host.ts";
+import type { BulkOperation } from "../../run.ts";
+import { parse, type Schema } from "../../schema.ts";
+import type { Json } from "../../values/json.ts";
+import { tidyText } from "../../values/text.ts";
+import type { Signal } from "../../wait.ts";
+import { similarNameFinder } from "../similar_name.ts";
+import { withoutUndefined } from "../without_undefined.ts";
+import { readJson, type ReadJsonOptions } from "./read_json.ts";
+
+/** The body of a request: what it is, and how it is read. */
+export interface Body<T> {
+  /** The name of its schema in the OpenAPI document; `null`: the route takes none. */
+  readonly schema: string | null;
+  /** Whether it may be left out. */
+  readonly isOptional?: boolean;
+  /**
+   * Reads it.
+   *
+   * @throws {ValidationError} It is not valid.
+   */
+  read(request: Request, settings: ReadJsonOptions): Promise<T>;
+}
+
+/** The parsed body of `POST /trigger`. */
+export interface TriggerRequest extends TriggerOptions {
+  /** The name of the job. */
+  jobName: string;
+  /** The input: any JSON, or `undefined` if there is none. */
+  input?: Json | undefined;
+}
+
+/** The body of `POST /trigger`. */
+export const TRIGGER: Body<TriggerRequest> = {
+  schema: "TriggerRequest",
+  read: async (request, settings) => {
+    const body = await readJson(request, settings);
+    const { triggerBody, TRIGGER_FIELDS } = await import("./body_schemas.ts"); // zod is loaded when first needed
+    checkFieldNames(body, TRIGGER_FIELDS);
+    return await check(body, triggerBody, settings.host);
+  },
+};
+
+/** The body of `POST /signal`. */
+export const SIGNAL: Body<Signal> = {
+  schema: "SignalRequest",
+  read: async (request, settings) => {
+    const body = await readJson(request, settings);
+    const { signalBody } = await import("./body_schemas.ts");
+    return await check(body, signalBody, settings.host);
+  },
+};
+
+/** The body of `POST /jobs/pause`, which may be empty. */
+export const NOTE: Body<{ note?: string | undefined }> = {
+  schema: "PauseRequest",
+  isOptional: true,
+  read: async (request, settings) => {
+    const body = await readJson(request, { ...settings, isOptional: true });
+    const { noteBody } = await import("./body_schemas.ts");
+    checkFieldNames(body, ["note"]);
+    return await check(body, noteBody, settings.host);
+  },
+};
+
+// A larger body is none that was meant to say where a retrigger begins.
+const MAX_IGNORED_BYTES = 4_096;
+
+/**
+ * No body of a retrigger: with a `from` it is refused, since the retry would begin at the start. Any other body is
+ * ignored, also one that cannot be read.
+ */
+export const NO_FROM: Body<void> = {
+  schema: null,
+  read: async (request, { host, limits }) => {
+    if (request.body === null || request.bodyUsed) return;
+    const read = readJson(request, { host, limits: { ...limits, maxBodyBytes: MAX_IGNORED_BYTES } });
+    const body = await read.catch((error) => {
+      if (error instanceof HoldfastError) return null;
+      throw error;
+    });
+    if (typeof body !== "object" || body === null || !Object.hasOwn(body, "from")) return;
+    throw new ValidationError('The body has a field "from": give it as a parameter of the URL, such as from=failure');
+  },
+};
+
+/** The parsed body of a bulk operation. */
+export interface BulkRequest {
+  /** Which runs. */
+  selection: BulkSelection;
+  /** How. */
+  options: BulkRetriggerOptions;
+}
+
+/**
+ * The body of `POST /runs/cancel`, `/runs/retrigger` and `/runs/delete`. An unknown field is refused: ignored, it could
+ * select too many runs.
+ */
+export function bulk(operation: BulkOperation): Body<BulkRequest> {
+  return {
+    schema: operation === "retrigger" ? "BulkRetriggerRequest" : "BulkRequest",
+    read: async (request, settings) => {
+      const body = await readJson(request, settings);
+      const { bulkBody, bulkRetriggerBody } = await import("./body_schemas.ts");
+      const schema = operation === "retrigger" ? bulkRetriggerBody : bulkBody;
+      const { runIds, filter, from, ...options } = withoutUndefined(await check<BulkBody>(body, schema, settings.host));
+      // The schema says that one of them is given.
+      const selection: BulkSelection = runIds === undefined ? { filter: withoutUndefined(filter!) } : { runIds };
+      checkBulk(selection, options, "The body");
+      return { selection, options: { ...options, ...withoutUndefined({ from }) } };
+    },
+  };
+}
+
+/** A parsed body: it has either `runIds` or `filter`. */
+interface BulkBody extends BulkRetriggerOptions {
+  runIds?: string[] | undefined;
+  filter?: BulkFilter | undefined;
+}
+
+/** Unknown fields are ignored, but a misspelled known name is refused: ignored, it could create a second run. */
+function checkFieldNames(body: Json, known: readonly string[]): void {
+  if (typeof body !== "object" || body === null || Array.isArray(body)) return;
+  const findSimilar = similarNameFinder(known);
+  for (const name of Object.keys(body)) {
+    const similar = findSimilar(name);
+    if (similar === null) continue;
+    const shown = tidyText(name, MAX_SHOWN_LENGTH);
+    throw new ValidationError(`The body has a field "${shown}": did you mean "${similar}"?`);
+  }
+}
+
+const MAX_SHOWN_LENGTH = 64;
+
+async function check<T>(body: Json, schema: Schema<unknown, T>, host: Host): Promise<T> {
+  const parsed = await parse(schema, body, { host, subject: "The schema of the body" });
+  if (parsed.ok) return parsed.value;
+  const { issues, issuesLeftOut } = parsed;
+  throw new ValidationError("The body is not valid", { issues, issuesLeftOut });
+}

@@ -1,0 +1,215 @@
+import { checkRunFilter, checkSize, MAX_RUN_LIMIT, MAX_RUN_OFFSET } from "../../engine/runs/run_filter.ts";
+import { ValidationError } from "../../error.ts";
+import {
+  CONDITION_LIST,
+  type ListFilter,
+  NO_RUN,
+  type RetriggerFrom,
+  RUN_STATUSES,
+  type RunFilter,
+} from "../../run.ts";
+import { checkName } from "../../values/name.ts";
+import { conditionSchema, COUNT, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
+import { MAX_DIGEST_MS, MIN_DIGEST_MS, readResume, type Resume } from "../streams/resume.ts";
+import { withoutUndefined } from "../without_undefined.ts";
+
+/** A parameter of the URL. */
+export interface ParameterDescription {
+  /** Its name. */
+  name: string;
+  /** Its schema. */
+  schema: JsonSchema;
+  /** What it means. */
+  description?: string;
+  /** Whether the request is refused without it. */
+  required?: boolean;
+  /** Whether it may be given several times; its schema is that of one. */
+  isRepeatable?: boolean;
+}
+
+/** Parameters of the URL: what they are, and how they are read. */
+export interface Query<T> {
+  /** What they are. */
+  readonly parameters: readonly ParameterDescription[];
+  /**
+   * Reads them.
+   *
+   * @throws {ValidationError} One is missing, given twice, or not valid.
+   */
+  read(query: URLSearchParams, request: Request): T;
+}
+
+/** The parameters of several queries, which are read in this order. */
+export function all<A, B, C = unknown>(one: Query<A>, other: Query<B>, third?: Query<C>): Query<A & B & C> {
+  const queries = third === undefined ? [one, other] : [one, other, third];
+  return {
+    parameters: queries.flatMap(({ parameters }) => parameters),
+    read: (query, request) => Object.assign({}, ...queries.map((each) => each.read(query, request))),
+  };
+}
+
+/** No parameters. */
+export const NO_QUERY: Query<object> = { parameters: [], read: () => ({}) };
+
+type More = Omit<ParameterDescription, "name" | "schema" | "required">;
+
+/** A parameter that the request is refused without. */
+export function required<Name extends string, T extends string = string>(
+  name: Name,
+  schema: JsonSchema = TEXT,
+): Query<{ [N in Name]: T }> {
+  const read = (query: URLSearchParams) => {
+    const value = readText(query, name);
+    if (value === undefined || value === "") throw new ValidationError(`The parameter ${name} is missing`);
+    return { [name]: value } as { [N in Name]: T }; // a T that is more than a string is checked by the engine
+  };
+  return { parameters: [{ name, schema, required: true }], read };
+}
+
+/** A parameter that may be left out. */
+export function optional<Name extends string, T = string>(
+  name: Name,
+  schema: JsonSchema = TEXT,
+  more: More = {},
+  readValue: (query: URLSearchParams, name: string) => T | undefined = readText as never, // of the default for T
+): Query<{ [N in Name]?: T }> {
+  const read = (query: URLSearchParams) => {
+    const value = readValue(query, name);
+    return (value === undefined ? {} : { [name]: value }) as { [N in Name]?: T };
+  };
+  return { parameters: [{ name, schema, ...more }], read };
+}
+
+/** The id of a run. */
+export const RUN_ID = required("runId");
+/** Where a list that has pages continues. */
+export const CURSOR = optional("cursor", TEXT, { description: "The next of an earlier page" });
+/** Where a retry begins. */
+export const FROM = optional("from", oneOf(["start", "failure"]), {}, (query): RetriggerFrom | undefined => {
+  const from = readText(query, "from");
+  if (from === undefined || from === "start" || from === "failure") return from;
+  throw new ValidationError('The parameter from must be "start" or "failure"');
+});
+/** The names of jobs. */
+export const JOBS = optional("jobName", TEXT, { isRepeatable: true }, readList);
+/** What is searched for: the engine checks it. */
+export const SEARCH: Query<{ q: string }> = {
+  parameters: [{
+    name: "q",
+    schema: { ...TEXT, minLength: 1, maxLength: 320 },
+    description: "An id, its start or its end, the id of a wait, a key, or a label as <key>=<value>",
+    required: true,
+  }],
+  read: (query) => ({ q: readText(query, "q") ?? "" }),
+};
+/** From which instant on. */
+export const SINCE = optional("since", INSTANT, { description: "Runs that ended at this instant or later" });
+
+/** A limit, which the engine checks. */
+export function limit(defaultLimit: number): Query<{ limit?: number }> {
+  const schema = { type: "integer", minimum: 1, maximum: 1_000, default: defaultLimit };
+  return optional("limit", schema, {}, readInteger);
+}
+
+const LABELS = {
+  name: "label",
+  schema: { type: "object" },
+  description: "label.<key>=<value>; all of several must match",
+};
+
+/** The filter of a stream. Two different values for one label match nothing. */
+export const LIST_FILTER: Query<{ filter: ListFilter }> = {
+  parameters: [...JOBS.parameters, LABELS],
+  read: (query) => ({ filter: readFilter(query, {}) }),
+};
+
+/** The filter of a list, and its page. */
+export const RUN_FILTER: Query<{ filter: RunFilter }> = {
+  parameters: [
+    ...LIST_FILTER.parameters,
+    { name: "status", schema: oneOf(RUN_STATUSES), isRepeatable: true },
+    ...CONDITION_LIST.map((condition) => ({ name: condition.name, schema: conditionSchema(condition) })),
+    { name: "limit", schema: { ...COUNT, maximum: MAX_RUN_LIMIT, default: 50 } },
+    { name: "offset", schema: { ...COUNT, maximum: MAX_RUN_OFFSET, default: 0 } },
+  ],
+  read: (query) => ({
+    filter: readFilter(query, {
+      status: readList(query, "status") as RunFilter["status"], // checked below
+      ...Object.fromEntries(CONDITION_LIST.map(({ name }) => [name, readText(query, name)])),
+      limit: readInteger(query, "limit"),
+      offset: readInteger(query, "offset"),
+    }),
+  }),
+};
+
+/** How a list of runs is shown: only those before another one, and without inputs and outputs. */
+export const LIST_VIEW: Query<{ before?: string; isSummary: boolean }> = {
+  parameters: [
+    { name: "before", schema: TEXT, description: "The id of a run: only runs that were triggered before it" },
+    { name: "fields", schema: oneOf(["summary"]), description: "summary: without inputs and outputs" },
+  ],
+  read: (query) => {
+    const [before, fields] = [readText(query, "before"), readText(query, "fields")];
+    if (fields !== undefined && fields !== "summary") {
+      throw new ValidationError('The parameter fields can only be "summary"');
+    }
+    if (before !== undefined) checkName(before, "before");
+    return { ...withoutUndefined({ before }), isSummary: fields === "summary" };
+  },
+};
+
+/** How the client of an event stream resumes. */
+export const RESUME: Query<{ resume: Resume }> = {
+  parameters: [{
+    name: "lastEventId",
+    schema: TEXT,
+    description: "Where to go on, if the header Last-Event-ID cannot be set",
+  }],
+  read: (query, request) => ({ resume: readResume(request, query) }),
+};
+
+/** The same for a stream that can be sent as summaries. */
+export const RESUME_LIST: Query<{ resume: Resume }> = {
+  ...RESUME,
+  parameters: [...RESUME.parameters, {
+    name: "digestMs",
+    schema: { type: "integer", minimum: MIN_DIGEST_MS, maximum: MAX_DIGEST_MS },
+    description: "Sends a summary of each interval of so many milliseconds instead of its events",
+  }],
+};
+
+function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
+  const labels = [...query].filter(([name]) => name.startsWith(LABEL)).map(([name, value]) =>
+    [name.slice(LABEL.length), value] as const
+  );
+  checkSize(query.getAll("jobName").length, labels.length);
+  // fromEntries() makes own properties of all keys, `__proto__` included.
+  const byKey = Object.fromEntries(labels);
+  const filter = checkRunFilter(withoutUndefined({
+    ...more,
+    jobName: readList(query, "jobName"),
+    labels: labels.length === 0 ? undefined : byKey,
+  }));
+  const isContradiction = labels.some(([key, value]) => byKey[key] !== value);
+  return isContradiction ? { ...filter, ...NO_RUN } : filter;
+}
+
+const LABEL = "label.";
+
+function readList(query: URLSearchParams, name: string): string | string[] | undefined {
+  const values = query.getAll(name);
+  return values.length > 1 ? values : values[0];
+}
+
+function readInteger(query: URLSearchParams, name: string): number | undefined {
+  const text = readText(query, name);
+  if (text === undefined) return undefined;
+  if (!/^\d+$/.test(text)) throw new ValidationError(`The parameter ${name} must be an integer`);
+  return Number(text);
+}
+
+function readText(query: URLSearchParams, name: string): string | undefined {
+  const values = query.getAll(name);
+  if (values.length > 1) throw new ValidationError(`The parameter ${name} may be given only once`);
+  return values[0];
+}
