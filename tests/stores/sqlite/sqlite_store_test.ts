@@ -7,19 +7,8 @@ import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { needs } from "../../support/platform.ts";
-import { storeContract } from "../../../src/testing/contract/store_contract.ts";
 import { afterClose, runProgram, withFile } from "../../support/stores/sqlite.ts";
 import { getRun, getRuns } from "../../../src/store/reads.ts";
-
-storeContract("SqliteStore in memory", (host) => SqliteStore.open(":memory:", { host }));
-
-storeContract("SqliteStore on a file", async (host) => {
-  const folder = await Deno.makeTempDir();
-  return afterClose(
-    await SqliteStore.open(`${folder}/jobs.db`, { host }),
-    () => Deno.remove(folder, { recursive: true }),
-  );
-});
 
 Deno.test("SqliteStore.open() keeps runs when the file is closed and opened again", () =>
   withFile(async (path) => {
