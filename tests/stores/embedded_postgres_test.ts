@@ -9,9 +9,18 @@ import { limitCases } from "../../src/testing/contract/flow/limits.ts";
 import { priorityCases } from "../../src/testing/contract/flow/priorities.ts";
 import { rateCases } from "../../src/testing/contract/flow/rates.ts";
 import { scheduleCases } from "../../src/testing/contract/flow/schedules.ts";
-import { add, addIds, aRetry, claimOne, complete, park, startRun } from "../../src/testing/contract/arrange.ts";
+import {
+  add,
+  addIds,
+  aRetry,
+  claimOne,
+  complete,
+  park,
+  prepare,
+  startRun,
+} from "../../src/testing/contract/arrange.ts";
 import { addHeld, offering } from "../../src/testing/contract/claims/holds/arrange_holds.ts";
-import { aClaimRequest, aHold, aKnownJob, aLine, aStep } from "../../src/testing/contract/fixtures.ts";
+import { A_JOB, aClaimRequest, aHold, aKnownJob, aLine, aPause, aStep } from "../../src/testing/contract/fixtures.ts";
 import {
   aChild,
   addFailedParent,
@@ -25,6 +34,7 @@ import {
 } from "../../src/testing/contract/records/children/arrange_children.ts";
 import { FakeHost } from "../../src/testing/fake_host.ts";
 import { emptyServer } from "../simulation/pglite.ts";
+import { SentKeys } from "./sent_keys.ts";
 
 const FLOW = [
   ...concurrencyCases,
@@ -38,13 +48,17 @@ const FLOW = [
   ...scheduleCases,
 ];
 
+// What is claimed is read by another call.
+const LARGE = JSON.stringify("x".repeat(250_000));
 // It only throws: that a read of the journal has waited too long.
 const ONLY_THROWS = ["refuse_wait_v1"];
+
+const sent = new SentKeys();
 
 /** A store without runs, of the server of this thread. */
 async function openStore(host: FakeHost): Promise<PostgresStore> {
   const { client, schema } = await emptyServer();
-  return PostgresStore.from(client, { schema, durability: "relaxed", host });
+  return PostgresStore.from(sent.watch(client), { schema, durability: "relaxed", host });
 }
 
 // PGlite starts timers of its own, of up to 10 seconds, which would be taken for leaks.
@@ -78,6 +92,8 @@ Deno.test(
     left join pg_stat_user_functions f on f.funcid = p.oid
     where p.pronamespace = '${schema}'::regnamespace and l.lanname = 'plpgsql' and f.calls is null order by 1`);
     assert.deepEqual(rows.map(({ name }) => name), ONLY_THROWS);
+    // A key that nobody sends is NULL, and no error.
+    assert.deepEqual(sent.findUnsent(), []);
   },
 );
 
@@ -106,7 +122,7 @@ async function useChildren(store: PostgresStore): Promise<void> {
 async function useHolds(store: PostgresStore, host: FakeHost): Promise<void> {
   const runId = await addHeld(store);
   const hold = await store.getHold(runId);
-  const { ids } = await store.findHeld({ after: 0, limit: 10 });
+  const { ids } = await store.findHeld({ after: 0, limit: 10, code: hold!.code, jobNames: [A_JOB] });
   host.advance(1_000);
   const stranded = await store.getStrandedJobs();
   await store.claim(offering("print-2", { limit: 0 }));
@@ -120,20 +136,24 @@ async function useHolds(store: PostgresStore, host: FakeHost): Promise<void> {
 
 /** What a run records, and how it is read. */
 async function useRecords(store: PostgresStore): Promise<void> {
-  const { run: { id: runId }, lease } = await startRun(store, { labels: { tenant: "a" } });
+  const { run: { id: runId }, lease } = await startRun(store, { labels: { tenant: "a" }, payload: LARGE });
   const { seq } = (await store.getRunState(runId))!;
   await store.saveInput(lease, "schema-2", "{}");
   await store.getInput(runId, "schema-2");
+  const { pauses: [pause] } = await prepare(store, lease, aPause({ payloadSchema: "{}", metadata: "{}" }));
   await store.saveStep(lease, aStep(), []);
   await store.appendLogs([aLine(runId)]);
   await store.getLostLeases([lease]);
   await complete(store, { ...lease, recorded: 1 });
   const logs = await store.readLogs(runId, null, Infinity);
+  await store.readValue({ of: "wait", waitId: pause!.id, value: "metadata" }, 0);
   const value = await store.readValue({ of: "step", runId, stepName: "read", value: "output" }, 0);
   await store.readFactValues([{ run: seq, of: "step", stepName: "read" }], Infinity);
   await store.findCursor(await store.findCursor(null));
   await store.findLastFact(seq, 0, null);
   await store.getVersion();
+  await store.readJournal(0, Infinity, 0);
+  await store.findRuns({ parentRunId: runId });
   const found = await store.findRuns({ labels: { tenant: "a" } });
 
   const purged = await store.purge({ completed: 0 }, 10);
@@ -150,12 +170,14 @@ async function useOperation(store: PostgresStore, host: FakeHost): Promise<void>
   const blockers = await store.getBlockers(runId!);
   await store.getTimeline(lease.runId, { steps: 0, pauses: 0, interruptions: 0 }, 10);
   const failures = await store.getFailures(lease.runId);
-  await store.getOpenWaits(null, 10);
+  await store.getOpenWaits(null, 10, [lease.runId]);
   const hits = await store.searchRuns(runId!, 10);
   await store.getWorkers();
   await store.getJobs([]);
   await store.addStats([]);
-  await store.readStats({ span: 60_000, from: 0, limit: 10 });
+  await store.readStats({ span: 60_000, from: 0, limit: 10, jobName: A_JOB });
+  await store.getWarnings();
+  await store.noteStopping("worker-a");
   for (let crashes = 0; crashes < 2; crashes++) {
     host.advance(10);
     await store.claim(aClaimRequest({ jobs, leaseMs: 10 }));
