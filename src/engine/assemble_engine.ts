@@ -6,6 +6,7 @@ import type { RunText } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import { measuredStore } from "../statistics/measured_store.ts";
 import { Recorder } from "../statistics/recorder.ts";
+import { debuggedStore, readDebugVariable } from "./debugged_store.ts";
 import { BulkOperations } from "./bulk/bulk_operations.ts";
 import { checkEngineOptions, checkSchedules, type EngineOptions, readRetention } from "./engine_options.ts";
 import { Lifecycle } from "./lifecycle.ts";
@@ -81,7 +82,8 @@ export function assembleEngine<J extends Jobs, L>(
     if (surroundings.polls) monitor.noteRecord(); // else they are written by a stop
   });
   hub.observe((jobName, happening) => recorder.observe(jobName, happening));
-  const { store, condition: storeCondition } = measuredStore(options.store, recorder.metrics, host);
+  const debugged = debuggedStore(options.store, readDebugVariable());
+  const { store, condition: storeCondition } = measuredStore(debugged, recorder.metrics, host);
   const jobs = new JobCatalog(Object.values(options.jobs), options);
   const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
   const triggers = new Triggers({

@@ -29,9 +29,13 @@ export async function withFile(test: (path: string) => Promise<void>): Promise<v
 }
 
 /** Runs a program in another process, with the arguments of `deno`. */
-export async function runProgram(args: string[], program: string): Promise<{ stdout: string }> {
-  await using child = new Deno.Command(Deno.execPath(), { args, stdin: "piped", stdout: "piped", stderr: "piped" })
-    .spawn();
+export async function runProgram(
+  args: string[],
+  program: string,
+  env: Record<string, string> = {},
+): Promise<{ stdout: string }> {
+  const pipes = { stdin: "piped", stdout: "piped", stderr: "piped" } as const;
+  await using child = new Deno.Command(Deno.execPath(), { args, env, ...pipes }).spawn();
   const writer = child.stdin.getWriter();
   await writer.write(new TextEncoder().encode(program));
   await writer.close();
