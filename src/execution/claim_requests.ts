@@ -1,8 +1,12 @@
+import { hostname } from "node:os";
+import process from "node:process";
 import type { Host } from "../host.ts";
 import type { JobCatalog } from "../job/job_catalog.ts";
 import type { ClaimRequest } from "../store/claim.ts";
+import { runtimeName } from "../statistics/runtime_name.ts";
+import type { WorkerDetails } from "../store/worker_record.ts";
+import { PACKAGE_VERSION } from "../version.ts";
 import type { Execution } from "./execution.ts";
-import { workerDetails } from "./worker_details.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 
 // The maximum number of runs of one claim, so that no claim holds the event loop or the lock for long.
@@ -75,5 +79,31 @@ export class ClaimRequests {
       leaseMs: this.#settings.staleThreshold,
       maxAbandonments: this.#settings.maxAbandonments,
     };
+  }
+}
+
+/** What a worker of this process says of itself. */
+function workerDetails({ name, deployment, concurrency }: WorkerSettings): WorkerDetails {
+  return {
+    name,
+    hostname: readHostname(),
+    pid: process.pid,
+    runtime: runtimeName(),
+    version: PACKAGE_VERSION,
+    deployment,
+    concurrency,
+  };
+}
+
+/** The name of the machine; `null` if it would have to be asked for: nobody is asked for a permission. */
+function readHostname(): string | null {
+  // Other runtimes have no permissions, though a shim may have the name.
+  const { permissions } = (globalThis as { Deno?: Partial<typeof Deno> }).Deno ?? {};
+  const isGranted = permissions === undefined ||
+    permissions.querySync({ name: "sys", kind: "hostname" }).state === "granted";
+  try {
+    return isGranted ? hostname() : null;
+  } catch {
+    return null;
   }
 }

@@ -23,7 +23,7 @@ import { CallPromise, describeCall } from "./calls/call_promise.ts";
 import { ExecutionState } from "./execution_state.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { ResultOrder } from "./replay/result_order.ts";
-import { ReportOutbox } from "./report_outbox.ts";
+import { ReportOutbox } from "./reports.ts";
 import type { Slot } from "./slots.ts";
 
 /** Starts the runs that jobs ask for. */

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { PendingReports } from "../../src/execution/pending_reports.ts";
+import { PendingReports } from "../../src/execution/reports.ts";
 import { toFact } from "../../src/fact.ts";
 import { latestProgress, type Report } from "../../src/execution_report.ts";
 

@@ -1,0 +1,290 @@
+import { type EndedPause, type ExecutionInfo, type ExecutionOutcome, runAround } from "../around.ts";
+import { LeaseLostError } from "../error.ts";
+import type { ChangePoller } from "../events/change_poller.ts";
+import { retryStoreCall } from "../events/retry_store_call.ts";
+import { within } from "../host.ts";
+import type { CatalogJob } from "../job/job_catalog.ts";
+import type { CancelledExecution, Claim } from "../store/claim.ts";
+import { decodeTrace } from "../trace_context.ts";
+import { isInstance } from "../values/is_instance.ts";
+import { isoTime } from "../values/iso_time.ts";
+import { type Executed, executeRun, type Outcome } from "./execute_run.ts";
+import { Execution, type ExecutionDeps } from "./execution.ts";
+import { LeaseKeeper } from "./leases/lease_keeper.ts";
+import type { Slots } from "./slots.ts";
+import type { WorkerSettings } from "./worker_settings.ts";
+
+/** How long an interrupted job may take to return before its lease is released anyway, in milliseconds. */
+export const GRACE_MS = 250;
+
+/** The executions of a worker: begins them, keeps their leases, and ends them. */
+export class Executions {
+  readonly #workerId: string;
+  readonly #settings: WorkerSettings;
+  readonly #deps: ExecutionDeps;
+  readonly #slots: Slots;
+  readonly #keeper: LeaseKeeper;
+  readonly #onFree: () => void;
+  readonly #onEnding: () => void;
+  readonly #byRun = new Map<string, Execution>();
+  /** Executions that are not over, including interrupted ones that have not released their leases yet. */
+  readonly #running = new Set<Promise<void>>();
+  /** The execution of a run that was claimed alone, until it has recorded something: nothing is claimed beside it. */
+  #alone: Execution | null = null;
+  /** Fires when the worker has stopped: the leases of jobs whose code still runs are released. */
+  readonly #stopped = new AbortController();
+  /** Fires at the end of a stop: pending calls to the store are abandoned. */
+  readonly #givenUp = new AbortController();
+
+  /**
+   * @param onFree Called when more runs may be claimed.
+   * @param onEnding Called when a job has returned, and the end of its run is being saved.
+   */
+  constructor(
+    workerId: string,
+    settings: WorkerSettings,
+    deps: ExecutionDeps,
+    { slots, poller, onFree, onEnding }: {
+      slots: Slots;
+      poller: ChangePoller;
+      onFree: () => void;
+      onEnding: () => void;
+    },
+  ) {
+    this.#workerId = workerId;
+    this.#settings = settings;
+    this.#deps = deps;
+    this.#slots = slots;
+    this.#onFree = onFree;
+    this.#onEnding = onEnding;
+    this.#keeper = new LeaseKeeper(deps, settings, workerId, poller);
+  }
+
+  /** How many there are. */
+  get size(): number {
+    return this.#byRun.size;
+  }
+
+  /** All of them, including those that have been interrupted. */
+  get current(): Iterable<Execution> {
+    return this.#byRun.values();
+  }
+
+  /** Whether nothing may be claimed beside the run that is executed. */
+  get isAlone(): boolean {
+    return this.#alone !== null && this.#byRun.get(this.#alone.claim.run.id) === this.#alone;
+  }
+
+  /** Whether the worker has stopped. */
+  get isStopped(): boolean {
+    return this.#stopped.signal.aborted;
+  }
+
+  /** Whether a run is executed. */
+  has(runId: string): boolean {
+    return this.#byRun.has(runId);
+  }
+
+  /** Checks at once whether a run can continue. */
+  nudge(runId: string): void {
+    this.#byRun.get(runId)?.nudge();
+  }
+
+  /** The runs whose jobs do something outside of their steps, such as awaiting a call of their own. */
+  inOwnCode(): string[] {
+    return [...this.#byRun].filter(([, execution]) => execution.isInOwnCode).map(([runId]) => runId);
+  }
+
+  /** Ends all of them as the death of the process does, at once and without a trace. */
+  discard(): void {
+    for (const [runId, execution] of this.#byRun) {
+      execution.state.discard();
+      execution.slot.end(null);
+      this.#keeper.drop(runId);
+    }
+    this.#byRun.clear();
+  }
+
+  /** The execution of a run that is being cancelled; `null` if there is none here. */
+  cancelled(runId: string): CancelledExecution | null {
+    const execution = this.#byRun.get(runId);
+    if (execution === undefined) return null;
+    return {
+      lease: execution.lease,
+      steps: [...execution.executing.values()].map((step) => step()),
+      reports: execution.reports.send(),
+    };
+  }
+
+  /** Ends the execution of a run whose lease has ended. */
+  supersede(runId: string, reason: Error): void {
+    this.#byRun.get(runId)?.state.supersede(reason);
+  }
+
+  /** Renews the leases that should have been renewed by now. */
+  renewOverdue(): Promise<void> {
+    return this.#keeper.renewOverdue();
+  }
+
+  /** Lets every job reach its next checkpoint, and resolves when all executions have ended. */
+  async reachCheckpoints(reason: Error): Promise<void> {
+    for (const execution of this.#byRun.values()) execution.stop(reason);
+    this.#slots.serve(true);
+    await this.ended();
+  }
+
+  /** Interrupts those that are left, and releases their leases. */
+  interrupt(reason: Error): void {
+    for (const execution of this.#byRun.values()) execution.state.interrupt(reason);
+    this.#stopped.abort(reason);
+  }
+
+  /** Abandons the calls to the store that have not been answered. */
+  giveUp(reason: Error): void {
+    this.#givenUp.abort(reason);
+  }
+
+  /** Resolves when all of them are over, and have released their leases. */
+  async ended(): Promise<void> {
+    while (this.#running.size > 0) await Promise.all(this.#running);
+  }
+
+  /**
+   * Begins the execution of a claimed run.
+   *
+   * @param sentAt When the claim was sent, on the monotonic clock: the lease began then at the earliest.
+   * @param isAlone Whether nothing may be claimed beside it.
+   */
+  begin(claim: Claim, definition: CatalogJob, { sentAt, isAlone }: { sentAt: number; isAlone: boolean }): void {
+    const { run, execution: number, leaseExpiresAt } = claim;
+    const { around } = this.#deps;
+    // Its lease has ended, since it was claimed again: interrupt the old execution before the new one begins.
+    const former = this.#byRun.get(run.id);
+    if (former !== undefined) {
+      former.slot.end(null);
+      former.state.supersede(new LeaseLostError(former.claim.lease));
+    }
+    const execution = new Execution(claim, {
+      definition,
+      slot: this.#slots.begin(claim.steps.length + claim.pauses.length, claim.isResumed),
+      leaseSureUntil: sentAt + this.#settings.staleThreshold,
+      renewLease: () => this.#keeper.renew(),
+      onReport: () => this.#keeper.sendReportsSoon(),
+      onStep: () => this.#noteStep(execution),
+      onEnding: () => this.#noteEnding(execution),
+      info: around.execution === null && around.step === null
+        ? null
+        : executionInfo(claim, this.#workerId, this.#settings.staleThreshold),
+    }, this.#deps);
+    this.#byRun.set(run.id, execution);
+    this.#keeper.keep(execution);
+    if (claim.startDelayMs !== null) this.#deps.recorder.noteStart(run.jobName, claim.startDelayMs);
+    if (claim.isResumed) execution.publish({ type: "run:resume" });
+    execution.publish({ type: "run:leased", leaseOwner: this.#workerId, leaseExpiresAt: isoTime(leaseExpiresAt) });
+    execution.publish({ type: "run:start", execution: number });
+    const running = this.#executeRun(execution).finally(() => this.#running.delete(running));
+    this.#running.add(running);
+    if (isAlone) this.#alone = execution;
+  }
+
+  /** Notes that a run has recorded a step: if it was claimed alone, others may be claimed now. */
+  #noteStep(execution: Execution): void {
+    if (execution !== this.#alone) return;
+    this.#alone = null;
+    this.#onFree();
+  }
+
+  #noteEnding(execution: Execution): void {
+    if (this.#byRun.get(execution.claim.run.id) !== execution) return; // the run was claimed again meanwhile
+    execution.slot.noteEnding();
+    this.#onEnding();
+  }
+
+  async #executeRun(execution: Execution): Promise<void> {
+    const { run } = execution.claim;
+    const { outcome, bodyEnded } = await this.#executeAround(execution);
+    const isLost = outcome.kind === "interrupted" && execution.abortSignal.reason instanceof LeaseLostError;
+    this.#deps.recorder.noteExecution(run.jobName, isLost ? "lost" : outcome.kind);
+    // A result that a step returns right after the signal is still recorded.
+    if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
+    if (this.#byRun.get(run.id) === execution) {
+      this.#byRun.delete(run.id);
+      this.#keeper.drop(run.id);
+    }
+    execution.slot.end(outcome.kind === "interrupted" ? null : outcome.kind !== "held");
+    this.#onFree();
+    if (outcome.kind !== "interrupted") return;
+    await this.#releaseInterrupted(execution, bodyEnded);
+    this.#onFree();
+  }
+
+  /** Executes a run, and calls the plugins' hooks around executions. */
+  #executeAround(execution: Execution): Promise<Executed> {
+    const { info, deps: { around } } = execution;
+    if (around.execution === null || info === null) return executeRun(execution);
+    return runAround<ExecutionInfo, ExecutionOutcome, Executed>(around.execution, info, async (end) => {
+      const executed = await executeRun(execution);
+      end(toExecutionOutcome(executed.outcome, execution));
+      return executed;
+    }, () => ({ kind: "interrupted" }));
+  }
+
+  /**
+   * Releases the lease of an interrupted execution when no code of the job runs here any more, or the worker has stopped.
+   * Until then, while the lease lasts, no other execution of the run begins, and a cancelled run keeps its concurrency
+   * key.
+   *
+   * @param bodyEnded Resolves when no code of the job runs here any more.
+   */
+  async #releaseInterrupted({ reports, lease }: Execution, bodyEnded: Promise<void>): Promise<void> {
+    await untilEither(bodyEnded, this.#stopped.signal);
+    const release = () => this.#deps.store.release(lease, reports.send());
+    // After an outage of the store, the lease lasts for one length of it.
+    const maxPauseMs = this.#settings.staleThreshold / 3;
+    await retryStoreCall(release, this.#deps, this.#givenUp.signal, { maxPauseMs })
+      .catch((error) => this.#deps.hub.publishError(error));
+  }
+}
+
+/** Waits for a promise, at most until a signal fires. */
+async function untilEither(work: Promise<void>, abortSignal: AbortSignal): Promise<void> {
+  if (abortSignal.aborted) return;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const end = () => resolve();
+  abortSignal.addEventListener("abort", end, { once: true });
+  work.then(end);
+  await promise;
+  abortSignal.removeEventListener("abort", end);
+}
+
+/** What plugins learn of an execution, from its claim by a worker that asks for leases of `leaseMs`. */
+function executionInfo(claim: Claim, workerId: string, leaseMs: number): ExecutionInfo {
+  const { run: { id: runId, jobName, labels }, execution, startedAgoMs, startDelayMs, leaseExpiresAt, resumed } = claim;
+  const claimedAt = leaseExpiresAt - leaseMs;
+  const resumedFrom = resumed.filter(({ firstResumedAt }) => firstResumedAt === claimedAt);
+  return {
+    runId,
+    jobName,
+    labels,
+    execution,
+    workerId,
+    startedAgoMs,
+    startDelayMs,
+    trace: decodeTrace(claim.trace),
+    resumedFrom: resumedFrom.flatMap(({ kind, trace, firstResumedAt: _, ...pause }): EndedPause[] =>
+      kind === "patch" ? [] : [{ ...pause, kind, trace: decodeTrace(trace) }]
+    ),
+  };
+}
+
+/** What plugins learn of how an execution ended. */
+function toExecutionOutcome(outcome: Outcome, { state }: Execution): ExecutionOutcome {
+  switch (outcome.kind) {
+    case "failed":
+      return { kind: "failed", failure: outcome.failure };
+    case "interrupted":
+      return { kind: isInstance(state.abortSignal.reason, LeaseLostError) ? "lost" : "interrupted" };
+    default:
+      return { kind: outcome.kind };
+  }
+}
