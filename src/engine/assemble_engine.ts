@@ -2,7 +2,6 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { AroundHooks } from "../around.ts";
 import { systemHost } from "../host.ts";
 import { JobCatalog } from "../job/job_catalog.ts";
-import type { RunText } from "../run.ts";
 import type { Schema } from "../schema.ts";
 import { measuredStore } from "../statistics/measured_store.ts";
 import { Recorder } from "../statistics/recorder.ts";
@@ -12,14 +11,14 @@ import { checkEngineOptions, checkSchedules, type EngineOptions, readRetention }
 import { Lifecycle } from "./lifecycle.ts";
 import type { Jobs } from "./job_handle.ts";
 import { HeldRuns } from "./runs/held_runs.ts";
-import { readRun } from "./runs/read_run.ts";
 import { RunChanges } from "./runs/run_changes.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { ChangeWatch } from "../events/change_watch.ts";
 import { Hub } from "../events/hub.ts";
 import type { EngineInternals } from "./engine_internals.ts";
-import { logFailures } from "./log_failures.ts";
-import { toLogger, warnOnce } from "../logger.ts";
+import { toFailure } from "../failure/to_failure.ts";
+import { describeFailedRun, failureReport } from "../failure.ts";
+import { type Logger, toLogger, warnOnce } from "../logger.ts";
 import { checkSignal } from "../wait.ts";
 import { JobPauses } from "./job_pauses.ts";
 import { Monitor } from "./operate/statistics/monitor.ts";
@@ -56,8 +55,6 @@ export interface EngineParts<L> {
   monitor: Monitor;
   /** Creates the tables, and starts and stops the worker, the schedules and the upkeep. */
   lifecycle: Lifecycle;
-  /** Reads a run; throws a `NotFoundError` if there is none. */
-  readRun: (runId: string) => Promise<RunText>;
   /** What other parts of this package need. */
   internals: EngineInternals;
 }
@@ -131,9 +128,7 @@ export function assembleEngine<J extends Jobs, L>(
     host,
     declared,
     maxValueBytes,
-    findJob: (name) => triggers.findJob(name),
-    requestRun: (job, input, options) => triggers.request(job, input, options),
-    addRun: (run) => triggers.add(run),
+    triggers,
     onChange: () => scheduler.wake(),
   });
   const operator = new Operator({ catalog: jobs, store, host });
@@ -158,18 +153,9 @@ export function assembleEngine<J extends Jobs, L>(
     monitor,
   }, deps);
   const onResume = () => lifecycle.worker.wake();
-  const readExisting = (runId: string) => readRun(store, runId);
-  const pauses = new JobPauses({ jobs, store, hub, onResume, readJob: (jobName) => operator.getJob(jobName) });
-  const heldRuns = new HeldRuns({ store, hub, readRun: readExisting, onResume });
-  const runs = new RunChanges({
-    store,
-    hub,
-    host,
-    around,
-    recorder,
-    worker: () => lifecycle.worker,
-    readRun: readExisting,
-  });
+  const pauses = new JobPauses({ jobs, store, hub, operator, onResume });
+  const heldRuns = new HeldRuns({ store, hub, onResume });
+  const runs = new RunChanges({ ...deps, worker: () => lifecycle.worker });
   const bulk = new BulkOperations({ store, host, runs, triggers });
   const internals: EngineInternals = {
     reader: lifecycle.reader,
@@ -201,7 +187,20 @@ export function assembleEngine<J extends Jobs, L>(
     operator,
     monitor,
     lifecycle,
-    readRun: readExisting,
     internals,
   };
+}
+
+/** Logs the runs that fail or are held in this process, and the errors of the engine itself. */
+function logFailures(hub: Hub, logger: Logger): void {
+  hub.on("run:fail", ({ runId, jobName, failedStepName: stepName, error, ...event }) => {
+    const why = "thrown" in event ? failureReport(toFailure(event.thrown)) : error;
+    logger.error(`${describeFailedRun({ runId, jobName, stepName })}: ${why}`);
+  });
+  hub.on("run:hold", ({ runId, jobName, message }) => {
+    logger.warn(`Run "${runId}" of job "${jobName}" does not go on. ${message}`);
+  });
+  hub.on("worker:error", ({ error }) => {
+    logger.error(`The engine continues after an error: ${failureReport(toFailure(error))}`);
+  });
 }

@@ -22,7 +22,7 @@ import type { ResumeAllOptions, ResumeOptions } from "./runs/held_runs.ts";
 import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
 import { checkPayload } from "./runs/check_payload.ts";
 import { waitForRun, type WaitOptions } from "./runs/wait_for_run.ts";
-import { refuseUnknownRun } from "./runs/read_run.ts";
+import { readRun, refuseUnknownRun } from "./runs/read_run.ts";
 import { exportHistory, type ExportHistoryOptions } from "./runs/export_history.ts";
 import type { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
@@ -196,7 +196,6 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return await waitForRun(runId, options, {
       ...this.#parts.deps,
       changes: this.#parts.lifecycle.changes,
-      readRun: this.#parts.readRun,
     });
   }
 
@@ -273,7 +272,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async exportHistory(runId: string, options: ExportHistoryOptions = {}): Promise<ExportedHistory> {
     const history = await exportHistory(this.#store, runId, options);
     if (history !== null) return history;
-    await this.#parts.readRun(runId);
+    await readRun(this.#store, runId);
     throw new NotFoundError(`There was no run "${runId}" when its history was read`);
   }
 
@@ -334,7 +333,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   /** Reads a list that belongs to a run. If it is empty, checks afterwards that the run exists. */
   async #listOf<T>(runId: string, read: () => Promise<T[]>): Promise<T[]> {
     const list = await read();
-    if (list.length === 0) await this.#parts.readRun(runId);
+    if (list.length === 0) await readRun(this.#store, runId);
     return list;
   }
 }

@@ -1,13 +1,13 @@
 import { ValidationError } from "../error.ts";
-import type { Hub } from "../events/hub.ts";
 import type { JobCatalog } from "../job/job_catalog.ts";
 import { checkName } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
-import type { Store } from "../store.ts";
 import type { JobPause } from "../store/job_pause.ts";
 import type { JobInfo } from "./operate/job_info.ts";
 import { UnknownJobError } from "./triggers/unknown_job_error.ts";
 import { getPausedJobs, hasWorker } from "../store/reads.ts";
+import type { ExecutionDeps } from "../execution/execution.ts";
+import type { Operator } from "./operate/operator.ts";
 
 /** Who pauses a job, and why. */
 export interface PauseJobOptions {
@@ -17,19 +17,12 @@ export interface PauseJobOptions {
   note?: string;
 }
 
-/** The dependencies of {@linkcode JobPauses}. */
-export interface JobPausesDeps {
-  /** The jobs of the engine. */
+type JobPausesDeps = Pick<ExecutionDeps, "store" | "hub"> & {
   jobs: JobCatalog;
-  /** Keeps the pauses. */
-  store: Store;
-  /** Publishes the events. */
-  hub: Hub;
+  operator: Operator;
   /** Called after a job was resumed. */
   onResume: () => void;
-  /** Reads the state of a job. */
-  readJob: (jobName: string) => Promise<JobInfo>;
-}
+};
 
 const OPTIONS: Record<keyof PauseJobOptions, true> = { by: true, note: true };
 const MAX_NOTE_LENGTH = 1_000;
@@ -54,7 +47,7 @@ export class JobPauses {
     if (earlier === null) hub.publishJob({ type: "job:pause", jobName: name, by: pause.by, note: pause.note });
     const { since, by: pausedBy, note: why } = pause;
     // Somebody may have resumed the job meanwhile: the answer is that of this call.
-    return { ...await this.#deps.readJob(name), paused: { since, by: pausedBy, note: why } };
+    return { ...await this.#deps.operator.getJob(name), paused: { since, by: pausedBy, note: why } };
   }
 
   /** Does `Engine.resumeJob()`. */
@@ -67,7 +60,7 @@ export class JobPauses {
       hub.publishJob({ type: "job:resume", jobName: name });
       onResume();
     } else await this.#checkExists(name);
-    return { ...await this.#deps.readJob(name), paused: null };
+    return { ...await this.#deps.operator.getJob(name), paused: null };
   }
 
   #namesOf(jobName: string): readonly [string, ...string[]] {

@@ -1,4 +1,5 @@
 import type { Host } from "../host.ts";
+import type { WorkerSettings } from "./worker_settings.ts";
 
 /** What an execution does with the slot of its worker. */
 export interface Slot {
@@ -20,13 +21,7 @@ export interface Slot {
   end(fits: boolean | null): void;
 }
 
-/** The size of a worker. */
-export interface SlotSettings {
-  /** How many runs it executes at once. */
-  concurrency: number;
-  /** How often it tries held runs, in milliseconds. */
-  pollingInterval: number;
-}
+type SlotSettings = Pick<WorkerSettings, "concurrency" | "pollingInterval">;
 
 // One slot in so many tries held runs.
 const SLOTS_PER_TRIAL = 10;

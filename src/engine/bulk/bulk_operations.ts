@@ -1,8 +1,6 @@
 import { ConflictError } from "../../error.ts";
 import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
-import type { Host } from "../../host.ts";
 import type { BulkOperation, RetriggerFrom, StoredRun } from "../../run.ts";
-import type { Store } from "../../store.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
@@ -10,18 +8,9 @@ import { checkFrom } from "../triggers/retrigger_options.ts";
 import type { Triggers } from "../triggers/triggers.ts";
 import { BULK_OPTIONS, type BulkRetriggerOptions, type BulkSelection, checkBulk } from "./bulk_selection.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./perform_bulk.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
 
-/** The dependencies of {@linkcode BulkOperations}. */
-export interface BulkOperationsDeps {
-  /** Finds and reads the runs. */
-  store: Store;
-  /** Time, and the turns of the event loop. */
-  host: Host;
-  /** Cancels and deletes one run. */
-  runs: Pick<RunChanges, "cancel" | "delete">;
-  /** Retriggers one run. */
-  triggers: Pick<Triggers, "requestRetry" | "enqueue" | "publishRetry">;
-}
+type BulkOperationsDeps = Pick<ExecutionDeps, "store" | "host"> & { runs: RunChanges; triggers: Triggers };
 
 /** Cancels, retriggers and deletes many runs. */
 export class BulkOperations {

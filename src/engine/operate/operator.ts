@@ -1,7 +1,5 @@
-import type { Host } from "../../host.ts";
 import type { JobCatalog } from "../../job/job_catalog.ts";
 import { isoTime } from "../../values/iso_time.ts";
-import type { Store } from "../../store.ts";
 import type { Counts } from "../../store/job_numbers.ts";
 import type { StoreInfo } from "../../store/store_info.ts";
 import type { WorkerList } from "../../store/worker_record.ts";
@@ -11,6 +9,7 @@ import { RecentStatistics } from "./statistics/recent_statistics.ts";
 import { checkSeriesQuery, type Series, type SeriesQuery, SeriesReader } from "./statistics/series.ts";
 import { SharedRead } from "./shared_read.ts";
 import { stateOf, toWorkerInfo, type WorkerInfo } from "./worker_info.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
 
 /** The numbers of a store. */
 export interface Stats {
@@ -30,15 +29,7 @@ export interface Stats {
   jobs: JobInfo[];
 }
 
-/** The dependencies of {@linkcode Operator}. */
-export interface OperatorDeps {
-  /** The jobs of the engine. */
-  catalog: JobCatalog;
-  /** What it reads. */
-  store: Store;
-  /** Time. */
-  host: Host;
-}
+type OperatorDeps = Pick<ExecutionDeps, "store" | "host"> & { catalog: JobCatalog };
 
 /** All that was read at one moment. */
 interface Snapshot extends JobSources {

@@ -1,11 +1,11 @@
 import { ConflictError, ValidationError } from "../../error.ts";
-import type { Hub } from "../../events/hub.ts";
 import { HOLD_CODES, type HoldCode } from "../../hold.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { RunText, StoredRun } from "../../run.ts";
-import type { Store } from "../../store.ts";
+import type { StoredRun } from "../../run.ts";
 import { untilKnown } from "../triggers/until_known.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
+import { readRun } from "./read_run.ts";
 
 /** How a held run is resumed. */
 export interface ResumeOptions {
@@ -21,17 +21,10 @@ export interface ResumeAllOptions extends ResumeOptions {
   code?: HoldCode;
 }
 
-/** The dependencies of {@linkcode HeldRuns}. */
-export interface HeldRunsDeps {
-  /** Keeps the runs. */
-  store: Store;
-  /** Publishes the events. */
-  hub: Hub;
-  /** Reads a run; throws a `NotFoundError` if there is none. */
-  readRun: (runId: string) => Promise<RunText>;
+type HeldRunsDeps = Pick<ExecutionDeps, "store" | "hub"> & {
   /** Called after runs were resumed. */
   onResume: () => void;
-}
+};
 
 const RESUME_OPTIONS: Record<keyof ResumeOptions, true> = { onDivergence: true };
 const RESUME_ALL_OPTIONS: Record<keyof ResumeAllOptions, true> = { ...RESUME_OPTIONS, jobName: true, code: true };
@@ -51,7 +44,7 @@ export class HeldRuns {
     checkOptionNames(options, RESUME_OPTIONS, "resume()");
     const run = await this.#resume(runId, checkContinues(options));
     if (run !== null) return run;
-    const { status } = await this.#deps.readRun(runId);
+    const { status } = await readRun(this.#deps.store, runId);
     throw new ConflictError(`Cannot resume run "${runId}": it is not held, but ${status}`);
   }
 

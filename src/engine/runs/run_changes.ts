@@ -1,33 +1,18 @@
-import { type AroundHooks, runAround, type SignalInfo, type SignalResult } from "../../around.ts";
+import { runAround, type SignalInfo, type SignalResult } from "../../around.ts";
 import { ConflictError, NotFoundError } from "../../error.ts";
-import type { Hub } from "../../events/hub.ts";
 import type { Worker } from "../../execution/worker.ts";
-import type { Host } from "../../host.ts";
-import type { RunText, StoredRun } from "../../run.ts";
-import type { Recorder } from "../../statistics/recorder.ts";
-import type { Store } from "../../store.ts";
+import type { StoredRun } from "../../run.ts";
 import { encodeTrace, type TraceText } from "../../trace_context.ts";
 import type { Signal, SignalOutcome, SignalReceipt } from "../../wait.ts";
 import { untilKnown } from "../triggers/until_known.ts";
 import { getRun, getSteps } from "../../store/reads.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
+import { readRun } from "./read_run.ts";
 
-/** The dependencies of {@linkcode RunChanges}. */
-export interface RunChangesDeps {
-  /** Keeps the runs. */
-  store: Store;
-  /** Publishes the events. */
-  hub: Hub;
-  /** Makes the ids of requests. */
-  host: Host;
-  /** What plugins do around signals. */
-  around: AroundHooks;
-  /** Counts the signals. */
-  recorder: Recorder;
+type RunChangesDeps = Pick<ExecutionDeps, "store" | "hub" | "host" | "around" | "recorder"> & {
   /** The current worker. */
   worker: () => Pick<Worker, "executionOf" | "cancel" | "nudge" | "wake">;
-  /** Reads a run; throws a `NotFoundError` if there is none. */
-  readRun: (runId: string) => Promise<RunText>;
-}
+};
 
 /** Cancels, deletes and signals runs. */
 export class RunChanges {
@@ -39,12 +24,12 @@ export class RunChanges {
 
   /** Does `Engine.cancel()`. */
   async cancel(runId: string): Promise<StoredRun> {
-    const { store, hub, host, worker, readRun } = this.#deps;
+    const { store, hub, host, worker } = this.#deps;
     const execution = worker().executionOf(runId);
     const requestId = host.newId();
     const run = await untilKnown(() => store.cancel(runId, requestId, execution));
     if (run === null) {
-      const { status } = await readRun(runId);
+      const { status } = await readRun(store, runId);
       throw new ConflictError(`Cannot cancel run "${runId}": it is already ${status}`);
     }
     worker().cancel(runId);
@@ -69,7 +54,7 @@ export class RunChanges {
   async delete(runId: string): Promise<void> {
     const run = await this.#deps.store.delete(runId);
     if (run === null) {
-      const { status } = await this.#deps.readRun(runId);
+      const { status } = await readRun(this.#deps.store, runId);
       throw new ConflictError(`Cannot delete run "${runId}": it is ${status}`);
     }
     this.#deps.hub.publish(run, { type: "run:delete" });

@@ -1,24 +1,13 @@
-import type { Hub } from "../../events/hub.ts";
-import { type Host, pause } from "../../host.ts";
+import { pause } from "../../host.ts";
 import type { Logger } from "../../logger.ts";
-import type { Store } from "../../store.ts";
 import type { StrandedJob } from "../../store/hold_record.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
 
 const LOOK_EVERY_MS = 60_000;
 // Workers that are started together have claimed before the first look.
 const FIRST_LOOK_MS = 5_000;
 
-/** The dependencies of {@linkcode watchStrandedJobs}. */
-export interface StrandedJobsDeps {
-  /** Knows the open runs and the live workers. */
-  store: Store;
-  /** Publishes what is found. */
-  hub: Hub;
-  /** Time. */
-  host: Host;
-  /** Gets a warning, once for each job and version, if nobody listens for the event. */
-  logger: Logger;
-}
+type StrandedJobsDeps = Pick<ExecutionDeps, "store" | "hub" | "host"> & { logger: Logger };
 
 /** Publishes `worker:stranded` once a minute while open runs have a job or version that no live worker knows. */
 export async function watchStrandedJobs(deps: StrandedJobsDeps, abortSignal: AbortSignal): Promise<void> {

@@ -1,12 +1,12 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
 import { RunCancelledError, RunFailedError, TimeoutError } from "../../error.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
-import type { Hub } from "../../events/hub.ts";
-import type { Host } from "../../host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { isTerminal, parseRun, type Run, type RunText } from "../../run.ts";
 import type { Store } from "../../store.ts";
 import { hasWorker } from "../../store/reads.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
+import { readRun } from "./read_run.ts";
 
 /** How long to wait for a run. */
 export interface WaitOptions {
@@ -14,21 +14,7 @@ export interface WaitOptions {
   timeout?: Duration;
 }
 
-/** The dependencies of {@linkcode waitForRun}. */
-export interface WaitForRunDeps {
-  /** Publishes the events of this process. */
-  hub: Hub;
-  /** Time. */
-  host: Host;
-  /** Notices writes of other processes. */
-  changes: ChangePoller;
-  /** Tells whether a job has a worker. */
-  store: Pick<Store, "getWorkers">;
-  /** Reports what is no error, but probably a mistake. */
-  warn: (message: string) => void;
-  /** Reads a run; throws a {@linkcode NotFoundError} if there is none. */
-  readRun: (runId: string) => Promise<RunText>;
-}
+type WaitForRunDeps = Pick<ExecutionDeps, "hub" | "host" | "store" | "warn"> & { changes: ChangePoller };
 
 const OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
 
@@ -38,7 +24,7 @@ export async function waitForRun(runId: string, options: WaitOptions, deps: Wait
   const timeout = options.timeout === undefined
     ? undefined
     : readDuration(options.timeout, "The timeout of waitForRun()");
-  const { hub, host, changes, readRun } = deps;
+  const { hub, host, changes, store } = deps;
   let look: () => void = () => {};
   const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
   const stops = [
@@ -56,7 +42,7 @@ export async function waitForRun(runId: string, options: WaitOptions, deps: Wait
     while (true) {
       // Subscribe before reading the run: an event between the two would otherwise be missed.
       const changed = new Promise<void>((resolve) => look = resolve);
-      const run = await readRun(runId);
+      const run = await readRun(store, runId);
       if (run.status === "completed") return parseRun(run);
       if (run.status === "failed") {
         const { jobName, failedStepName: stepName, failure } = run;
@@ -75,8 +61,8 @@ export async function waitForRun(runId: string, options: WaitOptions, deps: Wait
 const UNKNOWN_JOB_MS = 2_000;
 
 /** Warns if no worker can execute the run: it is waited for in vain. */
-async function warnOfUnknownJob(runId: string, { readRun, store, warn }: WaitForRunDeps): Promise<void> {
-  const { jobName, status, held } = await readRun(runId);
+async function warnOfUnknownJob(runId: string, { store, warn }: WaitForRunDeps): Promise<void> {
+  const { jobName, status, held } = await readRun(store, runId);
   if (isTerminal(status) || held !== null || await hasWorker(store, jobName)) return;
   warn(
     `A run of job "${jobName}" is waited for, and no live worker has this job: call start() on an engine that has it`,
@@ -84,7 +70,7 @@ async function warnOfUnknownJob(runId: string, { readRun, store, warn }: WaitFor
 }
 
 /** Explains why a run has not completed in time; often no worker can execute it. */
-async function explainTimeout(run: RunText, timeout: number, store: WaitForRunDeps["store"]): Promise<string> {
+async function explainTimeout(run: RunText, timeout: number, store: Pick<Store, "getWorkers">): Promise<string> {
   const { id, jobName, status, held } = run;
   if (held !== null) return `Run "${id}" has not completed within ${timeout} ms. ${held.message}`;
   const isKnown = await hasWorker(store, jobName);

@@ -1,11 +1,7 @@
 import { ConflictError, NotFoundError, ValidationError } from "../../error.ts";
-import type { Host } from "../../host.ts";
-import type { Job } from "../../job.ts";
 import type { Labels } from "../../run.ts";
-import type { Store } from "../../store.ts";
-import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
-import { toTriggerResult, type TriggerOptions, type TriggerResult } from "../triggers/new_run.ts";
+import { toTriggerResult, type TriggerResult } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
 import { type Schedule, toSchedule } from "./schedule.ts";
 import {
@@ -17,6 +13,8 @@ import {
   type ScheduleOptions,
 } from "./schedule_options.ts";
 import { toSlot } from "./schedule_slot.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
+import type { Triggers } from "../triggers/triggers.ts";
 
 /** The schedules of a store. Methods for one schedule throw {@linkcode NotFoundError} if there is none of that name. */
 export interface Schedules<L = Labels> {
@@ -46,29 +44,13 @@ export interface Schedules<L = Labels> {
   trigger(name: string): Promise<TriggerResult>;
 }
 
-/** The dependencies of {@linkcode ScheduleRegistry}. */
-export interface ScheduleRegistryDeps {
-  /** Keeps the schedules. */
-  store: Store;
-  /** Breaks for the event loop. */
-  host: Pick<Host, "defer">;
+type ScheduleRegistryDeps = Pick<ExecutionDeps, "store" | "host" | "maxValueBytes"> & {
   /** The schedules that the code declares. */
   declared: readonly CheckedSchedule[];
-  /** The maximum size of an input, in bytes of JSON. */
-  maxValueBytes: number;
-  /**
-   * The job of this engine with a name.
-   *
-   * @throws {NotFoundError} There is none.
-   */
-  findJob: (name: string) => Job;
-  /** Checks a trigger and builds the run that it asks for. */
-  requestRun: (job: Job, input: unknown, options: TriggerOptions<unknown>) => Promise<NewRun>;
-  /** Adds a run and publishes what happened. */
-  addRun: (run: NewRun) => Promise<Enqueued>;
+  triggers: Triggers;
   /** Called after a schedule was changed. */
   onChange: () => void;
-}
+};
 
 type Fields = Omit<ScheduleRecord, "version">;
 
@@ -130,11 +112,11 @@ export class ScheduleRegistry<L> implements Schedules<L> {
 
   /** Builds a run, to see whether the schedule can be triggered. */
   async #checkRun({ name, options, inputOf }: CheckedSchedule): Promise<void> {
-    const { findJob, requestRun } = this.#deps;
-    const job = findJob(options.jobName);
+    const { triggers } = this.#deps;
+    const job = triggers.findJob(options.jobName);
     if (inputOf !== null) return; // it has an input with its first slot
     try {
-      await requestRun(job, options.input, options.trigger);
+      await triggers.request(job, options.input, options.trigger);
     } catch (error) {
       if (!(error instanceof ValidationError)) throw error;
       const { summary, code, issues, issuesLeftOut } = error;
@@ -191,8 +173,8 @@ export class ScheduleRegistry<L> implements Schedules<L> {
     const { jobName, trigger } = options;
     const inputOf = this.#deps.declared.find((one) => one.name === name)?.inputOf;
     const input = inputAt(toSlot(now, options), name, options, inputOf);
-    const run = await this.#deps.requestRun(this.#deps.findJob(jobName), input, trigger);
-    return toTriggerResult(await this.#deps.addRun({ ...run, schedule: { name, slotAt: null } }));
+    const run = await this.#deps.triggers.request(this.#deps.triggers.findJob(jobName), input, trigger);
+    return toTriggerResult(await this.#deps.triggers.add({ ...run, schedule: { name, slotAt: null } }));
   }
 
   async #find(name: string): Promise<{ record: ScheduleRecord | null; now: number }> {

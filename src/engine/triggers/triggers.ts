@@ -1,6 +1,4 @@
 import { ConflictError, NotFoundError } from "../../error.ts";
-import type { Hub } from "../../events/hub.ts";
-import type { Host } from "../../host.ts";
 import type { Job, StepTriggerResult } from "../../job.ts";
 import type { CatalogJob, JobCatalog } from "../../job/job_catalog.ts";
 import { decode, parseValue } from "../../values/json.ts";
@@ -9,10 +7,7 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import { propertyOf } from "../../values/property_of.ts";
 import { isTerminal, type Labels, type RetriggerFrom, type StoredRun } from "../../run.ts";
 import type { Schema } from "../../schema.ts";
-import type { Recorder } from "../../statistics/recorder.ts";
-import type { Store } from "../../store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
-import type { AroundHooks } from "../../around.ts";
 import { addAround } from "./add_around.ts";
 import {
   newRun,
@@ -25,28 +20,15 @@ import {
 import { retryFlow } from "./trigger_flow.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
 import { untilKnown } from "./until_known.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
 
-/** The dependencies of {@linkcode Triggers}. */
-export interface TriggersDeps {
-  /** Keeps the runs. */
-  store: Store;
-  /** Publishes the events. */
-  hub: Hub;
-  /** Time and ids. */
-  host: Host;
-  /** The jobs of the engine. */
+type TriggersDeps = Pick<ExecutionDeps, "store" | "hub" | "host" | "maxValueBytes" | "around" | "recorder"> & {
   jobs: JobCatalog;
   /** Checks the labels of each trigger; `undefined`: any labels. It receives unchecked labels. */
   labels: Schema<unknown, SchemaLabels> | undefined;
   /** The label whose value is the default fairness key; `null`: none. */
   fairnessLabel: string | null;
-  /** The maximum size of an input, in bytes of JSON. */
-  maxValueBytes: number;
-  /** What plugins do around triggers. */
-  around: AroundHooks;
-  /** Counts the triggers. */
-  recorder: Recorder;
-}
+};
 
 /** The names of the options of a trigger. */
 export const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {

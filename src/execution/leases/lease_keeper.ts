@@ -3,14 +3,9 @@ import { isoTime } from "../../values/iso_time.ts";
 import type { Execution, ExecutionDeps } from "../execution.ts";
 import { RerunOnChange } from "../../events/rerun_on_change.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
+import type { WorkerSettings } from "../worker_settings.ts";
 
-/** How long leases last and how often they are renewed, in milliseconds. */
-export interface LeaseTiming {
-  /** The interval between renewals. */
-  heartbeatInterval: number;
-  /** The length of a lease. */
-  staleThreshold: number;
-}
+type LeaseTiming = Pick<WorkerSettings, "heartbeatInterval" | "staleThreshold">;
 
 // A report waits this long, in milliseconds, for another write: most steps end before that. Then a renewal sends it.
 const REPORT_DELAY_MS = 20;

@@ -1,14 +1,15 @@
 import { systemHost } from "../../../host.ts";
-import type { Recorder } from "../../../statistics/recorder.ts";
 import type { StoreCondition } from "../../../statistics/measured_store.ts";
 import type { ProcessMetrics } from "../../../statistics/process_metrics.ts";
 import type { StoreInfo } from "../../../store/store_info.ts";
-import { EventLoopDelay } from "./event_loop.ts";
 import { type Health, HealthChecks, type ProcessCondition } from "../health.ts";
 import type { JobInfo } from "../job_info.ts";
-import type { Operator, OperatorDeps } from "../operator.ts";
+import type { Operator } from "../operator.ts";
 import { StatisticsReporter } from "./statistics_reporter.ts";
 import type { WorkerInfo } from "../worker_info.ts";
+import type { ExecutionDeps } from "../../../execution/execution.ts";
+import type { SecondsHistogram } from "../../../statistics/seconds.ts";
+import type { Host } from "../../../host.ts";
 
 /** All that metrics are made of. */
 export interface MetricsSource {
@@ -29,12 +30,8 @@ export interface MetricsSource {
 /** The state of an engine, as far as it decides about the health of the process. */
 export type EngineCondition = Pick<ProcessCondition, "worker" | "failedClaims" | "isStopping">;
 
-/** The dependencies of {@linkcode Monitor}. */
-export interface MonitorDeps extends Pick<OperatorDeps, "store" | "host"> {
-  /** Reads the numbers of the store. */
+type MonitorDeps = Pick<ExecutionDeps, "store" | "host" | "recorder"> & {
   operator: Operator;
-  /** Counts what happens. */
-  recorder: Recorder;
   /** What calls to the store have shown. */
   storeCondition: StoreCondition;
   /** The state of the engine. */
@@ -43,7 +40,7 @@ export interface MonitorDeps extends Pick<OperatorDeps, "store" | "host"> {
   slots: () => { busy: number; free: number };
   /** Takes work that a stop waits for. */
   inBackground: (work: Promise<unknown>) => void;
-}
+};
 
 /** Watches one process: writes what it has counted, and reports its health and its metrics. */
 export class Monitor {
@@ -116,5 +113,56 @@ export class Monitor {
       operator.now(),
     ]);
     return { jobs, workers, info, now };
+  }
+}
+
+const LOOK_EVERY_MS = 1_000;
+const REMEMBERED_MS = 60_000;
+
+/** Measures how late a timer fires that is due each second: for that long the event loop was blocked. */
+class EventLoopDelay {
+  readonly #host: Host;
+  readonly #histogram: SecondsHistogram;
+  #cancelTimer: (() => void) | null = null;
+  /** The longest delays of the last minute, the longest first, each with when it was measured. */
+  #longest: { at: number; ms: number }[] = [];
+
+  constructor(host: Host, histogram: SecondsHistogram) {
+    this.#host = host;
+    this.#histogram = histogram;
+  }
+
+  /** The longest delay within the last minute, in milliseconds. */
+  get longestMs(): number {
+    this.#forgetOld();
+    return this.#longest[0]?.ms ?? 0;
+  }
+
+  /** Begins to measure. */
+  start(): void {
+    if (this.#cancelTimer === null) this.#schedule();
+  }
+
+  /** Ends measuring. */
+  stop(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+  }
+
+  #schedule(): void {
+    const dueAt = this.#host.monotonic() + LOOK_EVERY_MS;
+    this.#cancelTimer = this.#host.schedule(LOOK_EVERY_MS, () => {
+      const at = this.#host.monotonic();
+      const ms = Math.max(0, at - dueAt);
+      this.#histogram.add(ms);
+      this.#longest = [...this.#longest.filter((delay) => delay.ms > ms), { at, ms }];
+      this.#forgetOld();
+      this.#schedule();
+    });
+  }
+
+  #forgetOld(): void {
+    const oldest = this.#host.monotonic() - REMEMBERED_MS;
+    this.#longest = this.#longest.filter(({ at }) => at > oldest);
   }
 }

@@ -1,25 +1,16 @@
 import { isInstance } from "../../../values/is_instance.ts";
 import { StoreError } from "../../../error.ts";
-import type { Host } from "../../../host.ts";
-import type { Recorder } from "../../../statistics/recorder.ts";
-import type { Store } from "../../../store.ts";
+import type { ExecutionDeps } from "../../../execution/execution.ts";
 
 // How long what was counted stays in memory. A crash loses as much.
 const REPORT_EVERY_MS = 10_000;
 // How soon after a report the next call of `runUntilIdle()` reports: many short calls share a commit.
 const REPORT_IDLE_AFTER_MS = 1_000;
 
-/** The dependencies of {@linkcode StatisticsReporter}. */
-export interface StatisticsReporterDeps {
-  /** Has what was counted. */
-  recorder: Recorder;
-  /** Keeps the statistics. */
-  store: Store;
-  /** Time and timers. */
-  host: Host;
+type StatisticsReporterDeps = Pick<ExecutionDeps, "recorder" | "store" | "host"> & {
   /** Takes work that a stop waits for. */
   inBackground: (work: Promise<unknown>) => void;
-}
+};
 
 /**
  * Writes what was counted to the store, every ten seconds while there is something. An engine that was not started has
