@@ -57,23 +57,53 @@ class Example implements AsyncDisposable {
   }
 }
 
+interface ExampleTest {
+  name: string;
+  ignore?: boolean;
+  fn: () => Promise<void>;
+}
+
+/** The tests of each array run one after another, beside those of the others: most of them wait for their processes. */
+const tests: Record<"short" | "invoices" | "kill" | "dashboards", ExampleTest[]> = {
+  short: [],
+  invoices: [],
+  kill: [],
+  dashboards: [],
+};
+
+Deno.test("the programs in examples/ do what they say", async (context) => {
+  const together = { sanitizeOps: false, sanitizeResources: false, sanitizeExit: false }; // this test checks all of them
+  const passed = await Promise.all(
+    Object.values(tests).map(async (lane) => {
+      const results: boolean[] = [];
+      for (const test of lane) results.push(await context.step({ ...test, ...together }));
+      return results.every((result) => result);
+    }),
+  );
+
+  assert.ok(passed.every((result) => result));
+});
+
 for (const [file, expected] of [["hello.ts", /Run .* has completed/], ["multi_tenant.ts", /token-1 POST/]] as const) {
-  Deno.test(`examples/${file} ends without a signal`, async () => {
-    await using example = new Example(file);
+  tests.short.push({
+    name: `examples/${file} ends without a signal`,
+    fn: async () => {
+      await using example = new Example(file);
 
-    const code = await example.ended();
+      const code = await example.ended();
 
-    assert.equal(code, 0);
-    assert.match(example.output, expected);
+      assert.equal(code, 0);
+      assert.match(example.output, expected);
+    },
   });
 }
 
 const server = startServer({ fsync: true }); // the example refuses one that may lose what it has acknowledged
 
-Deno.test({
+tests.short.push({
   name: "examples/many_machines.ts lets others execute what a machine had claimed that was killed",
   ignore: server === null,
-  async fn() {
+  fn: async () => {
     await using example = new Example("many_machines.ts", server!.url); // ignored without a server
 
     const code = await example.ended();
@@ -85,7 +115,7 @@ Deno.test({
   },
 });
 
-Deno.test({
+tests.short.push({
   name: "examples/copy_store.ts copies a file into a database, and says what it has copied",
   ignore: server === null,
   fn: async () => {
@@ -111,73 +141,84 @@ Deno.test({
   },
 });
 
-Deno.test("examples/invoices.ts reads every document once, and ends", async () => {
-  await using folder = await aFolder();
-  await using example = new Example("invoices.ts", folder.path);
+tests.invoices.push({
+  name: "examples/invoices.ts reads every document once, and ends",
+  fn: async () => {
+    await using folder = await aFolder();
+    await using example = new Example("invoices.ts", folder.path);
 
-  const code = await example.ended();
+    const code = await example.ended();
 
-  assert.equal(code, 0);
-  assert.match(example.output, /the service answers 429/);
-  assert.match(example.output, /globex owes .*; not readable: globex-blank\.pdf/);
-  assert.match(example.output, /Digest of \d{4}-\d\d-\d\d: 24 invoices/);
-  assertComplete(folder.path);
+    assert.equal(code, 0);
+    assert.match(example.output, /the service answers 429/);
+    assert.match(example.output, /globex owes .*; not readable: globex-blank\.pdf/);
+    assert.match(example.output, /Digest of \d{4}-\d\d-\d\d: 24 invoices/);
+    assertComplete(folder.path);
+  },
 });
 
-Deno.test("examples/invoices.ts continues after a SIGKILL, and loses and repeats nothing", async () => {
-  await using folder = await aFolder();
-  await using killed = new Example("invoices.ts", folder.path);
-  await until(() => killed.output.includes("acme-6.pdf: "), "the first process was to come to the sixth document");
-  await killed.kill();
-  const readBefore = rowsOf(folder.path, "invoices").map(({ document }) => document);
+tests.kill.push({
+  name: "examples/invoices.ts continues after a SIGKILL, and loses and repeats nothing",
+  fn: async () => {
+    await using folder = await aFolder();
+    await using killed = new Example("invoices.ts", folder.path);
+    await until(() => killed.output.includes("acme-6.pdf: "), "the first process was to come to the sixth document");
+    await killed.kill();
+    const readBefore = rowsOf(folder.path, "invoices").map(({ document }) => document);
 
-  await using second = new Example("invoices.ts", folder.path);
-  const code = await second.ended();
+    await using second = new Example("invoices.ts", folder.path);
+    const code = await second.ended();
 
-  assert.equal(code, 0);
-  assert.ok(
-    readBefore.length > 0 && readBefore.length < 24,
-    `${readBefore.length} documents were read before the kill`,
-  );
-  assert.match(second.output, /acme: the batch of an earlier start/);
-  assertComplete(folder.path);
+    assert.equal(code, 0);
+    assert.ok(
+      readBefore.length > 0 && readBefore.length < 24,
+      `${readBefore.length} documents were read before the kill`,
+    );
+    assert.match(second.output, /acme: the batch of an earlier start/);
+    assertComplete(folder.path);
+  },
 });
 
 for (const file of ["dashboard.ts", "demo.ts"]) {
   const args = (folder: string) => file === "demo.ts" ? ["--ui"] : [folder];
 
-  Deno.test(`examples/${file} serves a dashboard that retries a run and approves a total, until SIGINT`, {
+  tests.dashboards.push({
+    name: `examples/${file} serves a dashboard that retries a run and approves a total, until SIGINT`,
     ...needs("signals"),
-  }, async () => {
-    await using folder = await aFolder();
-    await using example = new Example(file, ...args(folder.path));
-    await until(() => /^Open http/.test(example.output), "the example was to print its address");
-    const url = /http:\S+(?=ui\/)/.exec(example.output)![0];
-    const read = async (path: string, body?: object) => {
-      const method = body === undefined ? "GET" : "POST";
-      const response = await fetch(`${url}${path}`, { method, body: body && JSON.stringify(body) });
-      const text = await response.text();
-      assert.equal(response.status, 200, `${path}: ${text}`);
-      return text;
-    };
-    const find = async (path: string, key: string) => JSON.parse(await read(path))[key];
+    fn: async () => {
+      await using folder = await aFolder();
+      await using example = new Example(file, ...args(folder.path));
+      await until(() => /^Open http/.test(example.output), "the example was to print its address");
+      const url = /http:\S+(?=ui\/)/.exec(example.output)![0];
+      const read = async (path: string, body?: object) => {
+        const method = body === undefined ? "GET" : "POST";
+        const response = await fetch(`${url}${path}`, { method, body: body && JSON.stringify(body) });
+        const text = await response.text();
+        assert.equal(response.status, 200, `${path}: ${text}`);
+        return text;
+      };
+      const find = async (path: string, key: string) => JSON.parse(await read(path))[key];
 
-    assert.match(await read("ui/"), /<!doctype html>/i);
-    await until(async () => (await find("runs?status=failed", "total")) === 1, "a document was to fail");
-    const [failed] = await find("runs?status=failed", "runs");
-    const { runId } = JSON.parse(await read(`retrigger?runId=${failed.id}&from=failure`, {}));
-    await until(async () => (await find(`run?runId=${runId}`, "status")) === "completed", "the retry was to complete");
-    await until(async () => (await find("waits/open", "total")) > 0, "a total was to wait for its approval");
-    const [wait] = await find("waits/open", "waits");
-    const [{ payload }] = wait.metadata.actions;
-    await read(`signal?runId=${wait.runId}&waitId=${wait.id}`, { signalId: "test", payload });
-    await until(
-      async () => (await find(`run?runId=${wait.runId}`, "status")) === "completed",
-      "the batch was to complete",
-    );
-    example.interrupt();
+      assert.match(await read("ui/"), /<!doctype html>/i);
+      await until(async () => (await find("runs?status=failed", "total")) === 1, "a document was to fail");
+      const [failed] = await find("runs?status=failed", "runs");
+      const { runId } = JSON.parse(await read(`retrigger?runId=${failed.id}&from=failure`, {}));
+      await until(
+        async () => (await find(`run?runId=${runId}`, "status")) === "completed",
+        "the retry was to complete",
+      );
+      await until(async () => (await find("waits/open", "total")) > 0, "a total was to wait for its approval");
+      const [wait] = await find("waits/open", "waits");
+      const [{ payload }] = wait.metadata.actions;
+      await read(`signal?runId=${wait.runId}&waitId=${wait.id}`, { signalId: "test", payload });
+      await until(
+        async () => (await find(`run?runId=${wait.runId}`, "status")) === "completed",
+        "the batch was to complete",
+      );
+      example.interrupt();
 
-    assert.equal(await example.ended(), 0);
+      assert.equal(await example.ended(), 0);
+    },
   });
 }
 
