@@ -4,10 +4,14 @@ import type { StoreKind } from "./stores.ts";
 import { toFailure, Totals } from "./totals.ts";
 
 /** Simulates one seed after another: throws at the first broken promise, and answers what has happened in all of them. */
-export async function simulateMany(seeds: Iterable<number>, store: StoreKind): Promise<Totals> {
+export async function simulateMany(
+  seeds: Iterable<number>,
+  store: StoreKind,
+  run: typeof simulate = simulate,
+): Promise<Totals> {
   const totals = new Totals();
   for (const seed of seeds) {
-    const verdict = await simulate({ seed, store });
+    const verdict = await run({ seed, store });
     assert.equal(
       verdict.violation,
       null,
