@@ -21,7 +21,7 @@ const OPTIONAL = ["@opentelemetry/api", "pg", "postgres"];
 /** The commands of the package, by name. */
 const COMMANDS: Readonly<Record<string, string>> = {
   "holdfast": `import process from "node:process";
-import { processTerminal } from "../src/cli/process_terminal.js";
+import { processTerminal } from "../src/cli/terminal.js";
 import { runCli } from "../src/cli/run_cli.js";
 
 process.exitCode = await runCli(process.argv.slice(2), processTerminal());

@@ -1,5 +1,3 @@
-import { UsageError } from "./usage_error.ts";
-
 /** The arguments of a command. */
 export class Arguments {
   /** What is no option. */
@@ -40,4 +38,22 @@ export class Arguments {
     }
     return Number(text);
   }
+}
+
+/** An option of a command. */
+interface OptionSpec {
+  /** What follows it in the help, such as `NAME`; `null`: it is a flag. */
+  value: string | null;
+  /** What it does, for the help. */
+  about: string;
+  /** Whether it can be given several times. */
+  isList?: boolean;
+}
+
+/** Options by their names. */
+export type OptionSpecs = { readonly [name: string]: OptionSpec };
+
+/** The command was called in a wrong way. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
 }

@@ -22,6 +22,6 @@ if (import.meta.main) main();
 /** Does what the arguments of the process say, and ends it. */
 async function main(): Promise<void> {
   const { default: process } = await import("node:process");
-  const { processTerminal } = await import("./process_terminal.ts");
+  const { processTerminal } = await import("./terminal.ts");
   process.exitCode = await runCli(process.argv.slice(2), processTerminal());
 }

@@ -1,14 +1,12 @@
 import { HoldfastError, StoreError } from "../error.ts";
 import { toFailure } from "../failure/to_failure.ts";
 import { PACKAGE_VERSION } from "../version.ts";
-import type { Command, ExitCode } from "./command.ts";
+import { type Command, COMMON_OPTIONS, type ExitCode, parseArguments, usageOf } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
-import { describeCommand, describeCommands } from "./help.ts";
 import { escapeText } from "../values/escape_text.ts";
 import { Output } from "./output/output.ts";
-import { parseArguments } from "./parse_arguments.ts";
 import type { Terminal } from "./terminal.ts";
-import { UsageError } from "./usage_error.ts";
+import { type OptionSpecs, UsageError } from "./arguments.ts";
 
 /**
  * Does what the arguments of the command say.
@@ -64,4 +62,58 @@ function exitCodeOf(error: unknown): ExitCode | null {
   if (error instanceof StoreError) return 3;
   if (error instanceof HoldfastError) return error.code === "invalid_request" ? 2 : 1;
   return null;
+}
+
+/** The help of all commands. */
+function describeCommands(commands: readonly Command[]): string {
+  const names = commands.map((command) => [usageOf(command).replace("holdfast ", ""), command.about] as const);
+  return [
+    "Shows and changes the runs of a Holdfast store.",
+    "",
+    "holdfast COMMAND --store STORE [options]",
+    "",
+    ...twoColumns(commands.map(({ name, about }) => [name, about])),
+    "",
+    "How each is called:",
+    ...names.map(([usage]) => `  ${usage}`),
+    "",
+    "Options of all commands:",
+    ...optionLines(COMMON_OPTIONS),
+    "",
+    "HOLDFAST_STORE is the default of --store; HOLDFAST_TOKEN is the bearer token for a service.",
+    "`holdfast help COMMAND` lists the options of a command, `holdfast --version` prints the version.",
+    "",
+    "Exit code: 0 done; 1 refused, a run failed, or the doctor has found something; 2 called in a wrong way;",
+    "3 the store cannot be reached.",
+  ].join("\n");
+}
+
+/** The help of one command. */
+function describeCommand(command: Command): string {
+  const { about, options } = command;
+  const own = Object.keys(options).length === 0 ? [] : ["", "Options:", ...optionLines(options)];
+  return [
+    `${about[0]!.toUpperCase()}${about.slice(1)}.`,
+    "",
+    usageOf(command),
+    ...own,
+    "",
+    "Options of all commands:",
+    ...optionLines(COMMON_OPTIONS),
+  ]
+    .join("\n");
+}
+
+function optionLines(options: OptionSpecs): string[] {
+  return twoColumns(
+    Object.entries(options).map(([name, { value, about, isList = false }]) => [
+      `--${name}${value === null ? "" : ` ${value}`}`,
+      isList ? `${about} (repeatable)` : about,
+    ]),
+  );
+}
+
+function twoColumns(rows: readonly (readonly [left: string, right: string])[]): string[] {
+  const width = rows.reduce((widest, [left]) => Math.max(widest, left.length), 0);
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`);
 }

@@ -1,3 +1,5 @@
+import process from "node:process";
+
 /** Where a command reads from and writes to. */
 export interface Terminal {
   /** Writes one line of the result. */
@@ -16,4 +18,55 @@ export interface Terminal {
   readonly confirm: ((question: string) => Promise<boolean>) | null;
   /** Fires when the user ends the command (Ctrl-C). */
   readonly abortSignal: AbortSignal;
+}
+
+/** The terminal of this process. */
+export function processTerminal(): Terminal {
+  const { stdin, stdout, stderr, env } = process;
+  let interrupt: AbortController | null = null;
+  // The reader of the result has ended, as `head` does.
+  stdout.on("error", (error: Error & { code?: unknown }) => {
+    if (error.code === "EPIPE") process.exit(0);
+    throw error;
+  });
+  const isTerminal = stdout.isTTY === true;
+  return {
+    print: (line) => void stdout.write(`${line}\n`),
+    note: (line) => void stderr.write(`${line}\n`),
+    columns: isTerminal ? stdout.columns ?? 80 : null,
+    hasColors: isTerminal && wantsColors(env),
+    env: (name) => env[name],
+    readInput: async () => {
+      const decoder = new TextDecoder();
+      let text = "";
+      for await (const chunk of stdin) {
+        text += typeof chunk === "string" ? chunk : decoder.decode(chunk, { stream: true });
+      }
+      return text + decoder.decode();
+    },
+    confirm: stdin.isTTY === true ? confirm : null,
+    // Only a command that asks for it ends in its own time.
+    get abortSignal() {
+      if (interrupt === null) {
+        const controller = interrupt = new AbortController();
+        process.once("SIGINT", () => controller.abort());
+      }
+      return interrupt.signal;
+    },
+  };
+}
+
+/** Whether a terminal with this environment is to be sent colors (https://no-color.org). */
+export function wantsColors(env: { readonly [name: string]: string | undefined }): boolean {
+  return (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
+}
+
+async function confirm(question: string): Promise<boolean> {
+  const { createInterface } = await import("node:readline/promises");
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    return /^y(es)?$/i.test((await lines.question(`${question} [y/N] `)).trim());
+  } finally {
+    lines.close();
+  }
 }

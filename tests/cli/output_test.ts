@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
-import { layOutTable } from "../../src/cli/output/table.ts";
-import { cutText, textWidth } from "../../src/cli/output/text_width.ts";
-import { wantsColors } from "../../src/cli/process_terminal.ts";
-import { readDuration, readSince } from "../../src/cli/read_time.ts";
-import { UsageError } from "../../src/cli/usage_error.ts";
+import { cutText, layOutTable, textWidth } from "../../src/cli/output/table.ts";
+import { wantsColors } from "../../src/cli/terminal.ts";
+import { readDuration, readSince } from "../../src/cli/read_options.ts";
+import { UsageError } from "../../src/cli/arguments.ts";
 import { callCli } from "./call_cli.ts";
 
 Deno.test("textWidth() counts columns, not characters, and cutText() fits a text into them", () => {

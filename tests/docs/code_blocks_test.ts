@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { PGlite } from "@electric-sql/pglite";
 import { COMMANDS } from "../../src/cli/commands.ts";
-import { parseArguments } from "../../src/cli/parse_arguments.ts";
+import { parseArguments } from "../../src/cli/command.ts";
 import { routes } from "../../src/http/routes.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";

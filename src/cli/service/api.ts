@@ -1,21 +1,40 @@
-import { type ErrorCode, HoldfastError, StoreError } from "../../error.ts";
+import { ConflictError, type ErrorCode, HoldfastError, NotFoundError, StoreError } from "../../error.ts";
 import type { Json } from "../../values/json.ts";
+import type { Route } from "../../http/route.ts";
+import type { routes } from "../../http/routes.ts";
 import type { Service } from "./service.ts";
 
 /** The parameters of a route; those that are `undefined` are left out. */
 export type Query = { readonly [name: string]: string | number | readonly string[] | undefined };
+
+type Routes = typeof routes;
+
+/** The method and the path of a route: `GET /stats`. */
+export type RouteName = { [N in keyof Routes]: `${Routes[N]["method"]} ${Routes[N]["path"]}` }[keyof Routes];
+
+type RouteNamed<Name> = {
+  [N in keyof Routes]: `${Routes[N]["method"]} ${Routes[N]["path"]}` extends Name ? Routes[N] : never;
+}[keyof Routes];
+
+// deno-lint-ignore no-explicit-any -- a list that is sent as JSON in parts: the caller states what it has
+type Listed = any;
+
+/** What a route answers. */
+type AnswerOf<Name> = RouteNamed<Name> extends Route<string, string, infer Result>
+  ? [Result] extends [never] ? Listed : Result
+  : never;
 
 /**
  * Asks a route, and reads its JSON.
  *
  * @throws {HoldfastError} The request was refused; a {@linkcode StoreError}: the service cannot answer.
  */
-export async function askApi<T>(
+export async function askApi<Name extends RouteName>(
   service: Service,
-  method: "GET" | "POST" | "DELETE",
-  path: string,
+  route: Name,
   { query = {}, body }: { query?: Query; body?: unknown } = {},
-): Promise<T> {
+): Promise<AnswerOf<Name>> {
+  const [method, path] = route.split(" ") as [string, string]; // a name has both
   const init: RequestInit = body === undefined
     ? { method }
     : { method, body: JSON.stringify(body), headers: { "content-type": "application/json" } };
@@ -25,7 +44,7 @@ export async function askApi<T>(
   try {
     return JSON.parse(text); // a service of this version answers what the route promises
   } catch (error) {
-    throw new StoreError(`The service has answered something else than JSON to ${method} ${path}`, { cause: error });
+    throw new StoreError(`The service has answered something else than JSON to ${route}`, { cause: error });
   }
 }
 
@@ -71,4 +90,21 @@ function readBody(text: string): ErrorBody | null {
   } catch {
     return null;
   }
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/**
+ * The id of the run that an argument means: an id, or the start or the end of one.
+ *
+ * @throws {NotFoundError} No run has such an id.
+ * @throws {ConflictError} Several runs have.
+ */
+export async function findRunId(service: Service, text: string): Promise<string> {
+  if (UUID.test(text)) return text.toLowerCase();
+  const found = await askApi(service, "GET /find", { query: { q: text } });
+  const ids = found.filter(({ by }) => by === "id").map(({ run }) => run.id);
+  if (ids.length === 0) throw new NotFoundError(`There is no run "${text}"`);
+  if (ids.length > 1) throw new ConflictError(`Several runs have ids like "${text}": ${ids.slice(0, 5).join(", ")}`);
+  return ids[0]!;
 }

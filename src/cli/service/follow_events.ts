@@ -1,8 +1,8 @@
 import type { RunEvent } from "../../event.ts";
 import { StoreError } from "../../error.ts";
-import { pauseUnlessAborted } from "../pause.ts";
 import { type Query, refusalOf, toSearch } from "./api.ts";
 import type { Service } from "./service.ts";
+import { setTimeout } from "node:timers/promises";
 
 const RECONNECT_MS = 1_000;
 
@@ -10,7 +10,7 @@ const RECONNECT_MS = 1_000;
 export type Followed = { event: RunEvent } | { event: null };
 
 /** How to follow a stream. */
-export interface FollowOptions {
+interface FollowOptions {
   /** Ends it. */
   abortSignal: AbortSignal;
   /** Receives what is no event: that the service is away, or back. */
@@ -110,4 +110,9 @@ function toMessage(text: string): Message {
     if (name === "data") message.data += value;
   }
   return message;
+}
+
+/** Waits; answers `false` as soon as the signal has fired. */
+export async function pauseUnlessAborted(ms: number, signal: AbortSignal): Promise<boolean> {
+  return await setTimeout(ms, true, { signal }).catch(() => false);
 }

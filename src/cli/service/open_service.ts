@@ -1,12 +1,11 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "../../failure/to_failure.ts";
-import type { Arguments } from "../arguments.ts";
+import { type Arguments, UsageError } from "../arguments.ts";
 import type { Terminal } from "../terminal.ts";
-import { UsageError } from "../usage_error.ts";
-import { httpService } from "./http_service.ts";
 import { openPostgresService } from "./postgres_service.ts";
 import { openSqliteService } from "./sqlite_service.ts";
 import type { Service } from "./service.ts";
+import { StoreError } from "../../error.ts";
 
 /**
  * Opens the store, or the service, that the arguments or the environment name.
@@ -74,4 +73,31 @@ async function readToken(args: Arguments, terminal: Terminal): Promise<string | 
   }
   if (!TOKEN.test(token)) throw new UsageError(`--token-file has no token in one line: ${file}`);
   return token;
+}
+
+/**
+ * Asks a service over HTTP.
+ *
+ * @param base The address under which its routes are: `https://host/api/jobs`.
+ * @param token Is sent as a bearer token; `null`: none.
+ */
+function httpService(base: string, token: string | null): Service {
+  const prefix = base.replace(/\/+$/, "");
+  return {
+    kind: "http",
+    database: null,
+    engine: null,
+    ask: async (path, init) => {
+      const headers = new Headers(init.headers);
+      if (token !== null) headers.set("authorization", `Bearer ${token}`);
+      try {
+        // The token is for this address, and not for one that it leads to.
+        return await fetch(`${prefix}${path}`, { ...init, headers, redirect: "error" });
+      } catch (error) {
+        if (init.signal?.aborted) throw error;
+        throw new StoreError(`Cannot reach ${prefix}: ${toFailure(error).message}`, { cause: error });
+      }
+    },
+    close: () => Promise.resolve(),
+  };
 }

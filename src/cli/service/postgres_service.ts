@@ -4,11 +4,9 @@ import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
 import { type Connection, openPool, sqlState, storeError } from "../../stores/postgres/database/client.ts";
 import { PostgresStore } from "../../stores/postgres/postgres_store.ts";
 import { checkSchema, toSql, VERSION } from "../../stores/postgres/sql/names.ts";
-import { UsageError } from "../usage_error.ts";
-import type { Database } from "./database.ts";
+import { UsageError } from "../arguments.ts";
+import { checkVersion, type Database, type Service } from "./service.ts";
 import { databaseService } from "./database_service.ts";
-import type { Service } from "./service.ts";
-import { checkVersion } from "./table_version.ts";
 
 // A check reads whole tables.
 const MAX_ANSWER_MS = 600_000;

@@ -6,10 +6,8 @@ import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
 import { MIGRATIONS } from "../../stores/sqlite/schema.ts";
 import { SqliteStore } from "../../stores/sqlite/sqlite_store.ts";
 import { toFailure } from "../../failure/to_failure.ts";
-import type { Database } from "./database.ts";
+import { checkVersion, type Database, type Service } from "./service.ts";
 import { databaseService } from "./database_service.ts";
-import type { Service } from "./service.ts";
-import { checkVersion } from "./table_version.ts";
 
 /**
  * Opens a SQLite file that exists.

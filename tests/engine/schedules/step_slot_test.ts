@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { defineJob, type ScheduleSlot } from "../../../src/job.ts";
 import { replay } from "../../../src/replay/mod.ts";
-import { retryStoredRuns } from "../../../src/cli/service/retrigger_stored_runs.ts";
+import { retryStoredRuns } from "../../../src/cli/service/database_service.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 

@@ -1,14 +1,11 @@
-import type { Explanation } from "../../../engine/operate/explain/explanation.ts";
-import type { JobInfo } from "../../../engine/operate/job_info.ts";
-import type { Health } from "../../../engine/operate/health.ts";
-import { StoreError } from "../../../error.ts";
-import type { TableCheck } from "../../../stores/table_check.ts";
-import type { Command } from "../../command.ts";
-import { UsageError } from "../../usage_error.ts";
-import { countOf } from "../../output/describe.ts";
-import { askApi } from "../../service/api.ts";
-import type { Database } from "../../service/database.ts";
-import type { Service } from "../../service/service.ts";
+import type { Health } from "../../engine/operate/health.ts";
+import { StoreError } from "../../error.ts";
+import type { TableCheck } from "../../stores/table_check.ts";
+import type { Command } from "../command.ts";
+import { UsageError } from "../arguments.ts";
+import { countOf } from "../output/describe.ts";
+import { askApi } from "../service/api.ts";
+import type { Database, Service } from "../service/service.ts";
 
 /** Something that is wrong. */
 interface Finding {
@@ -77,10 +74,10 @@ async function findAll(database: Database, checks: readonly TableCheck[], kind: 
 /** Runs that have been due for over a minute, of which nothing holds them up on purpose. */
 async function findDueRuns(service: Service): Promise<Finding[]> {
   const findings: Finding[] = [];
-  for (const { jobName, oldestDue, paused } of await askApi<JobInfo[]>(service, "GET", "/jobs")) {
+  for (const { jobName, oldestDue, paused } of await askApi(service, "GET /jobs")) {
     if (oldestDue === null || oldestDue.runId === null || paused !== null) continue; // `null`: it may not be read
     const { runId, dueSince } = oldestDue;
-    const explanation = await askApi<Explanation>(service, "GET", "/explain", { query: { runId } });
+    const explanation = await askApi(service, "GET /explain", { query: { runId } });
     const dueMs = Date.parse(explanation.at) - Date.parse(dueSince);
     if (dueMs < DUE_TOO_LONG_MS || explanation.reasons.some(({ kind }) => ON_PURPOSE.includes(kind))) continue;
     const message = `Run ${runId} of ${jobName} is due since ${dueSince}: ${explanation.message}`;
@@ -98,3 +95,23 @@ async function findLargeLog(service: Service): Promise<Finding[]> {
 }
 
 const LOG_CHECK = "wal";
+
+/** Copies a SQLite file. */
+export const backup: Command = {
+  name: "backup",
+  usage: "FILE",
+  about: "copy a SQLite database, which may be in use, to a new file",
+  arity: [1, 1],
+  options: {},
+  async run({ args, service, output }) {
+    const copy = service.database?.backup ?? null;
+    if (copy === null) {
+      const advice = service.kind === "postgres" ? "use pg_dump" : "use the file itself as --store, on its machine";
+      throw new UsageError(`Only a SQLite file can be copied: ${advice}`);
+    }
+    const file = args.positionals[0]!;
+    await copy(file);
+    output.object({ file }, () => output.line(`Copied to ${file}`));
+    return 0;
+  },
+};

@@ -1,5 +1,5 @@
-import type { Command } from "../../command.ts";
-import { UsageError } from "../../usage_error.ts";
+import type { Command } from "../command.ts";
+import { UsageError } from "../arguments.ts";
 
 const MAX_PORT = 65_535;
 
@@ -22,7 +22,7 @@ export const ui: Command = {
     if (port > MAX_PORT) throw new UsageError(`--port must be a number from 0 to ${MAX_PORT}`);
     // Loaded when it is called: the help of all commands needs neither the dashboard nor a server.
     const { localDashboard } = await import("./local_dashboard.ts");
-    const { serveLocally } = await import("./serve_locally.ts");
+    const { serveLocally } = await import("./local_dashboard.ts");
     const server = await serveLocally(port);
     try {
       const { fetch, address, closeStreams } = localDashboard(engine, {

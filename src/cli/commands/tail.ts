@@ -1,11 +1,11 @@
-import { describeDuration } from "../../../engine/operate/explain/describe_duration.ts";
-import { isLastEvent, type RunEvent } from "../../../event.ts";
-import type { Command, CommandCall, ExitCode } from "../../command.ts";
-import { findRunId } from "../../find_run.ts";
-import { toJsonLine } from "../../../values/escape_text.ts";
-import type { Color } from "../../output/table.ts";
-import { UsageError } from "../../usage_error.ts";
-import { type Followed, followEvents } from "../../service/follow_events.ts";
+import { describeDuration } from "../../engine/operate/explain/describe_duration.ts";
+import { isLastEvent, type RunEvent } from "../../event.ts";
+import type { Command, CommandCall, ExitCode } from "../command.ts";
+import { findRunId } from "../service/api.ts";
+import { toJsonLine } from "../../values/escape_text.ts";
+import type { Color } from "../output/table.ts";
+import { UsageError } from "../arguments.ts";
+import { type Followed, followEvents } from "../service/follow_events.ts";
 
 /** Follows one run to its end, or all runs. */
 export const tail: Command = {

@@ -1,10 +1,17 @@
-import type { Stats } from "../../../engine/operate/operator.ts";
-import type { Command } from "../../command.ts";
-import { countOf, describeBoth, describeLatency, describeShare, statusCell } from "../../output/describe.ts";
-import type { Output } from "../../output/output.ts";
-import { RUN_STATUSES } from "../../../run.ts";
-import { askApi } from "../../service/api.ts";
-import { pauseUnlessAborted } from "../../pause.ts";
+import type { Stats } from "../../engine/operate/operator.ts";
+import type { Command } from "../command.ts";
+import {
+  countOf,
+  describeBoth,
+  describeInstant,
+  describeLatency,
+  describeShare,
+  statusCell,
+} from "../output/describe.ts";
+import type { Output } from "../output/output.ts";
+import { RUN_STATUSES } from "../../run.ts";
+import { askApi } from "../service/api.ts";
+import { pauseUnlessAborted } from "../service/follow_events.ts";
 
 const WATCH_MS = 2_000;
 
@@ -17,7 +24,7 @@ export const stats: Command = {
   options: { watch: { value: null, about: "show them again every two seconds" } },
   async run({ args, service, output, terminal }) {
     do {
-      output.object(await askApi<Stats>(service, "GET", "/stats"), (value) => describeStats(value, output));
+      output.object(await askApi(service, "GET /stats"), (value) => describeStats(value, output));
     } while (args.has("watch") && await pauseUnlessAborted(WATCH_MS, terminal.abortSignal));
     return 0;
   },
@@ -59,3 +66,41 @@ function describeStats({ at, total, byStatus, slots, windows, nextTimerAt }: Sta
   const next = describeBoth(nextTimerAt, Date.parse(at));
   if (next !== null) output.line(`The next timer ends ${next}`);
 }
+
+/** Lists the workers. */
+export const workers: Command = {
+  name: "workers",
+  usage: "",
+  about: "list the workers with their jobs and their slots",
+  arity: [0, 0],
+  options: {},
+  async run({ service, output }) {
+    const now = Date.now();
+    output.list(await askApi(service, "GET /workers"), {
+      columns: [
+        { title: "STATE" },
+        { title: "WORKER", isCut: true },
+        { title: "HOST", isCut: true },
+        { title: "PID", isRight: true },
+        { title: "BUSY", isRight: true },
+        { title: "SEEN" },
+        { title: "STARTED" },
+        { title: "DEPLOYMENT", isCut: true },
+        { title: "JOBS", isCut: true },
+      ],
+      toRow: (worker) => [
+        statusCell(worker.state),
+        worker.name ?? worker.id,
+        worker.hostname ?? "",
+        `${worker.pid ?? ""}`,
+        `${worker.leases} of ${worker.concurrency}`,
+        describeInstant(worker.lastSeenAt, now),
+        describeInstant(worker.startedAt, now),
+        worker.deployment ?? worker.version,
+        worker.jobs.join(", "),
+      ],
+      none: "There are no workers",
+    });
+    return 0;
+  },
+};

@@ -1,14 +1,12 @@
-import type { BulkSelection } from "../../../engine/bulk/bulk_selection.ts";
-import type { BulkResult, SkippedRun } from "../../../engine/bulk/perform_bulk.ts";
-import type { BulkOperation, RetriggerFrom, RunFilter } from "../../../run.ts";
-import type { CommandCall, ExitCode } from "../../command.ts";
-import { findRunId } from "../../find_run.ts";
-import type { OptionSpecs } from "../../option_spec.ts";
-import { countOf } from "../../output/describe.ts";
-import { FILTER_OPTIONS, readFilter } from "../../run_filter.ts";
-import { askApi } from "../../service/api.ts";
-import type { Service } from "../../service/service.ts";
-import { UsageError } from "../../usage_error.ts";
+import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
+import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
+import { type BulkOperation, isTerminal, type RetriggerFrom, type RunFilter, type RunStatus } from "../../run.ts";
+import type { Command, CommandCall, ExitCode } from "../command.ts";
+import { askApi, findRunId } from "../service/api.ts";
+import { type OptionSpecs, UsageError } from "../arguments.ts";
+import { countOf } from "../output/describe.ts";
+import { FILTER_OPTIONS, readDuration, readFilter } from "../read_options.ts";
+import type { Service } from "../service/service.ts";
 
 /** The options of a command that changes many runs. */
 export const BULK_OPTIONS: OptionSpecs = {
@@ -18,10 +16,10 @@ export const BULK_OPTIONS: OptionSpecs = {
 };
 
 /** How the arguments of such a command are written. */
-export const BULK_USAGE = "RUN... | [--job NAME] [--status STATUS] [--label KEY=VALUE] [--since TIME]";
+const BULK_USAGE = "RUN... | [--job NAME] [--status STATUS] [--label KEY=VALUE] [--since TIME]";
 
 /** What is to be done with many runs. */
-export interface BulkPlan {
+interface BulkPlan {
   /** The operation. */
   operation: BulkOperation;
   /** What is done, for messages: `cancel`, `cancelled`. */
@@ -40,7 +38,7 @@ const MAX_IDS = 1_000;
  * @param defaults What the filter has unless an option says otherwise.
  * @throws {UsageError} Both are given, or none.
  */
-export async function readSelections(
+async function readSelections(
   { args, service }: CommandCall,
   defaults: RunFilter = {},
 ): Promise<BulkSelection[]> {
@@ -60,7 +58,7 @@ export async function readSelections(
 }
 
 /** Performs an operation on the selected runs: shows how many there are and asks, unless there is nothing to ask. */
-export async function performPlan(
+async function performPlan(
   call: CommandCall,
   selections: readonly BulkSelection[],
   plan: BulkPlan,
@@ -119,7 +117,7 @@ async function performAll(
     do {
       const options = { dryRun, ...(cursor === undefined ? {} : { cursor }), ...(from === undefined ? {} : { from }) };
       const body = { ...selection, ...options };
-      const result = await askApi<BulkResult>(service, "POST", `/runs/${operation}`, { body });
+      const result = await askApi(service, `POST /runs/${operation}`, { body });
       sum.matched += result.matched;
       sum.done += result.done;
       sum.skipped.push(...result.skipped);
@@ -128,3 +126,93 @@ async function performAll(
   }
   return sum;
 }
+
+/** Cancels runs. */
+export const cancel: Command = {
+  name: "cancel",
+  usage: BULK_USAGE,
+  about: "cancel runs",
+  arity: [0, Infinity],
+  options: BULK_OPTIONS,
+  run: async (call) =>
+    await performPlan(call, await readSelections(call), {
+      operation: "cancel",
+      words: ["cancel", "cancelled"],
+      asksAlways: false,
+    }),
+};
+
+/** Retriggers runs that have ended. */
+export const retrigger: Command = {
+  name: "retrigger",
+  usage: `[--from-start] ${BULK_USAGE}`,
+  about: "retrigger runs that have ended, from their failure",
+  arity: [0, Infinity],
+  options: {
+    ...BULK_OPTIONS,
+    status: { value: "STATUS", about: "completed, failed (default), cancelled", isList: true },
+    "from-start": { value: null, about: "execute all steps again" },
+  },
+  run: async (call) =>
+    await performPlan(call, await readSelections(call, { status: "failed" }), {
+      operation: "retrigger",
+      words: ["retrigger", "retriggered"],
+      asksAlways: false,
+      from: call.args.has("from-start") ? "start" : "failure",
+    }),
+};
+
+/** Deletes runs that have ended. */
+export const deleteRuns: Command = {
+  name: "delete",
+  usage: BULK_USAGE,
+  about: "delete runs that have ended",
+  arity: [0, Infinity],
+  options: BULK_OPTIONS,
+  run: async (call) =>
+    await performPlan(call, await readSelections(call), {
+      operation: "delete",
+      words: ["delete", "deleted"],
+      asksAlways: true,
+    }),
+};
+
+const ENDED: readonly RunStatus[] = ["completed", "failed", "cancelled"];
+
+/** Deletes old runs. */
+export const purge: Command = {
+  name: "purge",
+  usage: "--older-than DURATION [--status STATUS]",
+  about: "delete runs that ended long ago",
+  arity: [0, 0],
+  options: {
+    "older-than": { value: "DURATION", about: "that ended so long ago: 30d" },
+    status: { value: "STATUS", about: "completed, failed, cancelled (all)", isList: true },
+    job: { value: "NAME", about: "of this job", isList: true },
+    "dry-run": { value: null, about: "change nothing, and say how many runs are meant" },
+    yes: { value: null, about: "do not ask" },
+  },
+  async run(call) {
+    const { args, service } = call;
+    const age = args.text("older-than");
+    if (age === undefined) throw new UsageError("--older-than is missing: such as 30d");
+    const ms = readDuration(age, "older-than");
+    const statuses = args.list("status").map((status) => {
+      if (isTerminal(status as RunStatus)) return status as RunStatus;
+      throw new UsageError(`--status must be one of ${ENDED.join(", ")}, not "${status}"`);
+    });
+    // The clock of the store decides, not that of this machine: a wrong one would delete too much.
+    const { at } = await askApi(service, "GET /stats");
+    const jobs = args.list("job");
+    const filter = {
+      completedBefore: new Date(Date.parse(at) - ms).toISOString(),
+      status: statuses.length === 0 ? ENDED : statuses,
+      ...(jobs.length === 0 ? {} : { jobName: jobs }),
+    };
+    return await performPlan(call, [{ filter }], {
+      operation: "delete",
+      words: ["delete", "deleted"],
+      asksAlways: true,
+    });
+  },
+};

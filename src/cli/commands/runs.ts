@@ -1,0 +1,226 @@
+import type { ClientRun } from "../../client_run.ts";
+import type { RunFilter } from "../../run.ts";
+import type { Command } from "../command.ts";
+import {
+  countOf,
+  describeBoth,
+  describeInstant,
+  describeLabels,
+  describeSpan,
+  statusCell,
+} from "../output/describe.ts";
+import { FILTER_OPTIONS, readFilter, toQuery } from "../read_options.ts";
+import { askApi, findRunId } from "../service/api.ts";
+import type { Service } from "../service/service.ts";
+import { type Failure, failureReport } from "../../failure.ts";
+import { HoldfastError, StoreError } from "../../error.ts";
+import type { ClientStep } from "../../step.ts";
+import type { RunFailures } from "../../store/timeline_records.ts";
+import type { Wait } from "../../wait.ts";
+import { toJsonLine } from "../../values/escape_text.ts";
+import type { Output } from "../output/output.ts";
+import { cutText } from "../output/table.ts";
+
+/** A run without its input and output. */
+type RunSummary = Omit<ClientRun, "input" | "output">;
+
+const DEFAULT_LIMIT = 20;
+const PAGE = 1_000;
+
+/** Lists runs. */
+export const runs: Command = {
+  name: "runs",
+  usage: "[--job NAME] [--status STATUS] [--label KEY=VALUE] [--since TIME]",
+  about: "list runs, newest first",
+  arity: [0, 0],
+  options: { ...FILTER_OPTIONS, limit: { value: "NUMBER", about: `how many (${DEFAULT_LIMIT})` } },
+  async run({ args, service, output }) {
+    const now = Date.now();
+    const limit = args.integer("limit") ?? DEFAULT_LIMIT;
+    const { runs, total } = await readRuns(service, readFilter(args, now), limit);
+    output.list(runs, {
+      columns: [
+        { title: "STATUS" },
+        { title: "ID" },
+        { title: "JOB", isCut: true },
+        { title: "TRIGGERED" },
+        { title: "TOOK", isRight: true },
+        { title: "ERROR", isCut: true },
+      ],
+      toRow: (run) => [
+        statusCell(run.status),
+        run.id,
+        run.jobName,
+        describeInstant(run.createdAt, now),
+        describeSpan(run.startedAt, run.completedAt, now),
+        run.error ?? run.held?.message ?? "",
+      ],
+      none: "No runs match",
+    });
+    if (total > runs.length) output.note(`${runs.length} of ${countOf(total, "run")}; --limit shows more`);
+    return 0;
+  },
+};
+
+interface RunSummaries {
+  runs: RunSummary[];
+  total: number;
+  hasMore: boolean;
+}
+
+/** Reads the newest runs that match, page by page. */
+async function readRuns(
+  service: Service,
+  filter: RunFilter,
+  limit: number,
+): Promise<{ runs: RunSummary[]; total: number }> {
+  const runs: RunSummary[] = [];
+  let total = 0;
+  while (true) {
+    const before = runs.at(-1)?.id;
+    const query = { ...toQuery(filter), fields: "summary", before, limit: Math.min(PAGE, limit - runs.length) };
+    const page: RunSummaries = await askApi(service, "GET /runs", { query });
+    if (before === undefined) total = page.total;
+    runs.push(...page.runs);
+    if (!page.hasMore || runs.length >= limit || page.runs.length === 0) return { runs, total };
+  }
+}
+
+/** What is shown of a run. */
+interface Shown {
+  run: ClientRun;
+  steps: ClientStep[];
+  waits: Wait[];
+  /** What it failed of, with stacks; `null`: the service does not show it. */
+  failure: RunFailures | null;
+}
+
+const MAX_VALUE_LENGTH = 2_000;
+
+/** Shows a run. */
+export const show: Command = {
+  name: "show",
+  usage: "RUN",
+  about: "show a run with its steps, its waits and its error",
+  arity: [1, 1],
+  options: {},
+  async run({ args, service, output }) {
+    const runId = await findRunId(service, args.positionals[0]!);
+    const query = { runId };
+    const shown: Shown = {
+      run: await askApi(service, "GET /run", { query }),
+      steps: await askApi(service, "GET /steps", { query }),
+      waits: await askApi(service, "GET /waits", { query }),
+      failure: await readFailure(service, runId),
+    };
+    output.object(shown, (value) => describeRun(value, output));
+    return 0;
+  },
+};
+
+async function readFailure(service: Service, runId: string): Promise<RunFailures | null> {
+  try {
+    return await askApi(service, "GET /failure", { query: { runId } });
+  } catch (error) {
+    if (error instanceof HoldfastError && !(error instanceof StoreError) && error.code === "forbidden") return null;
+    throw error;
+  }
+}
+
+function describeRun({ run, steps, waits, failure }: Shown, output: Output): void {
+  const now = Date.now();
+  const { text, color } = statusCell(run.status);
+  output.facts([
+    ["run", run.id],
+    ["job", run.jobName],
+    ["status", text, color],
+    ["labels", describeLabels(run.labels) || null],
+    ["triggered", describeBoth(run.createdAt, now)],
+    ["starts", describeBoth(run.startAt, now)],
+    ["started", describeBoth(run.startedAt, now)],
+    ["ended", describeBoth(run.completedAt, now)],
+    ["took", describeSpan(run.startedAt, run.completedAt, now) || null],
+    ["held", run.held?.message ?? null, "yellow"],
+    ["parent", run.parentRunId ?? null],
+    ["schedule", run.scheduleName ?? null],
+    ["retry of", run.retriggerOf ?? null],
+    ["retried as", run.retriggeredAs ?? null],
+    ["progress", run.progress === undefined ? null : toJsonLine(run.progress)],
+    ["input", showValue(run.input)],
+    ["output", run.status === "completed" ? showValue(run.output) : null],
+    ["failed step", run.failedStepName ?? null],
+    ["error", run.error ?? null, "red"],
+  ]);
+  if (steps.length > 0) describeSteps(steps, now, output);
+  if (waits.length > 0) describeWaits(waits, now, output);
+  const shown = failure?.run ?? null;
+  if (shown !== null) describeFailure(shown, output);
+}
+
+function showValue(value: ClientRun["input"]): string {
+  return cutText(toJsonLine(value), MAX_VALUE_LENGTH);
+}
+
+function describeSteps(steps: readonly ClientStep[], now: number, output: Output): void {
+  output.line("");
+  output.line(countOf(steps.length, "step"), "bold");
+  const columns = [
+    { title: "STATUS" },
+    { title: "STEP", isCut: true },
+    { title: "ATTEMPTS", isRight: true },
+    { title: "TOOK", isRight: true },
+    { title: "ERROR", isCut: true },
+  ];
+  output.table(
+    columns,
+    steps.map((step) => [
+      statusCell(step.status),
+      step.name,
+      `${step.attempts}`,
+      describeSpan(step.startedAt, step.completedAt, now),
+      step.error ?? "",
+    ]),
+  );
+}
+
+function describeWaits(waits: readonly Wait[], now: number, output: Output): void {
+  output.line("");
+  output.line(countOf(waits.length, "wait"), "bold");
+  const columns = [{ title: "STATUS" }, { title: "WAIT", isCut: true }, { title: "ID" }, { title: "DEADLINE" }];
+  output.table(
+    columns,
+    waits.map((
+      wait,
+    ) => [wait.outcome ?? wait.status, wait.name, wait.id, describeBoth(wait.deadlineAt, now) ?? "none"]),
+  );
+}
+
+function describeFailure(failure: Failure, output: Output): void {
+  output.line("");
+  for (const line of failureReport(failure).split("\n")) output.line(line);
+}
+
+/** Says why a run is not executed. */
+export const why: Command = {
+  name: "why",
+  usage: "RUN",
+  about: "say why a run is not executed, and what to act on first",
+  arity: [1, 1],
+  options: {},
+  async run({ args, service, output }) {
+    const runId = await findRunId(service, args.positionals[0]!);
+    const explanation = await askApi(service, "GET /explain", { query: { runId } });
+    output.object(explanation, ({ status, message, reasons }) => {
+      output.line(sentenceOf(status, message));
+      for (const { message } of reasons.slice(1)) output.line(`  ${message}`);
+    });
+    return 0;
+  },
+};
+
+/** `Pending: behind run ...`. A message that begins with the status stays. */
+function sentenceOf(status: string, message: string): string {
+  const name = status[0]!.toUpperCase() + status.slice(1);
+  if (message.toLowerCase().startsWith(status)) return message;
+  return `${name}: ${message[0]!.toLowerCase()}${message.slice(1)}`;
+}
