@@ -77,7 +77,10 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   const source = { store: internals.store, nextTurn: () => nextTurn(host) };
   const deps = { served: { engine, internals, streams, source }, auth, host, showFailures: settings.showFailures };
   let document: string | null = null;
-  const readDocument = () => document ??= JSON.stringify(openApiDocument(routes, internals.jobs(), settings.basePath));
+  const readDocument = async () => {
+    const { bodySchemas } = await import("./requests/body_schemas.ts"); // zod is loaded when first needed
+    return document ??= JSON.stringify(openApiDocument(routes, internals.jobs(), settings.basePath, bodySchemas()));
+  };
   const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
     try {
       const response = await answer(request, candidates, settings, { ...deps, document: readDocument });

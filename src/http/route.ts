@@ -20,7 +20,7 @@ export interface RouteCall {
   /** What the sender may do. */
   access: Access;
   /** The OpenAPI document of the handler, as JSON. */
-  document: () => string;
+  document: () => Promise<string>;
   /** Reports an error after the response has begun. */
   report: (thrown: unknown) => void;
   /** The handler's settings. */

@@ -9,7 +9,7 @@ import { EVENT_SCHEMAS } from "./event_schemas.ts";
 import { type JsonSchema, listOf, objectOf, oneOf, ref, TEXT } from "./json_schema.ts";
 import { OPERATOR_SCHEMAS } from "./operator_schemas.ts";
 import { READ_SCHEMAS } from "./read_schemas.ts";
-import { RUN_SCHEMAS, TRIGGER_OPTION_SCHEMAS } from "./run_schemas.ts";
+import { RUN_SCHEMAS } from "./run_schemas.ts";
 
 const EVERYWHERE: readonly ErrorCode[] = ["invalid_request", "forbidden", "unknown_host", "internal", "unavailable"];
 const WITH_BODY: readonly ErrorCode[] = ["body_timeout", "body_too_large", "unsupported_encoding"];
@@ -20,11 +20,13 @@ const WITH_BODY: readonly ErrorCode[] = ["body_timeout", "body_too_large", "unsu
  * @param routes The routes, by the names of their functions.
  * @param jobs The newest version of each job.
  * @param basePath The prefix of the paths.
+ * @param bodies The schemas of the bodies.
  */
 export function openApiDocument(
   routes: object,
   jobs: Iterable<Job>,
   basePath: string,
+  bodies: Readonly<Record<string, JsonSchema>>,
 ): JsonSchema {
   const paths: Record<string, Record<string, JsonSchema>> = {};
   for (const [name, route] of Object.entries<Route>({ ...routes })) {
@@ -45,8 +47,9 @@ export function openApiDocument(
         ...READ_SCHEMAS,
         ...OPERATOR_SCHEMAS,
         ...EVENT_SCHEMAS,
+        ...bodies,
         Error: ERROR,
-        ...triggerSchemas(jobs),
+        ...triggerSchemas(jobs, bodies.TriggerRequest!), // it is one of the bodies
       },
     },
   };
@@ -130,22 +133,21 @@ function toSchema(answer: { schema: string } | { listOf: string }): JsonSchema {
 }
 
 /** The body of a trigger, with one alternative for each job, and the schemas of the inputs. */
-function triggerSchemas(jobs: Iterable<Job>): Record<string, JsonSchema> {
+function triggerSchemas(jobs: Iterable<Job>, request: JsonSchema): Record<string, JsonSchema> {
   const schemas: Record<string, JsonSchema> = {};
   const alternatives = Array.from(jobs, (job, at) => {
     const name = `Input${at + 1}_${job.name.replaceAll(/[^A-Za-z0-9._-]/g, "_")}`;
     schemas[name] = inputSchema(job, name);
     const isDescribed = Object.keys(schemas[name]).length > 0;
-    return triggerOf(oneOf([job.name, ...job.changes.aliases]), ref(name), isDescribed);
+    return triggerOf(request, { jobName: oneOf([job.name, ...job.changes.aliases]), input: ref(name) }, isDescribed);
   });
-  const any = triggerOf(TEXT, {}, false);
-  return { ...schemas, TriggerRequest: alternatives.length === 0 ? any : { oneOf: alternatives } };
+  return { ...schemas, TriggerRequest: alternatives.length === 0 ? request : { oneOf: alternatives } };
 }
 
 /** What describes an input does not say whether it may be missing: most that are described may not. */
-function triggerOf(jobName: JsonSchema, input: JsonSchema, isInputRequired: boolean): JsonSchema {
-  const properties = { jobName, input, ...TRIGGER_OPTION_SCHEMAS };
-  return { type: "object", properties, required: isInputRequired ? ["jobName", "input"] : ["jobName"] };
+function triggerOf(request: JsonSchema, fields: object, isInputRequired: boolean): JsonSchema {
+  const properties = { ...request.properties as object, ...fields };
+  return { ...request, properties, ...(isInputRequired ? { required: ["jobName", "input"] } : {}) };
 }
 
 /** The schema of an input, as its library describes it; `{}` if it does not. */

@@ -105,7 +105,6 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     }, ["live", "ready", "checks"]),
     description: "A caller that is not authenticated sees the status alone",
   },
-  PauseRequest: objectOf<{ note: string }>({ note: TEXT }, ["note"]),
   Schedule: objectOf<ClientSchedule>({
     name: TEXT,
     jobName: TEXT,

@@ -1,58 +1,17 @@
-import { MAX_BULK_IDS, MAX_BULK_LIMIT, MAX_ERROR_LENGTH } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
 import { FAILURE_KINDS } from "../../failure.ts";
-import { MAX_PRIORITY } from "../../flow.ts";
 import { type Held, HOLD_CODES } from "../../hold.ts";
 import type { LogEntry } from "../../log.ts";
 import type { ClientRun } from "../../client_run.ts";
-import { COALESCE_MODES, CONDITION_LIST, type Progress, RUN_STATUSES } from "../../run.ts";
+import { type Progress, RUN_STATUSES } from "../../run.ts";
 import type { ClientStep } from "../../step.ts";
 import type { SignalReceipt, Wait } from "../../wait.ts";
 import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
-import { conditionSchema, oneOf, orNull, ref, TEXT } from "./json_schema.ts";
+import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
 
 const STATUS = oneOf(RUN_STATUSES);
 const DISPOSITION = oneOf(["created", "idempotent", "coalesced"]);
 const SUCCESS: JsonSchema = { const: true };
-
-const DURATION: JsonSchema = { anyOf: [NUMBER, TEXT], description: 'Milliseconds, or a duration such as "5m"' };
-
-/** The options of a trigger that every job takes. */
-export const TRIGGER_OPTION_SCHEMAS: JsonSchema = {
-  idempotencyKey: TEXT,
-  concurrencyKey: TEXT,
-  coalesce: oneOf(COALESCE_MODES),
-  labels: LABELS,
-  startAt: INSTANT,
-  delay: DURATION,
-  priority: { type: "integer", minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY },
-  startWithin: DURATION,
-  finishWithin: DURATION,
-};
-
-const oneOrMore = (schema: JsonSchema): JsonSchema => ({ anyOf: [schema, listOf(schema)] });
-
-const BULK_FILTER: JsonSchema = {
-  type: "object",
-  minProperties: 1,
-  additionalProperties: false,
-  properties: {
-    jobName: oneOrMore(TEXT),
-    status: oneOrMore(STATUS),
-    labels: LABELS,
-    ...Object.fromEntries(CONDITION_LIST.map((condition) => [condition.name, conditionSchema(condition)])),
-    error: { ...TEXT, minLength: 1, maxLength: MAX_ERROR_LENGTH },
-  },
-};
-
-const BULK_FIELDS = {
-  runIds: { ...listOf(TEXT), maxItems: MAX_BULK_IDS },
-  filter: BULK_FILTER,
-  dryRun: FLAG,
-  limit: { type: "integer", minimum: 1, maximum: MAX_BULK_LIMIT },
-  cursor: TEXT,
-};
-const ONE_SELECTION = { oneOf: [{ required: ["runIds"] }, { required: ["filter"] }] };
 
 const RUN_FIELDS: { readonly [Name in keyof ClientRun]-?: JsonSchema } = {
   id: TEXT,
@@ -153,10 +112,6 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     data: ANY,
     timestamp: INSTANT,
   }),
-  SignalRequest: objectOf<{ signalId: string; payload: unknown }>({
-    signalId: { ...TEXT, minLength: 1, maxLength: 255 },
-    payload: ANY,
-  }),
   SignalReceipt: objectOf<SignalReceipt>({ wait: ref("Wait"), disposition: oneOf(["accepted", "duplicate"]) }),
   TriggerResult: objectOf<{ runId: string; disposition: string; status: string }>({
     runId: TEXT,
@@ -169,13 +124,6 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     status: STATUS,
   }),
   Success: objectOf<{ success: true }>({ success: SUCCESS }),
-  BulkRequest: { type: "object", properties: BULK_FIELDS, additionalProperties: false, ...ONE_SELECTION },
-  BulkRetriggerRequest: {
-    type: "object",
-    properties: { ...BULK_FIELDS, from: oneOf(["start", "failure"]) },
-    additionalProperties: false,
-    ...ONE_SELECTION,
-  },
   BulkResult: objectOf<BulkResult>({
     matched: COUNT,
     done: COUNT,

@@ -1,14 +1,18 @@
 // Not `{ z }`, of which a bundler keeps all: checks and messages in 50 languages.
 import * as z from "zod";
+import { MAX_BULK_IDS, MAX_BULK_LIMIT, MAX_ERROR_LENGTH } from "../../engine/bulk/bulk_selection.ts";
 import { ValidationError } from "../../error.ts";
-import { DELAY_RULE, isDelay, isPeriod, isPriority, PERIOD_RULE, PRIORITY_RULE } from "../../flow.ts";
+import { DELAY_RULE, isDelay, isPeriod, isPriority, MAX_PRIORITY, PERIOD_RULE, PRIORITY_RULE } from "../../flow.ts";
 import { type Duration, toMs } from "../../values/duration.ts";
 import { INSTANT_RULE, isInstant } from "../../values/instant.ts";
 import type { Json } from "../../values/json.ts";
 import { checkLabels, isName, NAME_RULE } from "../../values/name.ts";
 import { COALESCE_MODES, CONDITION_LIST, type Labels, RUN_STATUSES } from "../../run.ts";
+import { INSTANT, type JsonSchema, LABELS, NUMBER, TEXT } from "../openapi/json_schema.ts";
 
-const name = z.custom<string>(isName, { error: ({ input }) => input === undefined ? "is missing" : NAME_RULE });
+// What a check of our own takes is said by meta(), for the OpenAPI document.
+const name = z.custom<string>(isName, { error: ({ input }) => input === undefined ? "is missing" : NAME_RULE })
+  .meta(TEXT);
 
 // Not z.record(): that would leave out a key `__proto__`.
 const labels = z.unknown().transform((value, context): Labels => {
@@ -19,9 +23,11 @@ const labels = z.unknown().transform((value, context): Labels => {
     context.addIssue({ code: "custom", message: error.message });
     return z.NEVER;
   }
-});
+}).meta(LABELS);
 
-const period = z.custom<Duration>((value) => isPeriod(toMs(value)), PERIOD_RULE);
+const DURATION = { anyOf: [NUMBER, TEXT], description: 'Milliseconds, or a duration such as "5m"' };
+const period = z.custom<Duration>((value) => isPeriod(toMs(value)), PERIOD_RULE).meta(DURATION);
+const instant = z.custom<string>(isInstant, INSTANT_RULE).meta(INSTANT);
 
 // Every other option of a trigger is a field of the body. Ignored, this one would seem to have been taken.
 const NO_FAIRNESS_KEY = "cannot be given over HTTP: a client with a key for each run would pass all others";
@@ -34,9 +40,10 @@ const triggerFields = z.object({
   concurrencyKey: name.optional(),
   coalesce: z.enum(COALESCE_MODES).optional(),
   labels: labels.optional(),
-  startAt: z.custom<string>(isInstant, INSTANT_RULE).optional(),
-  delay: z.custom<Duration>((value) => isDelay(toMs(value)), DELAY_RULE).optional(),
-  priority: z.custom<number>(isPriority, PRIORITY_RULE).optional(),
+  startAt: instant.optional(),
+  delay: z.custom<Duration>((value) => isDelay(toMs(value)), DELAY_RULE).meta(DURATION).optional(),
+  priority: z.custom<number>(isPriority, PRIORITY_RULE)
+    .meta({ type: "integer", minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY }).optional(),
   fairnessKey: z.custom<undefined>((value) => value === undefined, NO_FAIRNESS_KEY).optional(),
   startWithin: period.optional(),
   finishWithin: period.optional(),
@@ -62,30 +69,30 @@ export const triggerBody = triggerFields.refine(
 
 /** The body of `POST /signal`. Other fields are left out. */
 export const signalBody = z.object({
-  signalId: name.refine((text) => text.trim() !== "", "must have a character that is not white space"),
+  signalId: name.refine((text) => text.trim() !== "", "must have a character that is not white space")
+    .meta({ ...TEXT, minLength: 1, maxLength: 255 }),
   payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
 });
 
 /** The body of `POST /jobs/pause`. Other fields are left out; the engine checks the length of the note. */
 export const noteBody = z.object({ note: z.string().optional() });
 
-const instant = z.custom<string>(isInstant, INSTANT_RULE);
 const listOf = <T>(value: z.ZodType<T>) => z.union([value, z.array(value)]);
 
 const schemaOf = (by: string, values: readonly string[] | undefined): z.ZodType<string> =>
   by !== "is" ? instant : values === undefined ? name : z.enum(values);
 
 const bulkFields = {
-  runIds: z.array(name).optional(),
+  runIds: z.array(name).meta({ maxItems: MAX_BULK_IDS }).optional(),
   filter: z.strictObject({
     jobName: listOf(name).optional(),
     status: listOf(z.enum(RUN_STATUSES)).optional(),
     labels: labels.optional(),
     ...Object.fromEntries(CONDITION_LIST.map(({ name, by, values }) => [name, schemaOf(by, values).optional()])),
-    error: z.string().optional(),
-  }).optional(),
+    error: z.string().meta({ minLength: 1, maxLength: MAX_ERROR_LENGTH }).optional(),
+  }).meta({ minProperties: 1 }).optional(),
   dryRun: z.boolean().optional(),
-  limit: z.number().optional(),
+  limit: z.number().meta({ type: "integer", minimum: 1, maximum: MAX_BULK_LIMIT }).optional(),
   cursor: z.string().optional(),
 };
 
@@ -99,3 +106,20 @@ export const bulkBody = z.strictObject(bulkFields).refine(isOneSelection, ONE_SE
 /** The body of `POST /runs/retrigger`. */
 export const bulkRetriggerBody = z.strictObject({ ...bulkFields, from: z.enum(["start", "failure"]).optional() })
   .refine(isOneSelection, ONE_SELECTION);
+
+/** The JSON Schemas of the bodies, for the OpenAPI document. */
+export function bodySchemas(): Record<string, JsonSchema> {
+  const oneSelection = { oneOf: [{ required: ["runIds"] }, { required: ["filter"] }] };
+  return {
+    TriggerRequest: jsonSchemaOf(triggerFields.omit({ fairnessKey: true })),
+    SignalRequest: jsonSchemaOf(signalBody),
+    PauseRequest: jsonSchemaOf(noteBody),
+    BulkRequest: { ...jsonSchemaOf(bulkBody), ...oneSelection },
+    BulkRetriggerRequest: { ...jsonSchemaOf(bulkRetriggerBody), ...oneSelection },
+  };
+}
+
+function jsonSchemaOf(schema: z.ZodType): JsonSchema {
+  const { $schema: _, ...described } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
+  return described;
+}

@@ -156,7 +156,7 @@ export const OPERATOR_ROUTES = {
     summary: "Describes the routes",
     answers: "document",
     guard: operate("docs"),
-    does: ({ document }) =>
-      new Response(document(), { headers: { "content-type": "application/json", ...JSON_HEADERS } }),
+    does: async ({ document }) =>
+      new Response(await document(), { headers: { "content-type": "application/json", ...JSON_HEADERS } }),
   }),
 };
