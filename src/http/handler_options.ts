@@ -1,5 +1,5 @@
 import { type Host, systemHost } from "../host.ts";
-import { type AllowedHost, readAllowedHosts } from "./access/allowed_hosts.ts";
+import { type AllowedHost, readAllowedHosts } from "./access/request_origin.ts";
 import { AUTH_FIELDS, checkAuth, type HandlerAuth } from "./access/auth_hooks.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";

@@ -10,7 +10,7 @@ import { PACKAGE_VERSION } from "../version.ts";
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 /** What metrics are made of, with the event streams of the handler. */
-export interface HandlerMetrics extends MetricsSource {
+interface HandlerMetrics extends MetricsSource {
   /** How many streams are open. */
   streams: { run: number; list: number };
 }

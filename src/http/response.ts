@@ -1,7 +1,7 @@
 import { UnknownJobError } from "../engine/triggers/unknown_job_error.ts";
 import { type ErrorCode, HoldfastError, type Issue, NotFoundError, StoreError, ValidationError } from "../error.ts";
 import { isInstance } from "../values/is_instance.ts";
-import { HookError } from "./access/hook.ts";
+import { HookError } from "./access/caller.ts";
 
 /** The path exists, but not with this method. */
 export class MethodNotAllowedError extends HoldfastError {

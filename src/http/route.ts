@@ -70,7 +70,7 @@ export type Asked<Q, B, Given> =
   & { readonly query: Q; readonly body: B };
 
 /** A route as it is declared. */
-export interface Declaration<Method extends string, Path extends string, Q, B, Given, Result>
+interface Declaration<Method extends string, Path extends string, Q, B, Given, Result>
   extends Omit<Route<Method, Path>, "parameters" | "body" | "guard" | "answer" | "result"> {
   /** The parameters of its URL; left out: it takes none. */
   readonly query?: Query<Q>;

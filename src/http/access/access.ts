@@ -16,7 +16,7 @@ import { isInstance } from "../../values/is_instance.ts";
 import { isName, NAME_RULE } from "../../values/name.ts";
 import { isEndedBy, type Signal, type Wait } from "../../wait.ts";
 import { deepFreeze } from "../deep_freeze.ts";
-import type { ListSource } from "../lists/json_lists.ts";
+import type { ListSource } from "../json_lists.ts";
 import { noSuchRun } from "../response.ts";
 import type { Resume } from "../streams/resume.ts";
 import type { PermittedStream, Streams } from "../streams/streams.ts";
@@ -24,8 +24,7 @@ import { withoutUndefined } from "../without_undefined.ts";
 import type { RunOperation } from "./auth_hooks.ts";
 import { Caller, type CallerOptions, nothing } from "./caller.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
-import { readTriggerKeys, toRequested } from "./requested_trigger.ts";
-import { toSeenRun } from "./seen_run.ts";
+import { readTriggerKeys, toRequested, toSeenRun } from "./seen_by_hooks.ts";
 import { asGiven, checkNotOfSchedule, ofTenant, tenantPrefix } from "./tenant_keys.ts";
 
 /** The dependencies of {@linkcode Access}. */

@@ -1,9 +1,8 @@
-import { HoldfastError } from "../../error.ts";
+import { HoldfastError, TimeoutError } from "../../error.ts";
 import type { Host } from "../../host.ts";
 import { isInstance } from "../../values/is_instance.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import type { HandlerAuth, HookName, Operation, RequestedOperation } from "./auth_hooks.ts";
-import { callHook } from "./hook.ts";
 
 type Hooks = HandlerAuth<unknown>;
 
@@ -101,4 +100,37 @@ async function callAuthHook<T>(
     if (!isInstance(returned, Response) && !isInstance(returned, Error)) return read(returned);
     throw new TypeError(`auth.${name} returned a value that it must throw`, { cause: returned });
   }, host);
+}
+
+/** A hook of the host failed. The original error is the `cause`. */
+export class HookError extends Error {}
+
+const HOOK_TIMEOUT_MS = 30_000;
+
+/**
+ * Calls a hook of the host, sync or async.
+ *
+ * @throws {Response} The response that it throws.
+ * @throws {HookError} It threw something else, or took too long.
+ */
+export async function callHook<T>(name: string, hook: () => T | Promise<T>, host: Host): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const cancelTimer = host.schedule(
+    HOOK_TIMEOUT_MS,
+    () => late.reject(new TimeoutError(`${name} takes more than ${HOOK_TIMEOUT_MS} ms`)),
+  );
+  try {
+    return await Promise.race([hook(), late.promise]);
+  } catch (thrown) {
+    if (isInstance(thrown, Response)) throw checkSendable(thrown, name);
+    throw new HookError(`${name} failed`, { cause: thrown });
+  } finally {
+    cancelTimer();
+  }
+}
+
+function checkSendable(response: Response, name: string): Response {
+  if (!response.bodyUsed && !response.body?.locked && response.status >= 200) return response;
+  const cause = new TypeError(`${name} threw a Response that cannot be sent: make a new one for each request`);
+  throw new HookError(`${name} failed`, { cause });
 }

@@ -12,6 +12,8 @@ import { checkName } from "../../values/name.ts";
 import { conditionSchema, COUNT, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
 import { MAX_DIGEST_MS, MIN_DIGEST_MS, readResume, type Resume } from "../streams/resume.ts";
 import { withoutUndefined } from "../without_undefined.ts";
+import { tidyText } from "../../values/text.ts";
+import { similarNameFinder } from "../similar_name.ts";
 
 /** A parameter of the URL. */
 export interface ParameterDescription {
@@ -179,8 +181,8 @@ export const RESUME_LIST: Query<{ resume: Resume }> = {
 };
 
 function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
-  const labels = [...query].filter(([name]) => name.startsWith(LABEL)).map(([name, value]) =>
-    [name.slice(LABEL.length), value] as const
+  const labels = [...query].filter(([name]) => name.startsWith(LABEL_PREFIX)).map(([name, value]) =>
+    [name.slice(LABEL_PREFIX.length), value] as const
   );
   checkSize(query.getAll("jobName").length, labels.length);
   // fromEntries() makes own properties of all keys, `__proto__` included.
@@ -194,7 +196,7 @@ function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {
   return isContradiction ? { ...filter, ...NO_RUN } : filter;
 }
 
-const LABEL = "label.";
+const LABEL_PREFIX = "label.";
 
 function readList(query: URLSearchParams, name: string): string | string[] | undefined {
   const values = query.getAll(name);
@@ -212,4 +214,45 @@ function readText(query: URLSearchParams, name: string): string | undefined {
   const values = query.getAll(name);
   if (values.length > 1) throw new ValidationError(`The parameter ${name} may be given only once`);
   return values[0];
+}
+
+const LABEL = "label";
+const MAX_SHOWN_LENGTH = 64;
+// Two short names that differ in one letter may both be meant.
+const SHORTEST_MISTYPED = 4;
+
+/**
+ * Refuses a parameter of the URL whose name is nearly one of those that a route takes: ignored, it would seem to have
+ * been taken. All others are ignored.
+ *
+ * @throws {ValidationError} There is one. It names the other.
+ */
+export function checkParameterNames(query: URLSearchParams, parameters: readonly ParameterDescription[]): void {
+  const known = parameters.map(({ name }) => name);
+  if (known.length === 0) return;
+  const findSimilar = similarNameFinder(known);
+  for (const name of new Set(query.keys())) {
+    const [head, ...rest] = name.split(".", 2);
+    const isLabel = rest.length > 0;
+    const given = isLabel ? head! : name; // a name has a part before its first dot
+    if (known.includes(given) && isLabel === (given === LABEL)) continue;
+    const meant = given === LABEL ? LABEL : findSimilar(given) ?? known.find((one) => isMistyped(given, one));
+    if (meant === undefined || !known.includes(meant) || (isLabel && meant !== LABEL)) continue;
+    const suggested = meant === LABEL ? `${LABEL}.${isLabel ? name.slice(head!.length + 1) : "<key>"}` : meant;
+    throw new ValidationError(
+      `There is no parameter "${tidyText(name, MAX_SHOWN_LENGTH)}": did you mean "${
+        tidyText(suggested, MAX_SHOWN_LENGTH)
+      }"?`,
+    );
+  }
+}
+
+/** Whether a name becomes another one by adding, leaving out, changing or swapping one letter. */
+function isMistyped(given: string, name: string): boolean {
+  if (name.length < SHORTEST_MISTYPED || given === name || Math.abs(given.length - name.length) > 1) return false;
+  let from = 0;
+  while (given[from] === name[from]) from += 1;
+  const [one, other] = [given.slice(from), name.slice(from)];
+  const isSwapped = one[0] === other[1] && one[1] === other[0] && one.slice(2) === other.slice(2);
+  return isSwapped || one.slice(1) === other.slice(1) || one.slice(1) === other || one === other.slice(1);
 }

@@ -1,8 +1,7 @@
 import { toClientRun } from "../../client_run.ts";
 import type { BulkOperation } from "../../run.ts";
 import { bulk, followRun, followRuns, run, scoped, signal, trigger, wait } from "../access/guards.ts";
-import { logsJson, runsJson, stepsJson, waitsJson } from "../lists/json_lists.ts";
-import { streamJson } from "../lists/json_stream.ts";
+import { logsJson, runsJson, stepsJson, streamJson, waitsJson } from "../json_lists.ts";
 import { bulk as bulkBody, NO_FROM, SIGNAL, TRIGGER } from "../requests/bodies.ts";
 import {
   all,

@@ -1,3 +1,6 @@
+import type { Run, RunText } from "../../run.ts";
+import { parseValue, type StoredValue } from "../../values/json.ts";
+import { deepFreeze } from "../deep_freeze.ts";
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
 import type { TriggerKeys } from "../../engine/triggers/trigger_flow.ts";
 import { isPriority, PRIORITY_RULE } from "../../flow.ts";
@@ -7,7 +10,23 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import type { RequestedTrigger } from "./auth_hooks.ts";
-import { withLazyValues } from "./seen_run.ts";
+
+/** A run for a hook, frozen. */
+export function toSeenRun({ payload, output, ...run }: RunText): Readonly<Run> {
+  return withLazyValues(run, { input: payload, payload, output }) as Readonly<Run>; // the values complete its fields
+}
+
+/** A frozen record with values that are parsed when they are read: most hooks read only labels. */
+function withLazyValues<T extends object>(record: T, values: { readonly [name: string]: StoredValue }): T {
+  const lazy = Object.entries(values).map(([name, value]): [string, PropertyDescriptor] => {
+    let parsed: { value: unknown } | null = null;
+    return [name, {
+      enumerable: true,
+      get: () => (parsed ??= deepFreeze({ value: parseValue(value) })).value,
+    }];
+  });
+  return Object.freeze(Object.defineProperties({ ...deepFreeze(record) }, Object.fromEntries(lazy)));
+}
 
 /** What the hook `onTrigger` is shown of a trigger, frozen. */
 export function toRequested(run: NewRun, options: TriggerOptions): RequestedTrigger {

@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers";
-import { NotFoundError, StoreError } from "../../../src/error.ts";
-import { decode, type Json } from "../../../src/values/json.ts";
-import { toClientRun } from "../../../src/client_run.ts";
-import type { Run } from "../../../src/run.ts";
-import { toClientStep } from "../../../src/step.ts";
-import type { Store } from "../../../src/store.ts";
-import type { ValuePart } from "../../../src/store/run_query.ts";
-import { persistLogs } from "../../../src/engine/persist_logs.ts";
-import { FakeHost } from "../../support/fake_host.ts";
-import { aLine, aRun } from "../../support/fixtures.ts";
-import { forEachStore, type StoreTest } from "../../support/stores/for_each_store.ts";
-import { aRequest, aService, type Service } from "../../support/http/http.ts";
-import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
-import { aJob } from "../../support/jobs.ts";
+import { NotFoundError, StoreError } from "../../src/error.ts";
+import { decode, type Json } from "../../src/values/json.ts";
+import { toClientRun } from "../../src/client_run.ts";
+import type { Run } from "../../src/run.ts";
+import { toClientStep } from "../../src/step.ts";
+import type { Store } from "../../src/store.ts";
+import type { ValuePart } from "../../src/store/run_query.ts";
+import { persistLogs } from "../../src/engine/persist_logs.ts";
+import { FakeHost } from "../support/fake_host.ts";
+import { aLine, aRun } from "../support/fixtures.ts";
+import { forEachStore, type StoreTest } from "../support/stores/for_each_store.ts";
+import { aRequest, aService, type Service } from "../support/http/http.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import { aJob } from "../support/jobs.ts";
 
 /** One of them is more than a piece of an answer. */
 const LARGE = JSON.stringify("x".repeat(300_000));

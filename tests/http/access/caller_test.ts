@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { callHook, HookError } from "../../../src/http/access/hook.ts";
+import { callHook, HookError } from "../../../src/http/access/caller.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { forever } from "../../support/stores/for_each_store.ts";
 import { aService } from "../../support/http/http.ts";
