@@ -7,7 +7,7 @@ import { openSession } from "../postgres/database/client.ts";
 import { PostgresDatabase } from "../postgres/database/postgres_database.ts";
 import { PostgresStore } from "../postgres/postgres_store.ts";
 import type { PostgresStoreOptions } from "../postgres/postgres_store_options.ts";
-import { readRuns as readPostgresRuns } from "../postgres/reads/bounded_reads.ts";
+import { readRuns as readPostgresRuns } from "../postgres/reads.ts";
 import { readRuns as readSqliteRuns } from "../sqlite/reads/bounded_reads.ts";
 import { COPIED_TABLES, type CopiedTable } from "./copied_tables.ts";
 import { toPostgresRow } from "./postgres_row.ts";

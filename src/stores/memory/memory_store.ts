@@ -19,12 +19,10 @@ import { toHistory, toHoldRecord, toIdentity, toRunState, toRunText, toWait } fr
 import { MemoryRates } from "./flow/rates.ts";
 import { listRuns, readFactValues, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
 import { MemoryRuns } from "./runs.ts";
-import { MemoryJobPauses } from "./flow/job_pauses.ts";
-import { enqueueRun, enqueueRuns } from "./writes/enqueue.ts";
-import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
+import { MemoryJobPauses } from "./flow/gates.ts";
+import { cancelRun, deleteRun, enqueueRun, enqueueRuns, finishRun, purgeRuns } from "./writes/runs.ts";
 import { listLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
-import { pauseRun } from "./writes/pause_run.ts";
-import { signalWait } from "./writes/signal_wait.ts";
+import { pauseRun, signalWait } from "./writes/pauses.ts";
 import { MemorySchedules } from "./flow/schedules.ts";
 import { listJobs, listWorkers, sampleRuns } from "./operate/numbers.ts";
 import { MemoryStatistics } from "./operate/statistics.ts";

@@ -1,15 +1,15 @@
-import { failureText } from "../../failure.ts";
 import type { FactValue, FactValueRef } from "../../fact.ts";
+import { failureText } from "../../failure.ts";
 import type { LogText } from "../../log.ts";
-import { DEFAULT_RUN_LIMIT, RUN_VALUES, type RunPage, type RunText } from "../../run.ts";
+import { DEFAULT_RUN_LIMIT, isOneOf, matches, RUN_VALUES, type RunPage, type RunText } from "../../run.ts";
 import { STEP_VALUES, type StepText } from "../../step.ts";
 import type { Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { StoredValue } from "../../values/json.ts";
 import { WAIT_VALUES, type WaitText } from "../../wait.ts";
 import { PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS, withoutLarge } from "../part_builder.ts";
+import { type Columns, storedConditionsOf } from "../run_conditions.ts";
 import { toLogText, toRunText, toStep, toWaitText } from "./copies.ts";
 import { byIndex, type KeptRun } from "./records.ts";
-import { queryMatcher } from "./run_filter.ts";
 import type { MemoryRuns } from "./runs.ts";
 
 /** The runs that match a query, newest first, and how many there are. */
@@ -107,4 +107,21 @@ function isFirstHalf(text: string, at: number): boolean {
 /** The items after a given one; all if there is none. */
 function behind<T>(items: readonly T[], isReached: (item: T) => boolean): T[] {
   return items.slice(items.findLastIndex(isReached) + 1);
+}
+
+const VALUES: Columns<(run: KeptRun) => string | number | null | undefined> = {
+  parentRunId: (run) => run.parent?.run.id,
+  failureKind: (run) => run.failure?.kind,
+  completedAt: (run) => run.completedAt,
+  createdAt: (run) => run.createdAt,
+};
+
+/** Returns a function that says whether a run is one of those to find, on whatever page. */
+function queryMatcher(query: RunQuery): (run: KeptRun) => boolean {
+  const { before, notRetried, status } = query;
+  const conditions = storedConditionsOf(query);
+  return (run) =>
+    (before === undefined || run.seq < before) && (notRetried !== true || run.retriggeredAs === null) &&
+    isOneOf(run.status, status) && matches(run, query) &&
+    conditions.every(({ field, isMetBy }) => isMetBy(VALUES[field](run)));
 }

@@ -7,33 +7,48 @@ import { LeaseLostError, StoreError } from "../../error.ts";
 import type { Store } from "../../store.ts";
 import type { SearchHit } from "../../store/operator_reads.ts";
 import {
+  type BlockersAnswer,
   type FailuresAnswer,
+  type JobsAnswer,
   type OpenWaitsAnswer,
+  type PostgresWarning,
+  readWarnings,
   type TimelineAnswer,
+  toBlockerFacts,
   toFound,
+  toJobList,
   toOpenWaits,
   toRunFailures,
   toTimeline,
-} from "./operate/operator_reads.ts";
+  toWorkerList,
+  type WorkersAnswer,
+} from "./operator_reads.ts";
 import type { StoreInfo } from "../../store/store_info.ts";
 import type { Enqueued } from "../../store/new_run.ts";
 import type { ChangeListener, StoreWatch } from "../../store/store_watch.ts";
 import { type Connection, lendClient, openPool, type PostgresClient } from "./database/client.ts";
-import { type BoundedClaimAnswer, type ClaimAnswer, toClaimResult } from "./claims.ts";
 import {
+  type BoundedClaimAnswer,
+  type ClaimAnswer,
+  type FiringAnswer,
   type HistoryAnswer,
   type HoldRow,
+  type PauseAnswer,
+  type SignalAnswer,
   type StrandedRow,
+  toClaimResult,
+  toFiringParameter,
+  toFiringResult,
   toHistory,
   toHoldParameter,
   toHoldRecord,
+  toPauseResult,
+  toSignalOutcome,
   toStrandedJobs,
-} from "./holds.ts";
+} from "./run_answers.ts";
 import { LogQueue } from "./writes/log_queue.ts";
-import { checkServer, type Durability } from "./database/check_server.ts";
-import { migrateTables } from "./database/migrate.ts";
-import { Announcer } from "./notify/announcer.ts";
-import { changeChannel, testChannel } from "./notify/channels.ts";
+import { checkServer, type Durability, migrateTables, VersionWatch } from "./database/migrate.ts";
+import { Announcer, changeChannel, testChannel } from "./notify/announcer.ts";
 import type { Listen } from "./notify/listen.ts";
 import { NotifyListener } from "./notify/listener.ts";
 import {
@@ -47,16 +62,11 @@ import {
   toStepParameter,
 } from "./writes/parameters.ts";
 import { findBlockers } from "../operate/find_blockers.ts";
-import { type BlockersAnswer, toBlockerFacts } from "./operate/blockers.ts";
-import { type PauseAnswer, type SignalAnswer, toPauseResult, toSignalOutcome } from "./pauses.ts";
 import { checkStoreOptions, listenOf, type PostgresStoreOptions } from "./postgres_store_options.ts";
-import { isRefusal, type Refusal, toRefusalError } from "./writes/refusal.ts";
+import { isRefusal, type Refusal, toRefusalError, type WriteParameter } from "./writes/write_group.ts";
 import { PostgresDatabase } from "./database/postgres_database.ts";
-import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
-import { readChildren } from "./reads/children.ts";
-import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./reads/journal.ts";
-import { findRuns } from "./reads/run_lists.ts";
-import { type PostgresWarning, readWarnings } from "./reads/warnings.ts";
+import { findRuns, readChildren, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
+import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./journal.ts";
 import {
   type IdentityRow,
   type JobPauseRow,
@@ -68,13 +78,9 @@ import {
   type WaitRow,
 } from "../rows.ts";
 import { type RunRow, toRunText } from "./rows.ts";
-import { type FiringAnswer, toFiringParameter, toFiringResult } from "./schedules.ts";
 import type { WriteKind } from "./sql/writes/apply.ts";
-import { type JobsAnswer, toJobList, toWorkerList, type WorkersAnswer } from "./operate/numbers.ts";
 import { VERSION } from "./sql/names.ts";
-import { VersionWatch } from "./database/version_watch.ts";
 import { WriteBatch } from "./writes/write_batch.ts";
-import type { WriteParameter } from "./writes/write_group.ts";
 import { addCalls } from "../store_calls.ts";
 
 /**

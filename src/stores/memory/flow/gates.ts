@@ -1,13 +1,14 @@
 import type { KnownJob } from "../../../flow.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import type { JobPause } from "../../../store/job_pause.ts";
+import { isoTime } from "../../../values/iso_time.ts";
+import { aloneQueue, isAloneQueue, queueName } from "../../queue_name.ts";
 import { isOrphan } from "../children.ts";
+import { type KeptRun, queueOf } from "../records.ts";
+import type { MemoryRuns } from "../runs.ts";
 import { nextDeadline } from "./deadlines.ts";
 import type { DueRuns } from "./due_runs.ts";
 import { jobScope, type MemoryRates } from "./rates.ts";
-import { type KeptRun, queueOf } from "../records.ts";
-import type { MemoryRuns } from "../runs.ts";
-import { aloneQueue, isAloneQueue, queueName } from "../../queue_name.ts";
 
 /** What the gates of a claim look at. */
 export interface GatesContext {
@@ -120,4 +121,44 @@ export class Gates {
 export function queuesOf({ name, version, print }: Pick<KnownJob, "name" | "version" | "print">): string[] {
   const queue = queueName(name, version);
   return [queue, queueName(name, version, print), aloneQueue(queue)];
+}
+
+/** The paused jobs of a memory store. */
+export class MemoryJobPauses {
+  readonly #byName = new Map<string, JobPause>();
+  readonly #runs: MemoryRuns;
+
+  /** @param runs The runs of the store. */
+  constructor(runs: MemoryRuns) {
+    this.#runs = runs;
+  }
+
+  /** The pauses by the names of the jobs. */
+  get byName(): ReadonlyMap<string, JobPause> {
+    return this.#byName;
+  }
+
+  /** See `Store.pauseJob()`. */
+  pause(jobName: string, { by, note }: Pick<JobPause, "by" | "note">, now: number): JobPause {
+    const known = this.#byName.get(jobName);
+    if (known !== undefined) return { ...known };
+    const pause = { jobName, since: isoTime(now), by, note };
+    this.#byName.set(jobName, pause);
+    this.#runs.countChange();
+    return { ...pause };
+  }
+
+  /** See `Store.resumeJob()`. */
+  resume(jobName: string): boolean {
+    const wasPaused = this.#byName.delete(jobName);
+    if (wasPaused) this.#runs.countChange();
+    return wasPaused;
+  }
+
+  /** The pauses of jobs, by their names. */
+  list(): JobPause[] {
+    return [...this.#byName.values()]
+      .sort((left, right) => left.jobName < right.jobName ? -1 : 1)
+      .map((pause) => ({ ...pause }));
+  }
 }

@@ -4,7 +4,7 @@ import type { JobPause } from "../../../store/job_pause.ts";
 import type { WorkerDetails } from "../../../store/worker_record.ts";
 import { LISTED_LEASES } from "../../rules.ts";
 import { isOrphan } from "../children.ts";
-import { orderByPosition, orderByTurn } from "../flow/due_order.ts";
+import { type MemoryTurns, orderByPosition, orderByTurn } from "../flow/fairness_turns.ts";
 import { DueRuns } from "../flow/due_runs.ts";
 import { Gates, queuesOf } from "../flow/gates.ts";
 import { offerHeldRuns } from "../holds.ts";
@@ -13,7 +13,6 @@ import { earliest, type KeptRun } from "../records.ts";
 import { toClaim } from "../copies.ts";
 import type { MemoryRuns } from "../runs.ts";
 import { findNextTimer, processTimers } from "./timers.ts";
-import type { MemoryTurns } from "../flow/fairness_turns.ts";
 
 /** What a worker sent with its last claim. */
 export interface KnownWorker extends Pick<ClaimRequest, "claimId" | "leaseMs"> {

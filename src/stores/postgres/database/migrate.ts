@@ -1,12 +1,10 @@
 import { StoreError } from "../../../error.ts";
-import { sqlState } from "./client.ts";
-import { newerTablesError } from "./newer_tables.ts";
-import type { PostgresDatabase } from "./postgres_database.ts";
-import { checkServer, type Durability } from "./check_server.ts";
 import { SEARCH_PATH } from "../sql/basics.ts";
 import { FUNCTIONS } from "../sql/functions.ts";
 import { VERSION } from "../sql/names.ts";
 import { TABLES } from "../sql/tables.ts";
+import { sqlState } from "./client.ts";
+import { newerTablesError, type PostgresDatabase } from "./postgres_database.ts";
 
 /**
  * The statements that lead from each version of the tables to the next, without the functions. They never change once
@@ -79,3 +77,74 @@ end $migrate$;
 select fn.check_isolation();
 select fn.forget_dead_workers(fn.clock(null));
 `;
+
+const OTHER_ENGINES = [
+  {
+    name: "CockroachDB",
+    pattern: /CockroachDB/,
+    reason: "it has neither advisory locks nor LISTEN, and may skip rows that are due",
+  },
+  {
+    name: "YugabyteDB",
+    pattern: /-YB-/,
+    reason: "its sequences and snapshots work differently, so that readers of events would miss some",
+  },
+];
+
+/** What a store asks of the server: see `PostgresStoreOptions.durability`. */
+export type Durability = "full" | "relaxed";
+
+/**
+ * Refuses engines that speak the protocol of PostgreSQL but do not keep what the store relies on, and with `full` a server
+ * or a role whose commits do not wait for the disk.
+ *
+ * @throws {StoreError} It is such a server, or it does not answer (`unavailable`).
+ */
+export async function checkServer(database: PostgresDatabase, durability: Durability): Promise<void> {
+  const version = await database.ask("select pg_catalog.version() as r");
+  const engine = OTHER_ENGINES.find(({ pattern }) => pattern.test(version));
+  if (engine !== undefined) {
+    throw new StoreError(`PostgresStore does not support ${engine.name}: ${engine.reason}. Use PostgreSQL`, {
+      code: "internal",
+    });
+  }
+  if (durability === "relaxed" || await database.ask(IS_LOSSY) !== "true") return;
+  throw new StoreError(
+    "The server may lose what it has acknowledged: synchronous_commit or fsync is off. Change that, or open the store " +
+      'with durability: "relaxed"',
+    { code: "internal" },
+  );
+}
+
+const IS_LOSSY =
+  "select ('off' in (pg_catalog.current_setting('synchronous_commit'), pg_catalog.current_setting('fsync')))::text as r";
+
+const LOOK_EVERY_MS = 60_000;
+
+/** Notices that a newer version of this package has changed the tables while this process was running. */
+export class VersionWatch {
+  readonly #database: PostgresDatabase;
+  readonly #monotonic: () => number;
+  #nextLookAt: number;
+
+  /** @param monotonic A clock in milliseconds that is never set. */
+  constructor(database: PostgresDatabase, monotonic: () => number) {
+    this.#database = database;
+    this.#monotonic = monotonic;
+    this.#nextLookAt = monotonic() + LOOK_EVERY_MS;
+  }
+
+  /**
+   * Looks, at most once a minute. The functions of this version are still there after the next one has come, so the
+   * caller can go on when it has reported the error.
+   *
+   * @throws {StoreError} The tables are of a newer version.
+   */
+  async look(): Promise<void> {
+    const now = this.#monotonic();
+    if (now < this.#nextLookAt) return;
+    this.#nextLookAt = now + LOOK_EVERY_MS;
+    const version = await this.#database.readVersion();
+    if (version > VERSION) throw newerTablesError(version);
+  }
+}

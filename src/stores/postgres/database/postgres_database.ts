@@ -1,9 +1,8 @@
 import { StoreError } from "../../../error.ts";
-import { type Connection, isTransient, type Lane, sqlState, storeError } from "./client.ts";
-import { newerTablesError } from "./newer_tables.ts";
-import { readAnswer, writeParameter } from "./portable_text.ts";
 import { toSql, VERSION } from "../sql/names.ts";
 import type { WriteList } from "../writes/write_group.ts";
+import { type Connection, isTransient, type Lane, sqlState, storeError } from "./client.ts";
+import { readAnswer, writeParameter } from "./portable_text.ts";
 
 // How often a statement is tried that the server refuses because of others that run beside it.
 const MAX_TRIES = 5;
@@ -104,4 +103,12 @@ export class PostgresDatabase {
   #check(): void {
     if (this.#isClosed) throw new StoreError("The store is closed");
   }
+}
+
+/** The error of a call that finds tables of a newer version than this one. */
+export function newerTablesError(found: number, cause?: unknown): StoreError {
+  return new StoreError(
+    `The database has tables of version ${found}; this version of Holdfast knows them up to ${VERSION}`,
+    { code: "internal", cause },
+  );
 }

@@ -1,47 +1,59 @@
 import { APPLY } from "./writes/apply.ts";
 import { BASICS } from "./basics.ts";
+import { BLOCKERS } from "./operate/blockers.ts";
+import { BOUNDED_READS } from "./reads/bounded_reads.ts";
+import { CHANGED_CODE } from "./changed_code.ts";
 import { CHILDREN } from "./writes/children.ts";
-import { CLAIMS } from "./claim/functions.ts";
+import { CLAIM } from "./claim/claim.ts";
+import { CLAIM_FACTS } from "./claim/claim_facts.ts";
 import { DELETIONS } from "./writes/deletions.ts";
 import { ENDINGS } from "./writes/endings.ts";
 import { ENQUEUE } from "./writes/enqueue.ts";
-import { EVOLUTION } from "./evolution/functions.ts";
-import { FLOW } from "./flow/functions.ts";
-import { JOURNAL } from "./journal.ts";
-import { LEASES } from "./writes/leases.ts";
-import { LOCKS } from "./locks.ts";
-import { OPERATE } from "./operate/functions.ts";
-import { OUTAGES } from "./outages.ts";
-import { PAUSES } from "./writes/pauses.ts";
-import { READS } from "./reads/functions.ts";
-import { RECORDS } from "./writes/records.ts";
-import { SCHEDULES } from "./schedules.ts";
+import { GATES } from "./flow/gates.ts";
 import { GROUPED_WRITES } from "./writes/grouped_writes.ts";
-import { WORKERS } from "./writes/workers.ts";
+import { JOURNAL } from "./reads/journal.ts";
+import { LEASES } from "./writes/leases.ts";
+import { NUMBERS } from "./operate/numbers.ts";
+import { OPERATOR_READS } from "./operate/operator_reads.ts";
+import { PAUSES } from "./writes/pauses.ts";
+import { QUEUES } from "./flow/queues.ts";
+import { RECORDS } from "./writes/records.ts";
+import { RUN_LISTS } from "./reads/run_lists.ts";
+import { SCHEDULES } from "./schedules.ts";
+import { STATISTICS } from "./operate/statistics.ts";
+import { TAKE_BESIDE } from "./claim/take_beside.ts";
+import { TAKE_IN_TURN } from "./claim/take_in_turn.ts";
+import { TURNS } from "./flow/turns.ts";
+import { WORKERS } from "./workers.ts";
 
 /** All functions of the current version. Their bodies are checked when they are called, so their order is free. */
 export const FUNCTIONS: string = [
   "set local check_function_bodies = off;",
-  ...[
-    BASICS,
-    LOCKS,
-    FLOW,
-    RECORDS,
-    ENDINGS,
-    DELETIONS,
-    ENQUEUE,
-    LEASES,
-    WORKERS,
-    OUTAGES,
-    PAUSES,
-    JOURNAL,
-    CLAIMS,
-    GROUPED_WRITES,
-    APPLY,
-    READS,
-    CHILDREN,
-    SCHEDULES,
-    EVOLUTION,
-    OPERATE,
-  ],
+  APPLY,
+  BASICS,
+  BLOCKERS,
+  BOUNDED_READS,
+  CHANGED_CODE,
+  CHILDREN,
+  CLAIM,
+  CLAIM_FACTS,
+  DELETIONS,
+  ENDINGS,
+  ENQUEUE,
+  GATES,
+  GROUPED_WRITES,
+  JOURNAL,
+  LEASES,
+  NUMBERS,
+  OPERATOR_READS,
+  PAUSES,
+  QUEUES,
+  RECORDS,
+  RUN_LISTS,
+  SCHEDULES,
+  STATISTICS,
+  TAKE_BESIDE,
+  TAKE_IN_TURN,
+  TURNS,
+  WORKERS,
 ].join("\n");

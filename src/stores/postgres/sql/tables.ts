@@ -1,5 +1,4 @@
 import { FACTS_PER_ROW } from "./names.ts";
-import { OPERATE_TABLES } from "./operate/tables.ts";
 
 // Differences to the tables of SqliteStore: a run has one row, with its flow, its schedule and its parent, so it stands
 // in one queue; facts have rows of their own, and no other row is a fact; what is counted is appended.
@@ -31,6 +30,9 @@ import { OPERATE_TABLES } from "./operate/tables.ts";
 // All rows of the journal up to `trimmed_to` were removed.
 
 // A row of the journal has facts of one transaction: JSON, with commas and without the brackets around them.
+
+// A row of `stats` has what was counted in one slot of time, of `span` milliseconds, for one job, or for all together
+// (''). `latencies` is `LatencyCounts`. The columns after it are sums of samples, in the rows of all jobs together.
 
 /** The first version of the tables. */
 export const TABLES = `
@@ -384,4 +386,24 @@ create table {schema}.workers (
   stopping boolean not null default false,
   sole_claim text collate "C"
 ) with (fillfactor = 50);
-${OPERATE_TABLES}`;
+
+create table {schema}.stats (
+  span int not null,
+  job text collate "C" not null,
+  at bigint not null,
+  triggered bigint not null,
+  started bigint not null,
+  completed bigint not null,
+  failed bigint not null,
+  cancelled bigint not null,
+  steps bigint not null,
+  step_failures bigint not null,
+  latencies jsonb not null,
+  samples bigint not null,
+  pending bigint not null,
+  running bigint not null,
+  waiting bigint not null,
+  busy bigint not null,
+  primary key (span, job, at)
+) with (fillfactor = 70);
+create index stats_by_time on {schema}.stats (span, at, job);`;

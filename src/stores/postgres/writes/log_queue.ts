@@ -1,6 +1,6 @@
 import type { NewLogEntry } from "../../../log.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
-import { appendLogs } from "../reads/bounded_reads.ts";
+import { appendLogs } from "../reads.ts";
 
 interface Append {
   entries: readonly NewLogEntry[];

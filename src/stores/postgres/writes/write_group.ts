@@ -1,3 +1,4 @@
+import { ConflictError, NotFoundError } from "../../../error.ts";
 import { writeParameter } from "../database/portable_text.ts";
 import type { WriteKind } from "../sql/writes/apply.ts";
 
@@ -111,4 +112,20 @@ function findMixed(writes: readonly GroupedWrite[]): Set<string> {
     }
   }
   return mixed;
+}
+
+/** Why a write was refused. */
+export interface Refusal {
+  refused: "conflict" | "not_found" | "lease_lost";
+  message: string;
+}
+
+/** Whether the answer to a write is a refusal. */
+export function isRefusal(answer: unknown): answer is Refusal {
+  return typeof answer === "object" && answer !== null && "refused" in answer;
+}
+
+/** The error of a refusal; that of a lost lease is the caller's. */
+export function toRefusalError({ refused, message }: Refusal): Error {
+  return refused === "not_found" ? new NotFoundError(message) : new ConflictError(message);
 }

@@ -1,9 +1,12 @@
 import { POSITIONS_PER_PRIORITY } from "../../../../flow.ts";
+import { MAX_TIMERS } from "../../../rules.ts";
 import { ENTRY, JOINS_LISTS } from "../basics.ts";
 
 // So many changes of the numbers of runs are made one row each. A claim that finds runs looks so often whether there are.
 const MAX_CHANGES = 1_000;
 const FOLD_EACH = 0.1;
+// Connections hold at least about so many bytes for a client that does not read.
+const MAX_LENGTH = 200_000;
 
 /** How runs are claimed. */
 export const CLAIM = `
@@ -169,5 +172,87 @@ begin
   with gone as (delete from {schema}.counts returning status, job, runs)
   insert into {schema}.counts (status, job, runs)
     select g.status, g.job, sum(g.runs) from gone g group by g.status, g.job having sum(g.runs) <> 0;
+end $$;
+
+-- Claims due runs, and leaves out what it has claimed ("claims" is null) if that is large. The server sends an answer
+-- before it commits: a client that is stopped, and does not read, would keep all others who write waiting. A repeated
+-- call of fn.claim() reads what was claimed, under the lock of its own worker alone.
+create or replace function fn.bounded_claim(p jsonb, p_now bigint) returns text language plpgsql ${ENTRY} as $$
+declare v_answer text := fn.claim(p, p_now)::text;
+begin
+  if octet_length(v_answer) <= ${MAX_LENGTH} then return v_answer; end if;
+  return (v_answer::jsonb || '{"claims": null}')::text;
+end $$;
+
+-- Claimed runs with their histories, in the order of p_seqs.
+create or replace function fn.claimed(p_seqs bigint[]) returns json language plpgsql stable as $$
+begin
+  return (select coalesce(json_agg(json_build_object('id', r.id, 'job', r.job, 'labels', r.labels,
+    'concurrency_key', r.concurrency_key, 'lease_generation', r.lease_generation,
+    'lease_claim', r.lease_claim, 'recorded', r.recorded, 'lease_expires_at', r.lease_expires_at,
+    'interruptions', r.interruptions, 'created_at', r.created_at, 'start_at', r.start_at, 'started_at', r.started_at,
+    'priority', r.priority, 'fairness_key', r.fairness_key,
+    'depth', r.depth, 'slot_at', r.slot_at, 'slot', r.slot, 'trace', r.trace, 'finish_by', r.finish_by, 'origin_id', r.origin_id,
+    'payload', i.payload, 'input', i.input, 'schema_print', i.schema_print,
+    'hold', case when r.lease_generation > 1 then (select jsonb_build_object('continues', h.continues,
+      'generation', h.generation) from {schema}.holds h where h.run_seq = r.seq) end,
+    'copied', case when r.origin_id is not null then (select jsonb_build_object('upTo', c.copied_up_to,
+      'unfinished', c.unfinished::jsonb) from {schema}.copies c where c.run_seq = r.seq) end,
+    'steps', case when r.recorded > 0 then fn.steps_json(r.seq) else '[]' end,
+    'pauses', case when r.has_pauses then fn.pauses_json(r.seq) else '[]' end) order by x.no), '[]')
+  from unnest(p_seqs) with ordinality x (seq, no)
+    cross join lateral (select q.* from {schema}.runs q where q.seq = x.seq offset 0) r
+    cross join lateral (select j.* from {schema}.inputs j where j.run_seq = x.seq offset 0) i);
+end $$;
+
+-- The recorded steps of a run as a replay needs them: see ReplayedStepRow.
+create or replace function fn.steps_json(p_seq bigint) returns jsonb language plpgsql stable as $$
+begin
+  return (select coalesce(jsonb_agg(jsonb_build_object('name', s.name, 'position', s.position, 'status', s.status,
+    'output', s.output, 'failure', s.failure, 'attempts', s.attempts, 'retry_at', s.retry_at, 'recorded_no', s.recorded_no)
+    order by s.recorded_no), '[]')
+  from {schema}.steps s where s.run_seq = p_seq and s.status <> 'cancelled');
+end $$;
+
+-- All pauses of a run: see PauseRow.
+create or replace function fn.pauses_json(p_seq bigint) returns jsonb language plpgsql stable as $$
+begin
+  return (select coalesce(jsonb_agg(fn.pause_json(w) order by w.seq), '[]') from {schema}.pauses w where w.run_seq = p_seq);
+end $$;
+
+-- Processes expired timers. Returns the runs that failed.
+create or replace function fn.process_timers(p_max int, p_newest_start bigint, p_now bigint) returns jsonb
+language plpgsql as $$
+declare r {schema}.runs; v_failed jsonb := '[]'; v_one jsonb; g record; v_key text;
+begin
+  if p_newest_start > p_now then perform fn.correct_starts(p_now); end if;
+  for r in select q.* from {schema}.runs q where q.status = 'running' and q.lease_expires_at <= p_now
+      order by q.lease_expires_at, q.seq limit ${MAX_TIMERS} loop
+    v_one := fn.revoke_lease(r, p_max, p_now);
+    if v_one is not null then v_failed := v_failed || v_one; end if;
+  end loop;
+  for g in select q.run_id, q.generation from {schema}.ghosts q where q.expires_at <= p_now
+      order by q.expires_at limit ${MAX_TIMERS} loop
+    perform fn.release_ghost(g.run_id, g.generation, null, null, p_now);
+  end loop;
+  for r in select o.* from (select q.* from {schema}.runs q where q.deadline_at <= p_now
+      order by q.deadline_at, q.seq limit ${MAX_TIMERS}) o order by o.seq loop
+    v_failed := v_failed || fn.fail_late_run(r, p_now);
+  end loop;
+  for g in select q.seq from {schema}.runs q where q.timer_at <= p_now order by q.timer_at, q.seq limit ${MAX_TIMERS} loop
+    perform fn.commit_deadlines(g.seq, p_now);
+    perform fn.wake(g.seq, p_now);
+  end loop;
+  for g in select q.seq from {schema}.runs q where q.due_at <= p_now order by q.due_at, q.seq limit ${MAX_TIMERS} loop
+    update {schema}.runs set updated_at = p_now where seq = g.seq;
+    perform fn.enter_queue(g.seq, p_now);
+  end loop;
+  -- Keys whose rate has opened, and all whose rate is closed again: a run that has passed it would be claimed too early.
+  for v_key in (select o.concurrency_key from {schema}.openings o where not o.is_open and o.opens_at <= p_now
+        order by o.opens_at limit ${MAX_TIMERS})
+      union all (select o.concurrency_key from {schema}.openings o where o.is_open and o.opens_at > p_now) loop
+    perform fn.update_queue(v_key, p_now);
+  end loop;
+  return v_failed;
 end $$;
 `;

@@ -1,5 +1,5 @@
 import { ENTRY } from "../basics.ts";
-import { part } from "../reads/part.ts";
+import { part } from "../reads/bounded_reads.ts";
 
 // About how many characters a result takes besides its values, and how many children are read at once.
 const RESULT_LENGTH = 120;

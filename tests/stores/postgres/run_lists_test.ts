@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
-import { RUN_STATUSES } from "../../../../src/run.ts";
-import type { Store } from "../../../../src/store.ts";
-import type { RunQuery } from "../../../../src/store/run_query.ts";
-import { MemoryStore } from "../../../../src/stores/memory/memory_store.ts";
-import { Chance } from "../../../support/chance.ts";
-import { FAKE_START, FakeHost } from "../../../support/fake_host.ts";
-import { aClaimRequest, aFailure, aRun } from "../../../support/fixtures.ts";
-import { startServer } from "../server.ts";
-import { getRuns } from "../../../../src/store/reads.ts";
+import { RUN_STATUSES } from "../../../src/run.ts";
+import type { Store } from "../../../src/store.ts";
+import { getRuns } from "../../../src/store/reads.ts";
+import type { RunQuery } from "../../../src/store/run_query.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { Chance } from "../../support/chance.ts";
+import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
+import { aClaimRequest, aFailure, aRun } from "../../support/fixtures.ts";
+import { startServer } from "./server.ts";
 
 const server = startServer();
 const JOBS = Array.from({ length: 70 }, (_, n) => `job-${n}`);

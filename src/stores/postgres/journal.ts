@@ -1,13 +1,13 @@
-import type { FactValue, FactValueRef } from "../../../fact.ts";
-import { isoTime } from "../../../values/iso_time.ts";
-import type { Cursor, JournalPage } from "../../../journal.ts";
-import type { RunIdentity } from "../../../run.ts";
-import type { AwaitedPause, RunState } from "../../../store/run_state.ts";
-import type { TraceText } from "../../../trace_context.ts";
-import { PartBuilder } from "../../part_builder.ts";
-import type { PostgresDatabase } from "../database/postgres_database.ts";
-import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../../rows.ts";
-import { type RunRow, toRunText } from "../rows.ts";
+import type { FactValue, FactValueRef } from "../../fact.ts";
+import type { Cursor, JournalPage } from "../../journal.ts";
+import type { RunIdentity } from "../../run.ts";
+import type { AwaitedPause, RunState } from "../../store/run_state.ts";
+import type { TraceText } from "../../trace_context.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import { PartBuilder } from "../part_builder.ts";
+import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../rows.ts";
+import type { PostgresDatabase } from "./database/postgres_database.ts";
+import { type RunRow, toRunText } from "./rows.ts";
 
 /** Reads what was committed after a position. See `Store.readJournal()`. */
 export async function readJournal(

@@ -1,11 +1,12 @@
-import { LeaseLostError } from "../../../error.ts";
+import { LeaseLostError, NotFoundError } from "../../../error.ts";
 import type { Lease } from "../../../lease.ts";
 import type { RunIdentity } from "../../../run.ts";
 import type { NewPause, PauseRequest, PauseResult } from "../../../store/pause_request.ts";
-import { nextDeadlineInMs } from "../../../wait.ts";
+import type { TraceText } from "../../../trace_context.ts";
+import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../wait.ts";
 import { addChildren, findCreated, lacksChildren } from "../children.ts";
-import { toPauseRecord } from "../copies.ts";
-import { commitDeadlines, findPause } from "../pauses.ts";
+import { toIdentity, toPauseRecord, toWait } from "../copies.ts";
+import { checkPending, commitDeadlines, findPause, isEndedBy, isQueued, isWoken, resolvePause } from "../pauses.ts";
 import { hadLease, type KeptPause, type KeptRun } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
 import { cancelOrphan } from "./timers.ts";
@@ -77,4 +78,32 @@ function toPauseResult(
     return children === null ? [] : findCreated(pause, children, (runId) => runs.get(runId));
   });
   return { parked, pauses: records, created, cancelled: [], nextDeadlineInMs: nextDeadlineInMs(records, now) };
+}
+
+/** Ends a wait by a signal. See `Store.signal()`. */
+export function signalWait(
+  runs: MemoryRuns,
+  waitId: string,
+  signal: Signal,
+  trace: TraceText | null,
+  now: number,
+): SignalOutcome {
+  const found = runs.findWait(waitId);
+  if (found === undefined) throw new NotFoundError(`There is no wait "${waitId}"`);
+  const { run, pause: wait } = found;
+  if (isEndedBy(wait, signal)) {
+    // The receipt of the first acceptance: the run had not resumed by then.
+    const receipt = { ...toWait(run.id, wait), firstResumedAt: null };
+    return { wait: receipt, disposition: "duplicate", run: toIdentity(run) };
+  }
+  checkPending(wait);
+  const payload = JSON.stringify(signal.payload);
+  const wasDue = isWoken(run) || isQueued(run);
+  // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
+  if (commitDeadlines(run, now)) runs.noteResolution(run, wasDue, now);
+  checkPending(wait);
+  wait.trace = trace;
+  resolvePause(run, wait, { outcome: "signal", payload, signalId: signal.signalId }, now);
+  runs.noteResolution(run, wasDue, now);
+  return { wait: toWait(run.id, wait), disposition: "accepted", run: toIdentity(run) };
 }

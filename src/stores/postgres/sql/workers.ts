@@ -1,12 +1,14 @@
-/**
- * Outages of the server. A lease that expires while the server is away has not been abandoned: nobody could renew it. So
- * the first claim after an outage begins all leases anew.
- *
- * The table `server` says which start of the server the last claim has seen. It is unlogged, so it is empty after a crash
- * of the server, also of one of its processes, and on a standby that is promoted. None of these shows in the time at
- * which the server was started.
- */
-export const OUTAGES = `
+import { LISTED_LEASES } from "../../rules.ts";
+
+// A lease that expires while the server is away has not been abandoned: nobody could renew it. So the first claim after an
+// outage begins all leases anew.
+//
+// The table `server` says which start of the server the last claim has seen. It is unlogged, so it is empty after a crash
+// of the server, also of one of its processes, and on a standby that is promoted. None of these shows in the time at
+// which the server was started.
+
+/** What is known of workers, and how they outlive outages of the server. */
+export const WORKERS = `
 -- Whether the server was away since the last claim.
 create or replace function fn.was_away() returns boolean language plpgsql stable as $$
 begin
@@ -30,4 +32,16 @@ begin
   delete from {schema}.server;
   insert into {schema}.server values (pg_postmaster_start_time());
 end $$;
+
+-- See Store.forgetWorker().
+create or replace function fn.forget_worker(p jsonb, p_now bigint) returns jsonb language sql volatile as $$
+  delete from {schema}.workers where id = p ->> 'workerId';
+  select null::jsonb
+$$;
+
+-- Deletes the entries of workers that died long ago: after a hundred lengths of their leases without a claim, unless the
+-- server was away.
+create or replace function fn.forget_dead_workers(p_now bigint) returns void language sql volatile as $$
+  delete from {schema}.workers where seen_at + lease_ms * ${LISTED_LEASES} < p_now and not fn.was_away()
+$$;
 `;

@@ -4,8 +4,8 @@ import { MAX_FORGOTTEN, STARTS_KEPT_MS } from "../../../rules.ts";
 // start that decides whether the next one is allowed is found by its number. A key can have several rates, those of its
 // runs: there `period` is the longest of those that have counted a start so far, so it never decreases either.
 
-/** The rates of jobs and of concurrency keys. */
-export const RATES = `
+/** What keeps due runs from being claimed: rates of jobs and of concurrency keys, and pauses of jobs. */
+export const GATES = `
 -- When a rate allows the next start; -1: nothing holds it up.
 create or replace function fn.rate_opens_at(p_scope text, p_limit bigint, p_period bigint, p_now bigint) returns bigint
 language plpgsql stable as $$
@@ -59,5 +59,18 @@ create or replace function fn.forget_starts(p_now bigint) returns void language 
     order by o.at limit ${MAX_FORGOTTEN}) old
   where s.scope = old.scope and s.no = old.no and p_now - ${STARTS_KEPT_MS} >= s.at + (
     select l.period from {schema}.starts l where l.scope = s.scope order by l.no desc limit 1)
+$$;
+
+-- Pauses a job, unless it is paused already. See Store.pauseJob().
+create or replace function fn.pause_job(p jsonb, p_now bigint) returns jsonb language sql volatile as $$
+  insert into {schema}.paused_jobs (job, paused_at, paused_by, note)
+    values (p ->> 'jobName', p_now, p ->> 'by', p ->> 'note') on conflict do nothing;
+  select to_jsonb(j) from {schema}.paused_jobs j where j.job = p ->> 'jobName'
+$$;
+
+-- Ends the pause of a job. Returns whether it was paused.
+create or replace function fn.resume_job(p jsonb, p_now bigint) returns jsonb language sql volatile as $$
+  with gone as (delete from {schema}.paused_jobs where job = p ->> 'jobName' returning 1)
+  select to_jsonb(exists (select 1 from gone))
 $$;
 `;

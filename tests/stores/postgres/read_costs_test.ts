@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
-import { startServer } from "../server.ts";
-import { getRun } from "../../../../src/store/reads.ts";
+import { getRun } from "../../../src/store/reads.ts";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { startServer } from "./server.ts";
 
 const server = startServer();
 const RUNS = 60_000;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
-import { startServer } from "../server.ts";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { startServer } from "./server.ts";
 
 const server = startServer();
 

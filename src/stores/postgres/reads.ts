@@ -1,12 +1,13 @@
-import { droppedLines, fitLine, type LogText, type NewLogEntry } from "../../../log.ts";
-import type { RunText } from "../../../run.ts";
-import type { StepText } from "../../../step.ts";
-import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
-import type { WaitText } from "../../../wait.ts";
-import { LARGE, PartBuilder } from "../../part_builder.ts";
-import type { PostgresDatabase } from "../database/postgres_database.ts";
-import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../../rows.ts";
-import { type RunRow, toRunText } from "../rows.ts";
+import { droppedLines, fitLine, type LogText, type NewLogEntry } from "../../log.ts";
+import { DEFAULT_RUN_LIMIT, type RunText } from "../../run.ts";
+import type { StepText } from "../../step.ts";
+import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
+import type { ChildResult, WaitText } from "../../wait.ts";
+import { LARGE, PartBuilder } from "../part_builder.ts";
+import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../rows.ts";
+import { listOf, statusesOf, storedConditionsOf } from "../run_conditions.ts";
+import type { PostgresDatabase } from "./database/postgres_database.ts";
+import { type ChildRow, type RunRow, toChildResult, toRunText } from "./rows.ts";
 
 /** A page of a list: about as many rows as fit. */
 interface Rows<Row> {
@@ -112,4 +113,53 @@ export async function readValue(
 /** Stores log lines. See `Store.appendLogs()`. */
 export async function appendLogs(database: PostgresDatabase, entries: readonly NewLogEntry[]): Promise<void> {
   if (entries.length > 0) await database.write("append_logs", entries.map(fitLine));
+}
+
+/** Reads how the children of a pause ended. See `Store.readChildren()`. */
+export async function readChildren(
+  database: PostgresDatabase,
+  pauseId: string,
+  from: number,
+  maxLength: number,
+): Promise<Part<ChildResult> | null> {
+  const part = new PartBuilder<ChildResult>(maxLength);
+  while (true) {
+    const next = from + part.items.length;
+    const page = await database.read<{ rows: (ChildRow | null)[]; total: number } | null>("read_children", {
+      pauseId,
+      from: next,
+      maxLength: part.room,
+    });
+    if (page === null || (page.rows.length === 0 && next < page.total)) return null;
+    for (const row of page.rows) {
+      if (part.hasMore) break;
+      if (row === null) return null;
+      part.add([row], toChildResult);
+    }
+    const hasMore = from + part.items.length < page.total;
+    if (part.hasMore || !hasMore) return { items: part.items, hasMore };
+  }
+}
+
+/** The ids of the runs that match a filter, newest first. See `Store.findRuns()`. */
+export async function findRuns(database: PostgresDatabase, query: RunQuery): Promise<FoundRuns> {
+  const found = await database.read<Omit<FoundRuns, "hasMore">>("find_runs", toParameters(query));
+  return { ...found, hasMore: (query.offset ?? 0) + found.seqs.length < found.total };
+}
+
+/** The parameters of `fn.list_runs()`. */
+function toParameters(query: RunQuery): object {
+  const { scope, before, labels = {} } = query;
+  return {
+    jobs: listOf(query.jobName),
+    statuses: statusesOf(query),
+    labels: Object.entries(labels).map(([key, value]) => [key, value, scope?.labels.includes(key) === true]),
+    scopedByJob: scope?.jobs === true,
+    ...Object.fromEntries(storedConditionsOf(query).map(({ name, value }) => [name, value])),
+    notRetried: query.notRetried === true,
+    before,
+    uncounted: query.uncounted === true,
+    limit: query.limit ?? DEFAULT_RUN_LIMIT,
+    offset: query.offset ?? 0,
+  };
 }

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
-import { FACTS_PER_ROW } from "../../../../src/stores/postgres/sql/names.ts";
-import { FakeHost } from "../../../support/fake_host.ts";
-import { aRun } from "../../../support/fixtures.ts";
-import { type Server, startServer } from "../server.ts";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { FACTS_PER_ROW } from "../../../src/stores/postgres/sql/names.ts";
+import { FakeHost } from "../../support/fake_host.ts";
+import { aRun } from "../../support/fixtures.ts";
+import { type Server, startServer } from "./server.ts";
 
 const server = startServer();
 

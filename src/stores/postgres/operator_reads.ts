@@ -1,0 +1,212 @@
+import { failureText } from "../../failure.ts";
+import { noRuns } from "../../no_runs.ts";
+import type { RunStatus } from "../../run.ts";
+import type { JobList, JobNumbers } from "../../store/job_numbers.ts";
+import type { OpenWaits, SearchHit } from "../../store/operator_reads.ts";
+import type { RunFailures, TimelineRecords } from "../../store/timeline_records.ts";
+import type { WorkerList, WorkerRecord } from "../../store/worker_record.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import type { JsonText } from "../../values/json.ts";
+import type { BlockerFacts, WorkerFacts } from "../operate/blocker_facts.ts";
+import { type AttemptRow, type TimelineStepRow, toFailures, toTimelineStep } from "../operate/timeline_rows.ts";
+import { isAloneQueue, jobNameOf } from "../queue_name.ts";
+import {
+  type IdentityRow,
+  type JobPauseRow,
+  toFailure,
+  toJobPause,
+  toRunIdentity,
+  toWait,
+  type WaitRow,
+} from "../rows.ts";
+import { parseWorkerDetails, toNamedWorker } from "../worker_details.ts";
+import type { PostgresDatabase } from "./database/postgres_database.ts";
+import { type RunRow, toRunText } from "./rows.ts";
+
+/** What `fn.get_timeline()` returns. */
+export interface TimelineAnswer extends Omit<TimelineRecords, "steps"> {
+  steps: TimelineStepRow[];
+  attempts: AttemptRow[];
+}
+
+/** What `fn.get_timeline()` returns, as records. */
+export function toTimeline({ steps, attempts, ...records }: TimelineAnswer): TimelineRecords {
+  const byStep = Map.groupBy(attempts, ({ step_name }) => step_name);
+  return { ...records, steps: steps.map((row) => toTimelineStep(row, byStep.get(row.name) ?? [])) };
+}
+
+/** What `fn.get_failures()` returns. */
+export interface FailuresAnswer {
+  run: JsonText | null;
+  steps: { name: string; position: number; attempt: number; failure: JsonText }[];
+}
+
+/** What `fn.get_failures()` returns, as failures. */
+export function toRunFailures({ run, steps }: FailuresAnswer): RunFailures {
+  return { run: toFailure(run), steps: toFailures(steps) };
+}
+
+/** What `fn.get_open_waits()` returns. */
+export interface OpenWaitsAnswer {
+  waits: (WaitRow & Omit<IdentityRow, "id"> & { seq: number; run_id: string; payload_schema: JsonText | null })[];
+  total: number;
+}
+
+/** What `fn.get_open_waits()` returns, as waits. */
+export function toOpenWaits({ waits, total }: OpenWaitsAnswer): OpenWaits {
+  return {
+    waits: waits.map((row) => ({
+      wait: toWait(row.run_id, row),
+      run: toRunIdentity({ ...row, id: row.run_id }),
+      payloadSchema: row.payload_schema,
+      place: { deadlineAt: row.deadline_at, seq: row.seq },
+    })),
+    total,
+  };
+}
+
+/** What `fn.search_runs()` returns: each run once, by what has found it first. */
+export function toFound(rows: readonly SearchHit[], limit: number): SearchHit[] {
+  const found = new Map<string, SearchHit>();
+  for (const row of rows) if (!found.has(row.runId) && found.size < limit) found.set(row.runId, row);
+  return [...found.values()];
+}
+
+/** What `fn.get_workers()` returns. */
+export interface WorkersAnswer {
+  workers: (Omit<WorkerRecord, "details" | "jobNames"> & { queues: string[]; details: string })[];
+  now: number;
+}
+
+/** What `fn.get_workers()` returns, as the store does. */
+export function toWorkerList({ workers, now }: WorkersAnswer): WorkerList {
+  return {
+    workers: workers.map(({ queues, details, ...worker }) => ({
+      ...worker,
+      details: parseWorkerDetails(details),
+      jobNames: [...new Set(queues.map(jobNameOf))].sort(),
+    })),
+    now,
+  };
+}
+
+/** What `fn.get_jobs()` returns. */
+export interface JobsAnswer extends Pick<JobList, "nextTimerAt" | "now"> {
+  counts: { queue: string; status: RunStatus; runs: number }[];
+  ghosts: { [jobName: string]: number };
+  due: { queue: string; runId: string; position: number; dueSince: number }[];
+  openings: number[];
+  paused: JobPauseRow[];
+}
+
+/** What `fn.get_jobs()` returns, as the store does: the queues of a job are added up. */
+export function toJobList({ counts, ghosts, due, openings, paused, nextTimerAt, now }: JobsAnswer): JobList {
+  const jobs = new Map<string, JobNumbers>();
+  for (const { queue, status, runs } of counts) {
+    const jobName = jobNameOf(queue);
+    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null };
+    jobs.set(jobName, job);
+    job.byStatus[status] += runs;
+    job.ghosts = Object.hasOwn(ghosts, jobName) ? ghosts[jobName]! : 0;
+  }
+  for (const { queue, runId, dueSince } of due.sort((one, other) => one.position - other.position)) {
+    const job = jobs.get(jobNameOf(queue))!; // it has runs
+    job.oldestDue ??= { runId, dueSince };
+  }
+  return {
+    jobs: [...jobs.values()].sort((one, other) => one.jobName < other.jobName ? -1 : 1),
+    openings: openings.map((opensAt) => opensAt > now ? opensAt : null),
+    paused: paused.map(toJobPause),
+    nextTimerAt,
+    now,
+  };
+}
+
+/** What `fn.get_blockers()` returns. */
+export interface BlockersAnswer extends Omit<BlockerFacts, "run" | "awaited" | "paused" | "workers"> {
+  run: RunRow;
+  awaited: AwaitedRow[];
+  paused: { job: string; paused_at: number; paused_by: string | null; note: string | null }[];
+  workers:
+    (Pick<WorkerFacts, "id" | "lastSeenAt" | "leaseMs" | "queues" | "limits" | "leases"> & { details: JsonText })[];
+}
+
+/** Something that a run waits for. */
+type AwaitedRow =
+  | { kind: "wait"; id: string; name: string; at: number | null }
+  | { kind: "sleep"; name: string; at: number }
+  | { kind: "children"; open: number; child: { id: string; job: string; status: RunStatus } | null }
+  | { kind: "retry"; name: string; at: number; attempts: number; failure: JsonText };
+
+/** What `fn.get_blockers()` returns, as facts. */
+export function toBlockerFacts({ run, awaited, paused, workers, ...facts }: BlockersAnswer): BlockerFacts {
+  return {
+    ...facts,
+    run: toRunText(run),
+    awaited: awaited.flatMap(toAwaited),
+    paused: paused.map(({ job, paused_at, paused_by, note }) => ({
+      jobName: job,
+      since: isoTime(paused_at),
+      by: paused_by,
+      note,
+    })),
+    workers: workers.map(({ details, queues, ...worker }) => ({
+      ...worker,
+      queues: queues.filter((queue) => !isAloneQueue(queue)),
+      ...toNamedWorker(parseWorkerDetails(details)),
+    })),
+  };
+}
+
+function toAwaited(row: AwaitedRow): BlockerFacts["awaited"] {
+  switch (row.kind) {
+    case "wait":
+      return [{ kind: "signal", waitId: row.id, name: row.name, deadlineAt: row.at }];
+    case "sleep":
+      return [{ kind: "sleep", name: row.name, until: row.at }];
+    case "children": {
+      if (row.child === null) return [];
+      const { id: runId, job, status } = row.child;
+      return [{ kind: "child", child: { runId, jobName: jobNameOf(job), status }, open: row.open }];
+    }
+    case "retry": {
+      const { name: stepName, attempts, at } = row;
+      const error = failureText(toFailure(row.failure)!); // a step between two attempts has failed
+      return [{ kind: "retry", stepName, attempts, error, at }];
+    }
+  }
+}
+
+/** Something outside of the store that makes it slow. */
+export interface PostgresWarning {
+  /** `held_snapshot`: a transaction is open for so long that dead rows cannot be removed, so claims become slower. */
+  code: "held_snapshot";
+  /** What is wrong, and what to do. */
+  message: string;
+  /** The process of the server, for `pg_terminate_backend()`. */
+  pid: number;
+  /** Its role. */
+  user: string | null;
+  /** When the transaction began: ISO 8601 in UTC. */
+  since: string;
+}
+
+interface HeldSnapshotRow {
+  pid: number;
+  user: string | null;
+  application: string | null;
+  state: string | null;
+  since: number;
+}
+
+/** Finds what makes a store slow. See `PostgresStore.getWarnings()`. */
+export async function readWarnings(database: PostgresDatabase, olderThanMs: number): Promise<PostgresWarning[]> {
+  const rows = await database.read<HeldSnapshotRow[]>("held_snapshots", { olderThanMs });
+  return rows.map(({ pid, user, application, state, since: at }) => {
+    const since = isoTime(at);
+    const who = `Process ${pid} of role "${user}"${application ? ` ("${application}")` : ""}`;
+    const message = `${who} has had a transaction open since ${since} (${state}): dead rows cannot be removed, and ` +
+      `claims become slower, until it ends. To end it: SELECT pg_terminate_backend(${pid})`;
+    return { code: "held_snapshot", message, pid, user, since };
+  });
+}
