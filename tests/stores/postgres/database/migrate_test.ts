@@ -91,7 +91,7 @@ test("a running process reports once a minute that a newer version has changed t
 test("a call says that a newer version has dropped the functions of its version", async ({ schema, ask, open }) => {
   await using store = await open();
   await store.migrate();
-  await ask(`drop function ${schema}.apply_v1; drop function ${schema}.get_run_v1;
+  await ask(`drop function ${schema}.apply_v1; drop function ${schema}.read_runs_v1;
     update ${schema}.schema_version set version = 3`);
 
   await assert.rejects(getRun(store, "any"), isStoreError(/tables of version 3/));
