@@ -25,12 +25,13 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "copies count as what the run itself has recorded",
-    from: 190,
+    from: 313,
     rule: "I-D1: a retry may go another way than the run that failed",
     client: overClaims((claim) => ({ ...claim, copied: null })),
   },
   {
     name: "pauses are not counted",
+    from: 5,
     rule: "I-D2: a wait under another name loses its signal",
     code: () => {
       const count = Object.getOwnPropertyDescriptor(RecordedHistory.prototype, "unaskedCount")!;
@@ -66,12 +67,13 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run parks beneath a step that waits to begin",
+    from: 3,
     rule: "I-D3: what waits to begin keeps the run from parking",
     code: () => replace(ReplayGuard.prototype, "untilMayBegin", () => () => new Promise<void>(() => {})),
   },
   {
     name: "a hold is not fenced",
-    from: 135,
+    from: 169,
     rule: "I2: who has lost its lease holds nothing",
     plan: withPauses,
     store: over((store) => {

@@ -40,6 +40,7 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a child that waits is left when its parent ends",
+    from: 3,
     rule: "F7: the children of an ended parent are cancelled",
     code: () => leaveChildren(({ status }) => status === "waiting"),
   },
@@ -65,7 +66,7 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a repeated slice makes its children again",
-    from: 7,
+    from: 18,
     rule: "F7: what a call has is known by its name and the number of the child",
     store: over((store) => {
       const counts = new Map<string, number>();
@@ -85,7 +86,7 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a parent sees how the retry of its child ended",
-    from: 276,
+    from: 429,
     rule: "F7: an outcome never changes",
     store: over((store) => ({
       claim: async (request) => {

@@ -121,6 +121,7 @@ export const CLAIM_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run is ready although its key is held",
+    from: 3,
     rule: "K1: while a key is held no run of it is ready but its holder",
     database: (store, database) =>
       double(store, {

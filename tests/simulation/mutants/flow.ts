@@ -51,7 +51,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run that the limit of its job holds back keeps its key from others",
-    from: 22,
+    from: 65,
     rule: "F5: a run holds up no other of its key while the limit or the rate of its job holds it back",
     plan: (plan) => withOtherJobs(withJobs({ limits: { concurrency: 1 } })(plan)),
     code: () => replace(Gates.prototype, "isHeldBack", () => () => false),
@@ -146,7 +146,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a fairness key that comes back has saved its turns up",
-    from: 17,
+    from: 19,
     rule: "F4: who comes back joins the current turn",
     plan: withFairness,
     code: () => {
@@ -297,7 +297,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run of a paused job holds up its key",
-    from: 30,
+    from: 37,
     rule: "F5: a paused job holds up nobody",
     code: () => {
       let runs: MemoryRuns | undefined;

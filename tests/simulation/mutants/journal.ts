@@ -219,7 +219,7 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "streams that share a fan-out begin where its first one did",
-    from: 40,
+    from: 157,
     rule: "J4: a stream leaves nothing out",
     // Many clients follow the same runs, and begin while the events of the runs are being read.
     plan: (plan) => ({

@@ -12,6 +12,7 @@ import { replace } from "./replace.ts";
 export const LEASE_MUTANTS: readonly Mutant[] = [
   {
     name: "a step is recorded under a lost lease",
+    from: 7,
     rule: "only the newest lease can write",
     store: over((store) => ({
       saveStep: underAnyLease(store, (lease, ...rest) => store.saveStep(lease, ...rest)),
@@ -19,18 +20,19 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run is ended under a lost lease",
-    from: 387,
+    from: 392,
     rule: "only the newest lease can write",
     store: over((store) => ({ finish: underAnyLease(store, (lease, ...rest) => store.finish(lease, ...rest)) })),
   },
   {
     name: "a run is parked under a lost lease",
-    from: 18,
+    from: 21,
     rule: "only the newest lease can write",
     store: over((store) => ({ pause: underAnyLease(store, (lease, request) => store.pause(lease, request)) })),
   },
   {
     name: "a lost lease is renewed",
+    from: 3,
     rule: "a renewal is fenced like any other write",
     store: over((store) => ({
       renew: async (renewals, leaseMs) => {
@@ -45,6 +47,7 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run is given up too early",
+    from: 5,
     rule: "a run fails after so many abandonments, not before",
     store: over((store) => ({ claim: (request) => store.claim({ ...request, maxAbandonments: 1 }) })),
   },
@@ -74,6 +77,7 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a worker holds others when it claims a run alone",
+    from: 3,
     rule: "a run that was abandoned twice in a row is claimed alone",
     parts: ["poison"],
     client: overClient((store) => ({
@@ -88,6 +92,7 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "others are claimed beside a run that was claimed alone",
+    from: 3,
     rule: "nothing is claimed beside a run that was claimed alone",
     parts: ["poison"],
     code: () =>
@@ -99,6 +104,7 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run that is claimed alone is forgotten",
+    from: 3,
     rule: "a run that was abandoned twice in a row is claimed",
     parts: ["poison"],
     client: overClient((store) => ({
@@ -113,7 +119,7 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a lease that was renewed is taken away",
-    from: 39,
+    from: 46,
     rule: "a lease is revoked only as it was seen",
     store: over((store) => ({
       revoke: async (leases) => {

@@ -11,7 +11,7 @@ import { getRun } from "../../../src/store/reads.ts";
 export const PAUSE_MUTANTS: readonly Mutant[] = [
   {
     name: "a signal is taken after its deadline",
-    from: 14,
+    from: 22,
     rule: "a signal counts strictly before the deadline",
     store: (make, host) => {
       let lagMs = 0;
@@ -168,7 +168,7 @@ export const PAUSE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a signal comes too late, and the wait stays open",
-    from: 14,
+    from: 24,
     rule: "who was too late once is so for ever",
     store: (make, host) => {
       const store = make(host);

@@ -64,6 +64,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a cancel is not heard of where it came from",
+    from: 3,
     rule: "what is executed of a run that is cancelled is told",
     client: overClient((store) => ({
       cancel: (...parameters) => store.cancel(...parameters).then(() => new Promise(() => {})),
@@ -71,6 +72,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a trigger that is to coalesce does not",
+    from: 4,
     rule: "a trigger joins a run that it may join",
     store: over((store) => ({
       enqueue: (runs) => store.enqueue(runs.map((run) => ({ ...run, coalesce: null }))),
@@ -95,7 +97,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retrigger keeps the answer of which its run has failed",
-    from: 7,
+    from: 35,
     rule: "a retry from the failure asks again for the answer that was recorded last",
     code: () =>
       replace(MemoryRuns.prototype, "add", (add) =>
@@ -109,6 +111,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retrigger forgets a sleep",
+    from: 3,
     rule: "a retry from the failure does not sleep again",
     store: over((store) => {
       const retries = new Set<string>();
@@ -131,7 +134,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retry's steps have keys of their own",
-    from: 7,
+    from: 15,
     rule: "a step has one idempotency key in a run and its retries from the failure",
     store: over((store) => ({
       claim: async (request) => {
@@ -142,7 +145,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "each retrigger makes a run",
-    from: 10,
+    from: 21,
     rule: "while the newest retry has not ended, another retrigger answers that one",
     database: (store, database) =>
       double(store, {
@@ -169,6 +172,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "runs are purged too early",
+    from: 3,
     rule: "a run is kept as long as was asked for",
     store: over((store) => ({
       purge: (retention, limit) =>
@@ -185,6 +189,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a trigger that is repeated is another",
+    from: 7,
     rule: "what is repeated is carried out once",
     client: overClient((store) => {
       let triggers = 0;

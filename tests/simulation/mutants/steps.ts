@@ -174,6 +174,7 @@ export const STEP_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a renewal forgets the progress",
+    from: 3,
     rule: "progress is kept soon",
     client: overClient((store) => ({
       renew: (renewals, leaseMs) => store.renew(renewals.map((renewal) => ({ ...renewal, reports: [] })), leaseMs),
