@@ -39,7 +39,7 @@ export type {
   StepOutcome,
   TriggerInfo,
   TriggerOutcome,
-} from "./src/around.ts";
+} from "./src/model/around.ts";
 export { createEngine } from "./src/engine/create_engine.ts";
 export type { BulkFilter, BulkOptions, BulkRetriggerOptions, BulkSelection } from "./src/engine/bulk/bulk_selection.ts";
 export type { BulkResult, SkippedRun } from "./src/engine/bulk/perform_bulk.ts";
@@ -66,7 +66,7 @@ export type { Sampled, Series, SeriesQuery } from "./src/engine/operate/statisti
 export type { WorkerInfo, WorkerState } from "./src/engine/operate/worker_info.ts";
 export type { Latency } from "./src/statistics/latencies.ts";
 export type { FlowOptions, TriggerKeys } from "./src/engine/triggers/trigger_flow.ts";
-export type { Logger } from "./src/logger.ts";
+export type { Logger } from "./src/model/logger.ts";
 export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
 export type { Listen, Listener } from "./src/events/hub.ts";
@@ -83,7 +83,7 @@ export type {
 } from "./src/engine/schedules/schedule_options.ts";
 export type { Schedules } from "./src/engine/schedules/schedule_registry.ts";
 export type { WorkerOptions } from "./src/execution/worker_settings.ts";
-export * from "./src/error.ts";
+export * from "./src/model/error.ts";
 export type {
   EngineEvent,
   EventOf,
@@ -97,7 +97,7 @@ export type {
   ScheduleSkipEvent,
   WorkerErrorEvent,
   WorkerStrandedEvent,
-} from "./src/event.ts";
+} from "./src/model/event.ts";
 export type {
   ChildHistory,
   ChildrenHistory,
@@ -108,10 +108,10 @@ export type {
   PatchHistory,
   PauseHistory,
   StepHistory,
-} from "./src/exported_history.ts";
-export type { Failure, FailureKind } from "./src/failure.ts";
-export type { FlowDefinition, JobFlow, JobLimits, KeyLimits, Rate, RateLimit } from "./src/flow.ts";
-export { type Host, systemHost } from "./src/host.ts";
+} from "./src/model/exported_history.ts";
+export type { Failure, FailureKind } from "./src/model/failure.ts";
+export type { FlowDefinition, JobFlow, JobLimits, KeyLimits, Rate, RateLimit } from "./src/model/flow.ts";
+export { type Host, systemHost } from "./src/model/host.ts";
 export type {
   HandlerAuth,
   OpenPart,
@@ -144,14 +144,14 @@ export {
   type StepTriggerOptions,
   type StepTriggerResult,
   type WaitForSignalOptions,
-} from "./src/job.ts";
-export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/job/job_changes.ts";
+} from "./src/model/job.ts";
+export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/model/job/job_changes.ts";
 export type { Duration } from "./src/values/duration.ts";
-export type { RetryPolicy } from "./src/retry.ts";
+export type { RetryPolicy } from "./src/model/retry.ts";
 export type { Json, Jsonify, JsonifyItem, JsonText, MethodOf, NotJson } from "./src/values/json.ts";
-export type { Held, HoldCode, OnDivergence, RecordName } from "./src/hold.ts";
-export type { LogEntry, LogLevel, NewLogEntry } from "./src/log.ts";
-export { type ClientRun, toClientRun } from "./src/client_run.ts";
+export type { Held, HoldCode, OnDivergence, RecordName, StrandedJob } from "./src/model/hold.ts";
+export type { LogEntry, LogLevel, NewLogEntry } from "./src/model/log.ts";
+export { type ClientRun, toClientRun } from "./src/model/client_run.ts";
 export type {
   BulkOperation,
   Coalesce,
@@ -166,11 +166,10 @@ export type {
   RunPage,
   RunStatus,
   TerminalStatus,
-} from "./src/run.ts";
-export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/schema.ts";
-export { type ClientStep, type Step, type StepStatus, toClientStep } from "./src/step.ts";
-export type { Store } from "./src/store.ts";
-export type { StrandedJob } from "./src/store/hold_record.ts";
+} from "./src/model/run.ts";
+export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/model/schema.ts";
+export { type ClientStep, type Step, type StepStatus, toClientStep } from "./src/model/step.ts";
+export type { Store } from "./src/store/store.ts";
 export type { Counts } from "./src/store/job_numbers.ts";
 export type { JobPause } from "./src/store/job_pause.ts";
 export type { FoundBy } from "./src/store/operator_reads.ts";
@@ -180,5 +179,5 @@ export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store_options.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
-export type { TraceContext } from "./src/trace_context.ts";
-export type { PauseKind, Signal, SignalReceipt, Wait, WaitResult, WaitStatus } from "./src/wait.ts";
+export type { TraceContext } from "./src/model/trace_context.ts";
+export type { PauseKind, Signal, SignalReceipt, Wait, WaitResult, WaitStatus } from "./src/model/wait.ts";

@@ -28,7 +28,7 @@ Deno.test("measure() tells what must be held in mind from the leaves, and leaves
   const figures = [
     ...measure(
       new Map([
-        ["src/run.ts", `import { a } from "./a.ts";\n\n// A comment.\nexport const run = a;\n`],
+        ["src/model/run.ts", `import { a } from "./a.ts";\n\n// A comment.\nexport const run = a;\n`],
         [
           "src/stores/postgres/store.ts",
           `import { a } from "../../a.ts";\nexport const store = a;\nexport const b = a;\n`,

@@ -106,8 +106,8 @@ Deno.test("findObstacles() finds nothing if all versions are those of the tag", 
 Deno.test("findObstacles() names what has another version, and changes that are under no version", () => {
   const changelog = CHANGELOG.replace("## Unreleased\n", "## Unreleased\n\n- Forgotten\n");
 
-  assert.deepEqual(findObstacles("v0.3.0", changelog, { "deno.json": "0.3.0", "src/version.ts": "0.2.0" }), [
-    "The version in src/version.ts is 0.2.0, and that of the tag 0.3.0",
+  assert.deepEqual(findObstacles("v0.3.0", changelog, { "deno.json": "0.3.0", "src/model/version.ts": "0.2.0" }), [
+    "The version in src/model/version.ts is 0.2.0, and that of the tag 0.3.0",
     "The first version in CHANGELOG.md is not 0.3.0",
     'CHANGELOG.md has changes under "Unreleased": move them to 0.3.0',
   ]);

@@ -14,7 +14,7 @@ const namesIn = (cell: string) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]
 Deno.test("where_a_rule_lives.md has each file of cases once, and each rule that Store names", () => {
   const cases = rows.flatMap(([, cell]) => namesIn(cell!));
   const withCases = filesIn(CONTRACT).filter((path) => /^export const \w+Cases\b/m.test(read(`${CONTRACT}/${path}`)));
-  const rules = [...read("src/store.ts").matchAll(/^ \* \*\*(\w[^*]*?)\.?\*\*/gm)].map(([, rule]) => rule!);
+  const rules = [...read("src/store/store.ts").matchAll(/^ \* \*\*(\w[^*]*?)\.?\*\*/gm)].map(([, rule]) => rule!);
   const named = rows.flatMap(([rule]) => /^\*\*(.+?)\.?\*\*/.exec(rule!)?.[1] ?? []);
 
   assert.ok(withCases.length > 30 && rules.length > 10, `${withCases.length} files, ${rules.length} rules`);

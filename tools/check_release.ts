@@ -1,6 +1,6 @@
 // deno run -A tools/check_release.ts v0.1.0    checks that this checkout can be published under this tag
 
-import { PACKAGE_VERSION } from "../src/version.ts";
+import { PACKAGE_VERSION } from "../src/model/version.ts";
 
 /**
  * What keeps a checkout from being published under a tag.
@@ -46,7 +46,7 @@ export function findChangelogFaults(changelog: string): string[] {
 if (import.meta.main) {
   const read = (file: string) => Deno.readTextFile(new URL(`../${file}`, import.meta.url));
   const { version } = JSON.parse(await read("deno.json"));
-  const versions = { "deno.json": version, "src/version.ts": PACKAGE_VERSION };
+  const versions = { "deno.json": version, "src/model/version.ts": PACKAGE_VERSION };
   const obstacles = findObstacles(Deno.args[0] ?? "", await read("CHANGELOG.md"), versions);
   for (const obstacle of obstacles) console.error(obstacle);
   if (obstacles.length > 0) Deno.exit(1);

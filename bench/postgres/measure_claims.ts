@@ -1,6 +1,6 @@
 import { PostgresStore } from "@holdfast/jobs/postgres";
 import pg from "pg";
-import { uuidV7 } from "../../src/host.ts";
+import { uuidV7 } from "../../src/model/host.ts";
 import { aClaimRequest, aRun } from "../../tests/support/fixtures.ts";
 import { percentile } from "../statistics.ts";
 import { newDatabase } from "./new_database.ts";

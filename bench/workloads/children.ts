@@ -1,6 +1,6 @@
 import { createEngine, defineJob, SqliteStore, systemHost } from "@holdfast/jobs";
 import type { NewRun } from "@holdfast/jobs/store";
-import { PLAIN_FLOW } from "../../src/flow.ts";
+import { PLAIN_FLOW } from "../../src/model/flow.ts";
 import { BENCH_WORKER, benchInput } from "../engines/holdfast.ts";
 import { longestGap } from "../longest_gap.ts";
 import type { Setting } from "../setting.ts";

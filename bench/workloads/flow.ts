@@ -1,6 +1,6 @@
 import { createEngine, defineJob, SqliteStore, systemHost } from "@holdfast/jobs";
 import type { NewRun } from "@holdfast/jobs/store";
-import { type Flow, type KnownJob, PLAIN_FLOW } from "../../src/flow.ts";
+import { type Flow, type KnownJob, PLAIN_FLOW } from "../../src/model/flow.ts";
 import { Counter } from "../counter.ts";
 import { BENCH_WORKER, benchInput } from "../engines/holdfast.ts";
 import { pause } from "../pause.ts";

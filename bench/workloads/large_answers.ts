@@ -1,4 +1,4 @@
-import { PLAIN_FLOW } from "../../src/flow.ts";
+import { PLAIN_FLOW } from "../../src/model/flow.ts";
 import { createEngine, createHandler, SqliteStore } from "@holdfast/jobs";
 import { existsSync } from "node:fs";
 import process from "node:process";

@@ -1,4 +1,4 @@
-import { isRunStatus, RUN_STATUSES, type RunFilter } from "../run.ts";
+import { isRunStatus, RUN_STATUSES, type RunFilter } from "../model/run.ts";
 import { type Arguments, type OptionSpecs, UsageError } from "./arguments.ts";
 import type { Query } from "./service/api.ts";
 import { isInstant, readInstant } from "../values/instant.ts";

@@ -1,6 +1,6 @@
-import { HoldfastError, StoreError } from "../error.ts";
-import { toFailure } from "../failure/to_failure.ts";
-import { PACKAGE_VERSION } from "../version.ts";
+import { HoldfastError, StoreError } from "../model/error.ts";
+import { toFailure } from "../model/failure/to_failure.ts";
+import { PACKAGE_VERSION } from "../model/version.ts";
 import { type Command, COMMON_OPTIONS, type ExitCode, parseArguments, usageOf } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { escapeText } from "../values/escape_text.ts";

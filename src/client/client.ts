@@ -1,7 +1,7 @@
-import type { RunStatus } from "../run.ts";
-import type { ClientStep } from "../step.ts";
-import type { LogEntry } from "../log.ts";
-import type { SignalReceipt, Wait } from "../wait.ts";
+import type { RunStatus } from "../model/run.ts";
+import type { ClientStep } from "../model/step.ts";
+import type { LogEntry } from "../model/log.ts";
+import type { SignalReceipt, Wait } from "../model/wait.ts";
 import { ClientError } from "./client_error.ts";
 import type {
   CallOptions,

@@ -1,4 +1,4 @@
-import type { Issue } from "../error.ts";
+import type { Issue } from "../model/error.ts";
 
 /** Why a call of a client failed. */
 export class ClientError extends Error {

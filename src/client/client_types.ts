@@ -1,9 +1,9 @@
-import type { RunEventBase, RunHappening } from "../event.ts";
-import type { Job } from "../job.ts";
-import type { ClientRun } from "../client_run.ts";
-import type { Coalesce, Disposition, RunFilter, RunStatus } from "../run.ts";
+import type { RunEventBase, RunHappening } from "../model/event.ts";
+import type { Job } from "../model/job.ts";
+import type { ClientRun } from "../model/client_run.ts";
+import type { Coalesce, Disposition, RunFilter, RunStatus } from "../model/run.ts";
 import type { Duration } from "../values/duration.ts";
-import type { Wait } from "../wait.ts";
+import type { Wait } from "../model/wait.ts";
 
 /** The jobs of a server, by any key: `typeof jobs` of what its `createEngine()` is given. */
 // deno-lint-ignore no-explicit-any -- a job of any input

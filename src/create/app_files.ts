@@ -1,4 +1,4 @@
-import { PACKAGE_VERSION } from "../version.ts";
+import { PACKAGE_VERSION } from "../model/version.ts";
 import { DENO_FILES, NODE_FILES } from "./templates.ts";
 
 /** What an app is made for. */

@@ -1,7 +1,7 @@
 import process from "node:process";
-import type { Fact } from "../fact.ts";
-import type { Lease } from "../lease.ts";
-import type { Store } from "../store.ts";
+import type { Fact } from "../model/fact.ts";
+import type { Lease } from "../model/lease.ts";
+import type { Store } from "../store/store.ts";
 import type { ClaimRequest, ClaimResult } from "../store/claim.ts";
 import { isoTime } from "../values/iso_time.ts";
 import { toExplanation } from "./operate/explain/explanation.ts";

@@ -1,6 +1,6 @@
-import type { Job } from "../job.ts";
-import type { BulkOperation, StoredRun } from "../run.ts";
-import type { Store } from "../store.ts";
+import type { Job } from "../model/job.ts";
+import type { BulkOperation, StoredRun } from "../model/run.ts";
+import type { Store } from "../store/store.ts";
 import type { Enqueued } from "../store/new_run.ts";
 import type { JournalReader } from "../events/journal_reader.ts";
 import type { BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
@@ -8,7 +8,7 @@ import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { Health } from "./operate/health.ts";
 import type { MetricsSource } from "./operate/statistics/monitor.ts";
 import type { TriggerGuard, TriggerOptions } from "./triggers/new_run.ts";
-import type { Signal, SignalReceipt } from "../wait.ts";
+import type { Signal, SignalReceipt } from "../model/wait.ts";
 
 /** What an engine exposes only to the other parts of this package. */
 export interface EngineInternals {

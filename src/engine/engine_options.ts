@@ -1,20 +1,20 @@
 import { type Duration, readDuration } from "../values/duration.ts";
-import type { Host } from "../host.ts";
-import type { OnDivergence } from "../hold.ts";
-import type { Job } from "../job.ts";
-import type { Logger } from "../logger.ts";
-import type { Store } from "../store.ts";
+import type { Host } from "../model/host.ts";
+import type { OnDivergence } from "../model/hold.ts";
+import type { Job } from "../model/job.ts";
+import type { Logger } from "../model/logger.ts";
+import type { Store } from "../store/store.ts";
 import type { WorkerOptions } from "../execution/worker_settings.ts";
 import type { SchemaLabels } from "./triggers/new_run.ts";
 import { type CheckedSchedule, checkSchedule, type DeclaredScheduleOptions } from "./schedules/schedule_options.ts";
-import type { JobCatalog } from "../job/job_catalog.ts";
+import type { JobCatalog } from "../model/job/job_catalog.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { checkName, isLabelKey } from "../values/name.ts";
-import { checkOnDivergence } from "../job/job_changes.ts";
+import { checkOnDivergence } from "../model/job/job_changes.ts";
 import { propertyOf } from "../values/property_of.ts";
 import { checkOptionNames } from "../values/option_names.ts";
-import { checkSchema, type Schema } from "../schema.ts";
-import type { Labels, Retention } from "../run.ts";
+import { checkSchema, type Schema } from "../model/schema.ts";
+import type { Labels, Retention } from "../model/run.ts";
 import type { Jobs } from "./job_handle.ts";
 
 /** A schedule of one of an engine's jobs, or of a job that is given by its name. */

@@ -1,5 +1,5 @@
-import type { Job } from "../job.ts";
-import type { Labels, Run, RunFilter, RunPage } from "../run.ts";
+import type { Job } from "../model/job.ts";
+import type { Labels, Run, RunFilter, RunPage } from "../model/run.ts";
 import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import type { WaitOptions } from "./runs/wait_for_run.ts";
 

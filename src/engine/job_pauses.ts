@@ -1,5 +1,5 @@
-import { ValidationError } from "../error.ts";
-import type { JobCatalog } from "../job/job_catalog.ts";
+import { ValidationError } from "../model/error.ts";
+import type { JobCatalog } from "../model/job/job_catalog.ts";
 import { checkName } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { JobPause } from "../store/job_pause.ts";

@@ -1,5 +1,5 @@
-import type { EventOf } from "../event.ts";
-import type { NewLogEntry } from "../log.ts";
+import type { EventOf } from "../model/event.ts";
+import type { NewLogEntry } from "../model/log.ts";
 import type { Plugin } from "./plugin.ts";
 
 /**

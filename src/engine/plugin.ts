@@ -1,5 +1,5 @@
-import type { NewLogEntry } from "../log.ts";
-import type { Around } from "../around.ts";
+import type { NewLogEntry } from "../model/log.ts";
+import type { Around } from "../model/around.ts";
 import type { Listen } from "../events/hub.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { propertyOf } from "../values/property_of.ts";

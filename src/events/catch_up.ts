@@ -1,6 +1,6 @@
-import { StoreError } from "../error.ts";
-import type { Host } from "../host.ts";
-import type { Cursor, JournalPage, JournalRow } from "../journal.ts";
+import { StoreError } from "../model/error.ts";
+import type { Host } from "../model/host.ts";
+import type { Cursor, JournalPage, JournalRow } from "../model/journal.ts";
 import type { EventConsumer } from "./event_consumer.ts";
 import type { FactEvents, Receiver } from "./fact_events.ts";
 

@@ -1,4 +1,4 @@
-import type { Store } from "../store.ts";
+import type { Store } from "../store/store.ts";
 import type { ChangeWatch } from "./change_watch.ts";
 import type { RetryDeps } from "./retry_store_call.ts";
 import { Throttle } from "./throttle.ts";

@@ -1,5 +1,5 @@
-import type { Host } from "../host.ts";
-import type { Store } from "../store.ts";
+import type { Host } from "../model/host.ts";
+import type { Store } from "../store/store.ts";
 import type { StoreWatch } from "../store/store_watch.ts";
 import type { Hub } from "./hub.ts";
 import { Throttle } from "./throttle.ts";

@@ -1,6 +1,6 @@
-import type { RunEvent } from "../event.ts";
-import type { Cursor } from "../journal.ts";
-import type { RunIdentity } from "../run.ts";
+import type { RunEvent } from "../model/event.ts";
+import type { Cursor } from "../model/journal.ts";
+import type { RunIdentity } from "../model/run.ts";
 
 /** Receives the events of a run, or of all runs that it chooses, in the order of the journal. */
 export interface EventConsumer {

@@ -1,4 +1,4 @@
-import type { RunEvent } from "../event.ts";
+import type { RunEvent } from "../model/event.ts";
 import {
   deletedRunOf,
   type Fact,
@@ -8,10 +8,10 @@ import {
   isOfRun,
   toEvents,
   valueRefOf,
-} from "../fact.ts";
-import type { JournalRow } from "../journal.ts";
-import type { RunIdentity } from "../run.ts";
-import type { Store } from "../store.ts";
+} from "../model/fact.ts";
+import type { JournalRow } from "../model/journal.ts";
+import type { RunIdentity } from "../model/run.ts";
+import type { Store } from "../store/store.ts";
 import type { EventConsumer } from "./event_consumer.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 

@@ -1,11 +1,19 @@
 import { isoTime } from "../values/iso_time.ts";
-import type { EngineEvent, EventOf, EventType, JobHappening, RunEvent, RunHappening, ScheduleSkip } from "../event.ts";
-import { toFailure } from "../failure/to_failure.ts";
-import { failureReport } from "../failure.ts";
-import type { Host } from "../host.ts";
-import type { RunIdentity } from "../run.ts";
-import type { StrandedJob } from "../store/hold_record.ts";
-import { type Logger, toLogger } from "../logger.ts";
+import type {
+  EngineEvent,
+  EventOf,
+  EventType,
+  JobHappening,
+  RunEvent,
+  RunHappening,
+  ScheduleSkip,
+} from "../model/event.ts";
+import { toFailure } from "../model/failure/to_failure.ts";
+import { failureReport } from "../model/failure.ts";
+import type { Host } from "../model/host.ts";
+import type { RunIdentity } from "../model/run.ts";
+import type { StrandedJob } from "../model/hold.ts";
+import { type Logger, toLogger } from "../model/logger.ts";
 
 /** Receives events of one type. An error that it throws is only written to the engine's logger. */
 export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;

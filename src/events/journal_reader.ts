@@ -1,5 +1,5 @@
-import type { Cursor } from "../journal.ts";
-import type { Store } from "../store.ts";
+import type { Cursor } from "../model/journal.ts";
+import type { Store } from "../store/store.ts";
 import { CatchUp, missingError, toPlace } from "./catch_up.ts";
 import { FactEvents, type Receiver } from "./fact_events.ts";
 import type { EventConsumer } from "./event_consumer.ts";

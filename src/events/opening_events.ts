@@ -1,5 +1,5 @@
-import type { RunEvent, RunHappening } from "../event.ts";
-import type { StoredRun } from "../run.ts";
+import type { RunEvent, RunHappening } from "../model/event.ts";
+import type { StoredRun } from "../model/run.ts";
 import type { RunState } from "../store/run_state.ts";
 import { parseValue } from "../values/json.ts";
 

@@ -1,5 +1,5 @@
-import { HoldfastError, StoreError } from "../error.ts";
-import { type Host, pause } from "../host.ts";
+import { HoldfastError, StoreError } from "../model/error.ts";
+import { type Host, pause } from "../model/host.ts";
 import type { Hub } from "./hub.ts";
 
 const FIRST_PAUSE_MS = 20;

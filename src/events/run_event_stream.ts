@@ -1,6 +1,6 @@
-import { NotFoundError, StoreError } from "../error.ts";
-import { isLastEvent, type RunEvent } from "../event.ts";
-import type { Store } from "../store.ts";
+import { NotFoundError, StoreError } from "../model/error.ts";
+import { isLastEvent, type RunEvent } from "../model/event.ts";
+import type { Store } from "../store/store.ts";
 import type { EventConsumer } from "./event_consumer.ts";
 import type { JournalReader } from "./journal_reader.ts";
 import { openingEvents } from "./opening_events.ts";

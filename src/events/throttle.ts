@@ -1,4 +1,4 @@
-import type { Host } from "../host.ts";
+import type { Host } from "../model/host.ts";
 
 /** Passes calls on: the first ones at once, then at most one in each interval. The last one is never lost. */
 export class Throttle {

@@ -1,4 +1,4 @@
-import type { Host } from "../host.ts";
+import type { Host } from "../model/host.ts";
 import type { ClaimRequest, ClaimResult } from "../store/claim.ts";
 
 /**

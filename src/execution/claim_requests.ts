@@ -1,11 +1,11 @@
 import { hostname } from "node:os";
 import process from "node:process";
-import type { Host } from "../host.ts";
-import type { JobCatalog } from "../job/job_catalog.ts";
+import type { Host } from "../model/host.ts";
+import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { ClaimRequest } from "../store/claim.ts";
 import { runtimeName } from "../statistics/runtime_name.ts";
 import type { WorkerDetails } from "../store/worker_record.ts";
-import { PACKAGE_VERSION } from "../version.ts";
+import { PACKAGE_VERSION } from "../model/version.ts";
 import type { Execution } from "./execution.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 

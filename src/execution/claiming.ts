@@ -1,5 +1,5 @@
-import { RunCancelledError, StoreError } from "../error.ts";
-import type { JobCatalog } from "../job/job_catalog.ts";
+import { RunCancelledError, StoreError } from "../model/error.ts";
+import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { Claim, ClaimResult } from "../store/claim.ts";
 import { AloneRuns } from "./alone_runs.ts";
 import { ClaimRequests } from "./claim_requests.ts";

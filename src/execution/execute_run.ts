@@ -1,9 +1,9 @@
-import { StepError, ValidationError } from "../error.ts";
+import { StepError, ValidationError } from "../model/error.ts";
 import { isInstance } from "../values/is_instance.ts";
-import { type Failure, failureText, toError } from "../failure.ts";
-import type { Job } from "../job.ts";
+import { type Failure, failureText, toError } from "../model/failure.ts";
+import type { Job } from "../model/job.ts";
 import { decode, type JsonText } from "../values/json.ts";
-import { parse } from "../schema.ts";
+import { parse } from "../model/schema.ts";
 import type { NewHold } from "../store/hold_record.ts";
 import { tidyText } from "../values/text.ts";
 import { type CurrentInput, isInputCurrent, upgradeInput } from "./replay/current_input.ts";

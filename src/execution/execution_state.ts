@@ -1,5 +1,5 @@
-import { LeaseLostError } from "../error.ts";
-import type { Lease } from "../lease.ts";
+import { LeaseLostError } from "../model/error.ts";
+import type { Lease } from "../model/lease.ts";
 
 /**
  * The phases of an execution:

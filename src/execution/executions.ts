@@ -1,11 +1,11 @@
-import { type EndedPause, type ExecutionInfo, type ExecutionOutcome, runAround } from "../around.ts";
-import { LeaseLostError } from "../error.ts";
+import { type EndedPause, type ExecutionInfo, type ExecutionOutcome, runAround } from "../model/around.ts";
+import { LeaseLostError } from "../model/error.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
-import { within } from "../host.ts";
-import type { CatalogJob } from "../job/job_catalog.ts";
+import { within } from "../model/host.ts";
+import type { CatalogJob } from "../model/job/job_catalog.ts";
 import type { CancelledExecution, Claim } from "../store/claim.ts";
-import { decodeTrace } from "../trace_context.ts";
+import { decodeTrace } from "../model/trace_context.ts";
 import { isInstance } from "../values/is_instance.ts";
 import { isoTime } from "../values/iso_time.ts";
 import { type Executed, executeRun, type Outcome } from "./execute_run.ts";

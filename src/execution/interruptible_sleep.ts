@@ -1,4 +1,4 @@
-import type { Host } from "../host.ts";
+import type { Host } from "../model/host.ts";
 
 /**
  * A sleep that can be ended at any time. A wake-up before the sleep begins prevents it, so that none is lost between

@@ -1,9 +1,9 @@
-import type { RunHappening } from "../event.ts";
+import type { RunHappening } from "../model/event.ts";
 import type { Hub } from "../events/hub.ts";
-import type { Report } from "../execution_report.ts";
-import type { Host } from "../host.ts";
-import { byteLength } from "../log.ts";
-import type { RunIdentity } from "../run.ts";
+import type { Report } from "../model/execution_report.ts";
+import type { Host } from "../model/host.ts";
+import { byteLength } from "../model/log.ts";
+import type { RunIdentity } from "../model/run.ts";
 
 /**
  * Publishes reports (the start of a step, progress, log lines) in this process, and sends them with the next write of

@@ -1,6 +1,6 @@
-import { deadlineFailure } from "../failure/deadline_failure.ts";
-import { TimeoutError } from "../error.ts";
-import type { Failure } from "../failure.ts";
+import { deadlineFailure } from "../model/failure/deadline_failure.ts";
+import { TimeoutError } from "../model/error.ts";
+import type { Failure } from "../model/failure.ts";
 import type { Execution } from "./execution.ts";
 
 /** The countdown to the end of a run's `finishWithin`. */

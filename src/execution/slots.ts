@@ -1,4 +1,4 @@
-import type { Host } from "../host.ts";
+import type { Host } from "../model/host.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 
 /** What an execution does with the slot of its worker. */

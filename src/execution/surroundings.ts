@@ -1,4 +1,4 @@
-import type { StepContext, StepTools } from "../job.ts";
+import type { StepContext, StepTools } from "../model/job.ts";
 import type { Claim } from "../store/claim.ts";
 
 /** A call of the function of a step. */

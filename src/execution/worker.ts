@@ -1,6 +1,6 @@
-import { HoldfastError, RunCancelledError } from "../error.ts";
-import { within } from "../host.ts";
-import type { JobCatalog } from "../job/job_catalog.ts";
+import { HoldfastError, RunCancelledError } from "../model/error.ts";
+import { within } from "../model/host.ts";
+import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { CancelledExecution } from "../store/claim.ts";
 import { Claiming } from "./claiming.ts";
 import type { ExecutionDeps } from "./execution.ts";

@@ -1,7 +1,7 @@
 import type { Engine } from "../engine/engine.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
-import { NotFoundError, ValidationError } from "../error.ts";
-import { nextTurn } from "../host.ts";
+import { NotFoundError, ValidationError } from "../model/error.ts";
+import { nextTurn } from "../model/host.ts";
 import { Access, type AccessDeps } from "./access/access.ts";
 import { checkCrossSite, checkHost } from "./access/request_origin.ts";
 import { describeGaps } from "./access/auth_hooks.ts";

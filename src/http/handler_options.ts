@@ -1,4 +1,4 @@
-import { type Host, systemHost } from "../host.ts";
+import { type Host, systemHost } from "../model/host.ts";
 import { type AllowedHost, readAllowedHosts } from "./access/request_origin.ts";
 import { AUTH_FIELDS, checkAuth, type HandlerAuth } from "./access/auth_hooks.ts";
 import { withoutUndefined } from "./without_undefined.ts";

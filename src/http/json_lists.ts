@@ -1,12 +1,12 @@
-import { NotFoundError } from "../error.ts";
+import { NotFoundError } from "../model/error.ts";
 import type { JsonText, StoredValue } from "../values/json.ts";
-import type { LogText } from "../log.ts";
-import { toClientRun } from "../client_run.ts";
-import { isOneOf, type RunFilter, type RunText } from "../run.ts";
-import { type StepText, toClientStep } from "../step.ts";
-import type { Store } from "../store.ts";
+import type { LogText } from "../model/log.ts";
+import { toClientRun } from "../model/client_run.ts";
+import { isOneOf, type RunFilter, type RunText } from "../model/run.ts";
+import { type StepText, toClientStep } from "../model/step.ts";
+import type { Store } from "../store/store.ts";
 import type { FoundRuns, Part, ValuePart, ValuePlace } from "../store/run_query.ts";
-import type { WaitText } from "../wait.ts";
+import type { WaitText } from "../model/wait.ts";
 import { JSON_HEADERS, noSuchRun } from "./response.ts";
 
 /**

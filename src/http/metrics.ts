@@ -1,10 +1,10 @@
 import type { JobInfo } from "../engine/operate/job_info.ts";
 import type { MetricsSource } from "../engine/operate/statistics/monitor.ts";
-import { RUN_STATUSES } from "../run.ts";
+import { RUN_STATUSES } from "../model/run.ts";
 import { JobMetrics, type ProcessMetrics } from "../statistics/process_metrics.ts";
 import { runtimeName } from "../statistics/runtime_name.ts";
 import { SECONDS, type SecondsHistogram } from "../statistics/seconds.ts";
-import { PACKAGE_VERSION } from "../version.ts";
+import { PACKAGE_VERSION } from "../model/version.ts";
 
 /** The content type of the metrics: the text format of Prometheus, version 0.0.4. */
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";

@@ -1,5 +1,12 @@
 import { UnknownJobError } from "../engine/triggers/unknown_job_error.ts";
-import { type ErrorCode, HoldfastError, type Issue, NotFoundError, StoreError, ValidationError } from "../error.ts";
+import {
+  type ErrorCode,
+  HoldfastError,
+  type Issue,
+  NotFoundError,
+  StoreError,
+  ValidationError,
+} from "../model/error.ts";
 import { isInstance } from "../values/is_instance.ts";
 import { HookError } from "./access/caller.ts";
 

@@ -1,4 +1,4 @@
-import type { ErrorCode } from "../error.ts";
+import type { ErrorCode } from "../model/error.ts";
 import { isInstance } from "../values/is_instance.ts";
 import type { Access } from "./access/access.ts";
 import type { OpenPart } from "./access/auth_hooks.ts";

@@ -1,5 +1,5 @@
 import type { Counter, Histogram, Meter } from "@opentelemetry/api";
-import type { Around, AroundFunction, ExecutionInfo, ExecutionOutcome } from "../around.ts";
+import type { Around, AroundFunction, ExecutionInfo, ExecutionOutcome } from "../model/around.ts";
 import type { Listen } from "../events/hub.ts";
 
 // The bounds of the histograms, in seconds.

@@ -20,8 +20,8 @@ import type {
   StepOutcome,
   TriggerInfo,
   TriggerOutcome,
-} from "../around.ts";
-import type { Failure } from "../failure.ts";
+} from "../model/around.ts";
+import type { Failure } from "../model/failure.ts";
 import { contextOf, rootOfRun, toLinks, toSpanContext, toTraceContext } from "./span_context.ts";
 
 /** To which trace the executions of a run belong. */

@@ -6,12 +6,12 @@ import type {
   HistoryRecord,
   PauseHistory,
   StepHistory,
-} from "../exported_history.ts";
-import type { Failure } from "../failure.ts";
+} from "../model/exported_history.ts";
+import type { Failure } from "../model/failure.ts";
 import type { Json, JsonText } from "../values/json.ts";
-import type { StepRecord } from "../step.ts";
+import type { StepRecord } from "../model/step.ts";
 import type { Claim } from "../store/claim.ts";
-import type { ChildResult, PauseRecord } from "../wait.ts";
+import type { ChildResult, PauseRecord } from "../model/wait.ts";
 
 /** The claim of a worker for a run with this history. No claim is made: nobody else executes the run. */
 export function claimOfHistory(history: ExportedHistory): Claim {

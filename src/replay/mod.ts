@@ -32,7 +32,7 @@
  * @module
  */
 
-export type { Changes } from "../job/job_changes.ts";
+export type { Changes } from "../model/job/job_changes.ts";
 export type { NeededChanges } from "./observed_replay.ts";
 export { replay, type ReplayOptions } from "./replay.ts";
 export type { ReplayOutcome, ReplayReport } from "./replay_report.ts";

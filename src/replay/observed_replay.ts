@@ -1,11 +1,11 @@
 import type { Execution } from "../execution/execution.ts";
 import { baseOf, RecordedHistory } from "../execution/replay/recorded_history.ts";
 import { ReplayGuard } from "../execution/replay/replay_guard.ts";
-import type { OnDivergence, RecordName } from "../hold.ts";
-import type { JobChanges } from "../job/job_changes.ts";
-import type { StepRecord } from "../step.ts";
+import type { OnDivergence, RecordName } from "../model/hold.ts";
+import type { JobChanges } from "../model/job/job_changes.ts";
+import type { StepRecord } from "../model/step.ts";
 import type { Claim } from "../store/claim.ts";
-import type { PauseKind, PauseRecord } from "../wait.ts";
+import type { PauseKind, PauseRecord } from "../model/wait.ts";
 
 /** Entries of `changes` of a job. Names are given without an occurrence. */
 export interface NeededChanges {

@@ -1,4 +1,4 @@
-import { type Host, systemHost } from "../host.ts";
+import { type Host, systemHost } from "../model/host.ts";
 
 interface Timer {
   dueAt: number;

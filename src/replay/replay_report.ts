@@ -1,8 +1,8 @@
 import { AssertionError } from "node:assert";
-import type { Issue } from "../error.ts";
-import type { HoldCode, RecordName } from "../hold.ts";
-import type { Changes } from "../job/job_changes.ts";
-import type { RunStatus } from "../run.ts";
+import type { Issue } from "../model/error.ts";
+import type { HoldCode, RecordName } from "../model/hold.ts";
+import type { Changes } from "../model/job/job_changes.ts";
+import type { RunStatus } from "../model/run.ts";
 import type { NeededChanges } from "./observed_replay.ts";
 
 /**

@@ -1,11 +1,11 @@
-import type { ExportedHistory } from "../exported_history.ts";
+import type { ExportedHistory } from "../model/exported_history.ts";
 import type { JsonText } from "../values/json.ts";
-import type { Lease } from "../lease.ts";
-import type { Store } from "../store.ts";
+import type { Lease } from "../model/lease.ts";
+import type { Store } from "../store/store.ts";
 import type { Claim } from "../store/claim.ts";
 import type { NewPause, PauseRequest, PauseResult } from "../store/pause_request.ts";
 import type { Part } from "../store/run_query.ts";
-import { type ChildResult, deadlineAt, type PauseRecord } from "../wait.ts";
+import { type ChildResult, deadlineAt, type PauseRecord } from "../model/wait.ts";
 import { childrenOf, textOf } from "./claim_of_history.ts";
 
 /** The calls to a store that a replay makes. */

@@ -1,4 +1,4 @@
-import type { Changes } from "../job/job_changes.ts";
+import type { Changes } from "../model/job/job_changes.ts";
 
 /** Changes as they are written in the definition of a job. */
 export function showChanges({ renamed = {}, removed = [], added = [] }: Changes): string {

@@ -1,5 +1,5 @@
 import { baseOf } from "../execution/replay/recorded_history.ts";
-import type { Changes } from "../job/job_changes.ts";
+import type { Changes } from "../model/job/job_changes.ts";
 import type { ReplayReport } from "./replay_report.ts";
 import type { NeededChanges } from "./observed_replay.ts";
 

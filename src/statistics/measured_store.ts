@@ -1,6 +1,6 @@
-import { StoreError } from "../error.ts";
-import type { Host } from "../host.ts";
-import type { Store } from "../store.ts";
+import { StoreError } from "../model/error.ts";
+import type { Host } from "../model/host.ts";
+import type { Store } from "../store/store.ts";
 import type { ProcessMetrics } from "./process_metrics.ts";
 
 /** Where a store that is measured stands. */

@@ -1,5 +1,5 @@
-import type { RunHappening } from "../event.ts";
-import type { Disposition } from "../run.ts";
+import type { RunHappening } from "../model/event.ts";
+import type { Disposition } from "../model/run.ts";
 import type { JobStatistics, StatisticsCounts } from "../store/statistics.ts";
 import { bucketOf, type Histogram } from "./latencies.ts";
 import { JobMetrics, ProcessMetrics } from "./process_metrics.ts";

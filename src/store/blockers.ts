@@ -1,6 +1,6 @@
-import type { Rate } from "../flow.ts";
-import type { RunStatus, StoredRun } from "../run.ts";
-import type { HoldCode } from "../hold.ts";
+import type { Rate } from "../model/flow.ts";
+import type { RunStatus, StoredRun } from "../model/run.ts";
+import type { HoldCode } from "../model/hold.ts";
 
 // Instants are milliseconds by the store's clock.
 

@@ -1,12 +1,12 @@
-import type { Report } from "../execution_report.ts";
-import type { Failure, FailureKind } from "../failure.ts";
-import type { KnownJob } from "../flow.ts";
+import type { Report } from "../model/execution_report.ts";
+import type { Failure, FailureKind } from "../model/failure.ts";
+import type { KnownJob } from "../model/flow.ts";
 import type { JsonText } from "../values/json.ts";
-import type { Lease } from "../lease.ts";
-import type { RunIdentity } from "../run.ts";
-import type { ExecutingStep, StepRecord } from "../step.ts";
-import type { TraceText } from "../trace_context.ts";
-import type { PauseRecord, ResumedPause } from "../wait.ts";
+import type { Lease } from "../model/lease.ts";
+import type { RunIdentity } from "../model/run.ts";
+import type { ExecutingStep, StepRecord } from "../model/step.ts";
+import type { TraceText } from "../model/trace_context.ts";
+import type { PauseRecord, ResumedPause } from "../model/wait.ts";
 import type { CopiedHistory } from "./hold_record.ts";
 import type { WorkerDetails } from "./worker_record.ts";
 

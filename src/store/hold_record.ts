@@ -1,8 +1,8 @@
-import type { Held, HoldCode, HoldDetails, RecordName } from "../hold.ts";
+import type { Held, HoldCode, HoldDetails, RecordName } from "../model/hold.ts";
 import type { JsonText } from "../values/json.ts";
-import type { StoredRun } from "../run.ts";
-import type { StepRecord } from "../step.ts";
-import type { PauseRecord } from "../wait.ts";
+import type { StoredRun } from "../model/run.ts";
+import type { StepRecord } from "../model/step.ts";
+import type { PauseRecord } from "../model/wait.ts";
 
 /** A request to hold a run. */
 export interface NewHold {
@@ -34,18 +34,6 @@ export interface HeldQuery {
   after: number;
   /** The maximum number of runs. */
   limit: number;
-}
-
-/** The open runs of a job and version that no live worker knows. */
-export interface StrandedJob {
-  /** The name of the job. */
-  jobName: string;
-  /** The version of the job that triggered them. */
-  version: number;
-  /** How many there are. */
-  runs: number;
-  /** When the first of them was triggered, in the order of the triggers: ISO 8601 in UTC. */
-  oldestAt: string;
 }
 
 /** All that a replay of a run needs, and how the run ended. */

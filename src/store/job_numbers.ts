@@ -1,5 +1,5 @@
-import type { Rate } from "../flow.ts";
-import type { RunStatus } from "../run.ts";
+import type { Rate } from "../model/flow.ts";
+import type { RunStatus } from "../model/run.ts";
 import type { JobPause } from "./job_pause.ts";
 
 /** How many runs have each status. */

@@ -1,7 +1,7 @@
-import type { Flow } from "../flow.ts";
+import type { Flow } from "../model/flow.ts";
 import type { JsonText } from "../values/json.ts";
-import type { TraceText } from "../trace_context.ts";
-import type { Coalesce, Disposition, Labels, RetriggerFrom, StoredRun } from "../run.ts";
+import type { TraceText } from "../model/trace_context.ts";
+import type { Coalesce, Disposition, Labels, RetriggerFrom, StoredRun } from "../model/run.ts";
 
 /** A run to add. */
 export interface NewRun {

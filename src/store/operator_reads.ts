@@ -1,6 +1,6 @@
 import type { JsonText } from "../values/json.ts";
-import type { RunIdentity } from "../run.ts";
-import type { Wait } from "../wait.ts";
+import type { RunIdentity } from "../model/run.ts";
+import type { Wait } from "../model/wait.ts";
 
 /** Where the next open waits are: after the one with this deadline and this number. */
 export interface OpenWaitPlace {

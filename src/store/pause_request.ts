@@ -1,8 +1,8 @@
-import type { Report } from "../execution_report.ts";
+import type { Report } from "../model/execution_report.ts";
 import type { JsonText } from "../values/json.ts";
-import type { RunIdentity } from "../run.ts";
+import type { RunIdentity } from "../model/run.ts";
 import type { NewRun } from "./new_run.ts";
-import type { Deadline, PauseKind, PauseRecord } from "../wait.ts";
+import type { Deadline, PauseKind, PauseRecord } from "../model/wait.ts";
 
 /** A pause that a worker asks for. If the run already has one of this kind and name, that one is kept. */
 export interface NewPause {

@@ -1,8 +1,8 @@
-import { type LogEntry, parseLog } from "../log.ts";
-import { isOneOf, parseRun, type Run, type RunFilter, type RunPage } from "../run.ts";
-import { parseStep, type Step } from "../step.ts";
-import type { Store } from "../store.ts";
-import { parseWait, type Wait } from "../wait.ts";
+import { type LogEntry, parseLog } from "../model/log.ts";
+import { isOneOf, parseRun, type Run, type RunFilter, type RunPage } from "../model/run.ts";
+import { parseStep, type Step } from "../model/step.ts";
+import type { Store } from "./store.ts";
+import { parseWait, type Wait } from "../model/wait.ts";
 import type { JobPause } from "./job_pause.ts";
 import type { WorkerRecord } from "./worker_record.ts";
 

@@ -1,4 +1,4 @@
-import type { RunFilter, RunPage } from "../run.ts";
+import type { RunFilter, RunPage } from "../model/run.ts";
 
 /** Which runs to find. */
 export interface RunQuery extends RunFilter {

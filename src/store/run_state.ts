@@ -1,6 +1,6 @@
-import type { Cursor } from "../journal.ts";
-import type { StoredRun } from "../run.ts";
-import type { TraceText } from "../trace_context.ts";
+import type { Cursor } from "../model/journal.ts";
+import type { StoredRun } from "../model/run.ts";
+import type { TraceText } from "../model/trace_context.ts";
 
 /** A run and its position in the journal, read at one moment. */
 export interface RunState {

@@ -1,5 +1,5 @@
-import type { Failure } from "../failure.ts";
-import type { RunStatus } from "../run.ts";
+import type { Failure } from "../model/failure.ts";
+import type { RunStatus } from "../model/run.ts";
 
 // Instants are milliseconds by the store's clock.
 

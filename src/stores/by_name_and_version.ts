@@ -1,4 +1,4 @@
-import type { StrandedJob } from "../store/hold_record.ts";
+import type { StrandedJob } from "../model/hold.ts";
 
 /** Compares jobs by name, then by version. */
 export function byNameAndVersion(one: StrandedJob, other: StrandedJob): number {

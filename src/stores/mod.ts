@@ -17,7 +17,7 @@
  * @module
  */
 
-export type * from "../store.ts";
+export type * from "../store/store.ts";
 export type * from "../store/blockers.ts";
 export type * from "../store/claim.ts";
 export type * from "../store/hold_record.ts";
@@ -36,17 +36,17 @@ export type * from "../store/timeline_records.ts";
 export type * from "../store/worker_record.ts";
 
 // What the methods take and return.
-export type { EndedPause } from "../around.ts";
-export type { Report } from "../execution_report.ts";
-export type { Fact, FactValue, FactValueRef } from "../fact.ts";
-export type { Failure, FailureKind } from "../failure.ts";
-export type { Flow, KnownJob, Rate } from "../flow.ts";
-export type { Held, HoldCode, HoldDetails, RecordName } from "../hold.ts";
-export type { Host } from "../host.ts";
-export type { Cursor, JournalPage, JournalRow } from "../journal.ts";
+export type { EndedPause } from "../model/around.ts";
+export type { Report } from "../model/execution_report.ts";
+export type { Fact, FactValue, FactValueRef } from "../model/fact.ts";
+export type { Failure, FailureKind } from "../model/failure.ts";
+export type { Flow, KnownJob, Rate } from "../model/flow.ts";
+export type { Held, HoldCode, HoldDetails, RecordName, StrandedJob } from "../model/hold.ts";
+export type { Host } from "../model/host.ts";
+export type { Cursor, JournalPage, JournalRow } from "../model/journal.ts";
 export type { Json, JsonText, LargeText, Stored, StoredValue } from "../values/json.ts";
-export type { Lease, SeenLease } from "../lease.ts";
-export type { LogEntry, LogLevel, LogText, NewLogEntry } from "../log.ts";
+export type { Lease, SeenLease } from "../model/lease.ts";
+export type { LogEntry, LogLevel, LogText, NewLogEntry } from "../model/log.ts";
 export type {
   Coalesce,
   Disposition,
@@ -63,7 +63,7 @@ export type {
   RunText,
   StoredRun,
   TerminalStatus,
-} from "../run.ts";
+} from "../model/run.ts";
 export type {
   ExecutingStep,
   RetryTime,
@@ -73,8 +73,8 @@ export type {
   StepStatus,
   StepText,
   StepWrite,
-} from "../step.ts";
-export type { TraceText } from "../trace_context.ts";
+} from "../model/step.ts";
+export type { TraceText } from "../model/trace_context.ts";
 export type {
   ChildResult,
   Deadline,
@@ -88,24 +88,31 @@ export type {
   WaitResult,
   WaitStatus,
   WaitText,
-} from "../wait.ts";
+} from "../model/wait.ts";
 
 // What the methods throw.
-export { ConflictError, HoldfastError, LeaseLostError, NotFoundError, StoreError, WaitExpiredError } from "../error.ts";
+export {
+  ConflictError,
+  HoldfastError,
+  LeaseLostError,
+  NotFoundError,
+  StoreError,
+  WaitExpiredError,
+} from "../model/error.ts";
 
-// Rules of the nouns.
-export { deadlineFailure } from "../failure/deadline_failure.ts";
-export { latestProgress } from "../execution_report.ts";
-export { coalescedFacts, failedFact, stepFacts, toFact, triggeredFact } from "../fact.ts";
-export { failureText } from "../failure.ts";
-export { positionOf } from "../flow.ts";
-export { systemHost } from "../host.ts";
+// Rules of the model.
+export { deadlineFailure } from "../model/failure/deadline_failure.ts";
+export { latestProgress } from "../model/execution_report.ts";
+export { coalescedFacts, failedFact, stepFacts, toFact, triggeredFact } from "../model/fact.ts";
+export { failureText } from "../model/failure.ts";
+export { positionOf } from "../model/flow.ts";
+export { systemHost } from "../model/host.ts";
 export { isoTime } from "../values/iso_time.ts";
-export { droppedLines, fitLine, MAX_LOG_LINES, parseLog } from "../log.ts";
-export { noRuns } from "../no_runs.ts";
-export { DEFAULT_RUN_LIMIT, isTerminal, matches, parseRun } from "../run.ts";
-export { parseStep, retryTime, startedAt, stepId } from "../step.ts";
-export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../wait.ts";
+export { droppedLines, fitLine, MAX_LOG_LINES, parseLog } from "../model/log.ts";
+export { noRuns } from "../statistics/no_runs.ts";
+export { DEFAULT_RUN_LIMIT, isTerminal, matches, parseRun } from "../model/run.ts";
+export { parseStep, retryTime, startedAt, stepId } from "../model/step.ts";
+export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../model/wait.ts";
 
 // Rules that stores share.
 export {

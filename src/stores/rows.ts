@@ -1,14 +1,14 @@
-import type { FactValue } from "../fact.ts";
-import type { Failure } from "../failure.ts";
+import type { FactValue } from "../model/fact.ts";
+import type { Failure } from "../model/failure.ts";
 import { firstResumed } from "./first_resumed.ts";
 import type { JobPause } from "../store/job_pause.ts";
 import type { ScheduleRecord } from "../store/schedule_record.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
-import type { LogLevel, LogText } from "../log.ts";
-import type { Labels, RunIdentity } from "../run.ts";
-import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../step.ts";
-import type { TraceText } from "../trace_context.ts";
+import type { LogLevel, LogText } from "../model/log.ts";
+import type { Labels, RunIdentity } from "../model/run.ts";
+import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../model/step.ts";
+import type { TraceText } from "../model/trace_context.ts";
 import {
   type ChildResult,
   parseWait,
@@ -18,7 +18,7 @@ import {
   type Wait,
   type WaitStatus,
   type WaitText,
-} from "../wait.ts";
+} from "../model/wait.ts";
 import { jobNameOf } from "./queue_name.ts";
 
 // What the tables of `SqliteStore` and of `PostgresStore` have in common. The names of their columns are the same; those

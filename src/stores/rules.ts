@@ -1,4 +1,4 @@
-import type { Failure } from "../failure.ts";
+import type { Failure } from "../model/failure.ts";
 
 // The numbers of the law: what all stores have to do alike. `SqliteStore` and `PostgresStore` compose their statements of
 // them, and `MemoryStore` reads them.

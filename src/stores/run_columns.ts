@@ -1,5 +1,5 @@
-import type { Held } from "../hold.ts";
-import type { RunStatus, StoredRun } from "../run.ts";
+import type { Held } from "../model/hold.ts";
+import type { RunStatus, StoredRun } from "../model/run.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
 import { versionOf } from "./queue_name.ts";

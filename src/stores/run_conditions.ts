@@ -1,4 +1,4 @@
-import { type ConditionField, conditionsOf, meets, RUN_STATUSES } from "../run.ts";
+import { type ConditionField, conditionsOf, meets, RUN_STATUSES } from "../model/run.ts";
 import type { RunQuery } from "../store/run_query.ts";
 
 /** The values of a condition of a filter, each once; `null`: it does not restrict. */

@@ -1,4 +1,4 @@
-import type { Store } from "../store.ts";
+import type { Store } from "../store/store.ts";
 
 /** The calls of a store as functions: what they do needs no declaration besides that of {@linkcode Store}. */
 export type StoreCalls<S> = {

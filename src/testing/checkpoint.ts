@@ -1,6 +1,6 @@
-import type { Lease } from "../lease.ts";
-import type { StepWrite } from "../step.ts";
-import type { Store } from "../store.ts";
+import type { Lease } from "../model/lease.ts";
+import type { StepWrite } from "../model/step.ts";
+import type { Store } from "../store/store.ts";
 import type { ClaimResult, Ending } from "../store/claim.ts";
 import type { PauseRequest } from "../store/pause_request.ts";
 

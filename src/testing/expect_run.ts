@@ -1,10 +1,10 @@
 import { AssertionError } from "node:assert";
 import { isDeepStrictEqual } from "node:util";
-import type { EngineEvent, EventType, RunEvent } from "../event.ts";
-import type { HoldCode } from "../hold.ts";
+import type { EngineEvent, EventType, RunEvent } from "../model/event.ts";
+import type { HoldCode } from "../model/hold.ts";
 import { isoTime } from "../values/iso_time.ts";
 import { toInstant } from "./instants.ts";
-import type { Run, RunStatus } from "../run.ts";
+import type { Run, RunStatus } from "../model/run.ts";
 import type { TestSystem } from "./test_system.ts";
 import { getRun, getSteps } from "../store/reads.ts";
 

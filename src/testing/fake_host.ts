@@ -1,5 +1,5 @@
 import { setImmediate } from "node:timers";
-import { type Host, uuidV7 } from "../host.ts";
+import { type Host, uuidV7 } from "../model/host.ts";
 import { randomNumbers } from "./random_numbers.ts";
 
 /** When the clock of a new {@linkcode FakeHost} stands: an instant that no real clock shows during a test. */

@@ -1,4 +1,4 @@
-import type { Store } from "../store.ts";
+import type { Store } from "../store/store.ts";
 import { getRuns, getWaits } from "../store/reads.ts";
 
 const MAX_DESCRIBED = 5;

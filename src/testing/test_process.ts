@@ -1,13 +1,13 @@
 import { setImmediate } from "node:timers";
-import { StoreError } from "../error.ts";
+import { StoreError } from "../model/error.ts";
 import { createEngineIn } from "../engine/create_engine.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Jobs } from "../engine/job_handle.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
-import type { EngineEvent } from "../event.ts";
+import type { EngineEvent } from "../model/event.ts";
 import type { Surroundings } from "../execution/surroundings.ts";
-import type { Host } from "../host.ts";
-import type { Store } from "../store.ts";
+import type { Host } from "../model/host.ts";
+import type { Store } from "../store/store.ts";
 import type { ClaimResult } from "../store/claim.ts";
 import { type Checkpoint, checkpointOf, claimOf, type Moment } from "./checkpoint.ts";
 import { randomNumbers } from "./random_numbers.ts";

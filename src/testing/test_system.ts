@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
 import type { Jobs } from "../engine/job_handle.ts";
-import type { EngineEvent } from "../event.ts";
+import type { EngineEvent } from "../model/event.ts";
 import type { Surroundings } from "../execution/surroundings.ts";
-import { systemHost } from "../host.ts";
+import { systemHost } from "../model/host.ts";
 import { MemoryStore } from "../stores/memory/memory_store.ts";
 import type { Checkpoint, Moment } from "./checkpoint.ts";
 import { Fakes } from "./fakes.ts";

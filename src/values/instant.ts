@@ -1,4 +1,4 @@
-import { ValidationError } from "../error.ts";
+import { ValidationError } from "../model/error.ts";
 
 /** The rule of {@linkcode isInstant}, for messages. */
 export const INSTANT_RULE =

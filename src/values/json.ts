@@ -1,4 +1,4 @@
-import { SerializationError } from "../error.ts";
+import { SerializationError } from "../model/error.ts";
 import { kindOf } from "./kind_of.ts";
 import { propertyOf } from "./property_of.ts";
 import { tidyText } from "./text.ts";

@@ -1,5 +1,5 @@
-import { ValidationError } from "../error.ts";
-import type { Labels } from "../run.ts";
+import { ValidationError } from "../model/error.ts";
+import type { Labels } from "../model/run.ts";
 
 const MAX_LENGTH = 255;
 

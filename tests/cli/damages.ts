@@ -1,4 +1,4 @@
-import type { Store } from "../../src/store.ts";
+import type { Store } from "../../src/store/store.ts";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import { claimOne } from "../support/stores/for_each_store.ts";
 import { cliJobs, fill, type Filled } from "./places.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { followEvents } from "../../src/cli/service/follow_events.ts";
 import type { Service } from "../../src/cli/service/service.ts";
-import { NotFoundError, StoreError } from "../../src/error.ts";
+import { NotFoundError, StoreError } from "../../src/model/error.ts";
 
 /** A service that answers each connection in the given way, and then ends the command. */
 function aServiceOf(answers: readonly (() => Response)[]) {

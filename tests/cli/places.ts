@@ -1,6 +1,6 @@
 import { createEngine } from "../../src/engine/create_engine.ts";
 import { createHandler } from "../../src/http/handler.ts";
-import type { Store } from "../../src/store.ts";
+import type { Store } from "../../src/store/store.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { aJob } from "../support/jobs.ts";

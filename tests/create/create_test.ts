@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { buildTemplates } from "../../src/create/build_templates.ts";
 import { runCreate } from "../../src/create/run_create.ts";
-import { PACKAGE_VERSION } from "../../src/version.ts";
+import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { aFolder } from "./a_folder.ts";
 
 async function create(...args: string[]) {

@@ -83,15 +83,15 @@ function stringsOf(path: string, pattern: RegExp): string[] {
 }
 
 Deno.test("reference/events.md has each event", () => {
-  const types = stringsOf("src/event.ts", /type: "([a-z-]+:[a-z-]+)"/g);
+  const types = stringsOf("src/model/event.ts", /type: "([a-z-]+:[a-z-]+)"/g);
 
   assert.ok(types.length > 20);
   assert.deepEqual(types.filter((type) => !read("events").includes(`\`${type}\``)), []);
 });
 
 Deno.test("reference/errors.md has each code, and each class", () => {
-  const codes = stringsOf("src/error.ts", /^ {2}\| "([a-z_]+)"/gm);
-  const classes = stringsOf("src/error.ts", /^export class (\w+)/gm);
+  const codes = stringsOf("src/model/error.ts", /^ {2}\| "([a-z_]+)"/gm);
+  const classes = stringsOf("src/model/error.ts", /^export class (\w+)/gm);
   const page = read("errors");
 
   // The codes of the two errors that only jobs throw never leave their step.

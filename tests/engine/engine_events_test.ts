@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { NotFoundError } from "../../src/error.ts";
-import type { EngineEvent, RunEvent } from "../../src/event.ts";
+import { NotFoundError } from "../../src/model/error.ts";
+import type { EngineEvent, RunEvent } from "../../src/model/event.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { forEachStore, pass, recordEvents } from "../support/stores/for_each_store.ts";

@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import type { EngineOptions } from "../../src/engine/engine_options.ts";
 import type { Jobs } from "../../src/engine/job_handle.ts";
-import { defineJob, type StepContext, type StepOptions } from "../../src/job.ts";
+import { defineJob, type StepContext, type StepOptions } from "../../src/model/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { anything } from "../support/stores/for_each_store.ts";

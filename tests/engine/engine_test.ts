@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
-import { ConflictError, NotFoundError, RunCancelledError } from "../../src/error.ts";
-import { systemHost } from "../../src/host.ts";
-import type { Store } from "../../src/store.ts";
+import { ConflictError, NotFoundError, RunCancelledError } from "../../src/model/error.ts";
+import { systemHost } from "../../src/model/host.ts";
+import type { Store } from "../../src/store/store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { forEachStore, forever, nextEvent, pass, recordEvents } from "../support/stores/for_each_store.ts";

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { RunFailedError, ValidationError } from "../../src/error.ts";
+import { RunFailedError, ValidationError } from "../../src/model/error.ts";
 import type { EngineOptions } from "../../src/engine/engine_options.ts";
 import type { Jobs } from "../../src/engine/job_handle.ts";
-import type { FlowDefinition } from "../../src/flow.ts";
-import { defineJob, type StepContext } from "../../src/job.ts";
-import type { RunFilter } from "../../src/run.ts";
+import type { FlowDefinition } from "../../src/model/flow.ts";
+import { defineJob, type StepContext } from "../../src/model/job.ts";
+import type { RunFilter } from "../../src/model/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { stopHard } from "../support/engines.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { NotFoundError, ValidationError } from "../../src/error.ts";
+import { NotFoundError, ValidationError } from "../../src/model/error.ts";
 import type { PauseJobOptions } from "../../src/engine/job_pauses.ts";
 import type { JobInfo } from "../../src/engine/operate/job_info.ts";
 import type { Rates } from "../../src/engine/operate/statistics/rates.ts";
-import { defineJob } from "../../src/job.ts";
-import { noRuns } from "../../src/no_runs.ts";
+import { defineJob } from "../../src/model/job.ts";
+import { noRuns } from "../../src/statistics/no_runs.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { anything, recordEvents } from "../support/stores/for_each_store.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { NotFoundError } from "../../src/error.ts";
+import { NotFoundError } from "../../src/model/error.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { forEachStore, pass, type StoreTest } from "../support/stores/for_each_store.ts";
 import { aService } from "../support/http/http.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { SerializationError, TimeoutError, ValidationError } from "../../src/error.ts";
-import { defineJob } from "../../src/job.ts";
-import type { Schema } from "../../src/schema.ts";
+import { SerializationError, TimeoutError, ValidationError } from "../../src/model/error.ts";
+import { defineJob } from "../../src/model/job.ts";
+import type { Schema } from "../../src/model/schema.ts";
 import { anything, forEachStore, forever, pass } from "../support/stores/for_each_store.ts";
 import { aService } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Hub } from "../../src/events/hub.ts";
 import { ChangePoller } from "../../src/events/change_poller.ts";
 import { ChangeWatch } from "../../src/events/change_watch.ts";
-import { StoreError } from "../../src/error.ts";
+import { StoreError } from "../../src/model/error.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../support/fixtures.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../support/quiet_engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
-import { StoreError } from "../../src/error.ts";
-import type { RunEvent } from "../../src/event.ts";
-import type { Store } from "../../src/store.ts";
+import { StoreError } from "../../src/model/error.ts";
+import type { RunEvent } from "../../src/model/event.ts";
+import type { Store } from "../../src/store/store.ts";
 import { forEachStore, pass, type StoreTest } from "../support/stores/for_each_store.ts";
 import { withCalls } from "../support/stores/with_calls.ts";
 import { aJob, aScript, echo } from "../support/jobs.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { ClaimRequests } from "../../src/execution/claim_requests.ts";
 import { workerSettings } from "../../src/execution/worker_settings.ts";
-import { JobCatalog } from "../../src/job/job_catalog.ts";
+import { JobCatalog } from "../../src/model/job/job_catalog.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { echo } from "../support/jobs.ts";
 

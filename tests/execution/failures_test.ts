@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { RunFailedError, StepError } from "../../src/error.ts";
-import type { RunEvent } from "../../src/event.ts";
-import type { Failure } from "../../src/failure.ts";
-import type { StepContext } from "../../src/job.ts";
+import { RunFailedError, StepError } from "../../src/model/error.ts";
+import type { RunEvent } from "../../src/model/event.ts";
+import type { Failure } from "../../src/model/failure.ts";
+import type { StepContext } from "../../src/model/job.ts";
 import { claimOne, forEachStore, forever, LEASE_MS, pass, type StoreTest } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { aJob } from "../support/jobs.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
-import { LeaseLostError, StoreError } from "../../src/error.ts";
-import type { StepContext } from "../../src/job.ts";
-import type { Store } from "../../src/store.ts";
+import { LeaseLostError, StoreError } from "../../src/model/error.ts";
+import type { StepContext } from "../../src/model/job.ts";
+import type { Store } from "../../src/store/store.ts";
 import { claimOne, forEachStore, pass, recordEvents } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { aGate, aJob } from "../support/jobs.ts";

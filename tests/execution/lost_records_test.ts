@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
-import type { Report } from "../../src/execution_report.ts";
-import { defineJob } from "../../src/job.ts";
-import type { Lease } from "../../src/lease.ts";
-import type { SavedStep, StepWrite } from "../../src/step.ts";
+import type { Report } from "../../src/model/execution_report.ts";
+import { defineJob } from "../../src/model/job.ts";
+import type { Lease } from "../../src/model/lease.ts";
+import type { SavedStep, StepWrite } from "../../src/model/step.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { anything } from "../support/stores/for_each_store.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { PendingReports } from "../../src/execution/reports.ts";
-import { toFact } from "../../src/fact.ts";
-import { latestProgress, type Report } from "../../src/execution_report.ts";
+import { toFact } from "../../src/model/fact.ts";
+import { latestProgress, type Report } from "../../src/model/execution_report.ts";
 
 function someReports() {
   const reports = new PendingReports();

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { RunFailedError, TimeoutError } from "../../src/error.ts";
-import { defineJob } from "../../src/job.ts";
-import type { StepContext } from "../../src/job.ts";
-import type { Store } from "../../src/store.ts";
+import { RunFailedError, TimeoutError } from "../../src/model/error.ts";
+import { defineJob } from "../../src/model/job.ts";
+import type { StepContext } from "../../src/model/job.ts";
+import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { stopHard, typesOf } from "../support/engines.ts";
 import { FakeHost } from "../support/fake_host.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
-import { HoldfastError, LeaseLostError } from "../../src/error.ts";
-import type { Host } from "../../src/host.ts";
-import type { Store } from "../../src/store.ts";
+import { HoldfastError, LeaseLostError } from "../../src/model/error.ts";
+import type { Host } from "../../src/model/host.ts";
+import type { Store } from "../../src/store/store.ts";
 import { forEachStore, forever, pass, recordEvents } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { stopHard } from "../support/engines.ts";

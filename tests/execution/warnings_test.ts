@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { StepContext } from "../../src/job.ts";
+import type { StepContext } from "../../src/model/job.ts";
 import { aJob } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { forEachStore, pass, type StoreTest } from "../support/stores/for_each_store.ts";

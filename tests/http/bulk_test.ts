@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth, RequestedOperation } from "../../src/http/access/auth_hooks.ts";
 import { notFound } from "../../src/http/response.ts";
-import { StoreError } from "../../src/error.ts";
-import type { Store } from "../../src/store.ts";
+import { StoreError } from "../../src/model/error.ts";
+import type { Store } from "../../src/store/store.ts";
 import { forEachStore } from "../support/stores/for_each_store.ts";
 import { aRequest, type Service } from "../support/http/http.ts";
 import { aTenantService, UNKNOWN } from "../support/http/tenants.ts";

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers";
-import { NotFoundError, StoreError } from "../../src/error.ts";
+import { NotFoundError, StoreError } from "../../src/model/error.ts";
 import { decode, type Json } from "../../src/values/json.ts";
-import { toClientRun } from "../../src/client_run.ts";
-import type { Run } from "../../src/run.ts";
-import { toClientStep } from "../../src/step.ts";
-import type { Store } from "../../src/store.ts";
+import { toClientRun } from "../../src/model/client_run.ts";
+import type { Run } from "../../src/model/run.ts";
+import { toClientStep } from "../../src/model/step.ts";
+import type { Store } from "../../src/store/store.ts";
 import type { ValuePart } from "../../src/store/run_query.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
 import { FakeHost } from "../support/fake_host.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import type { RequestedOperation } from "../../src/http/access/auth_hooks.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
-import { pause } from "../../src/host.ts";
-import { PACKAGE_VERSION } from "../../src/version.ts";
+import { pause } from "../../src/model/host.ts";
+import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest } from "../support/fixtures.ts";

@@ -13,10 +13,10 @@ import {
   TimeoutError,
   ValidationError,
   WaitExpiredError,
-} from "../../src/error.ts";
+} from "../../src/model/error.ts";
 import { jsonResponse, MethodNotAllowedError, notFound, refuse } from "../../src/http/response.ts";
 import { routes } from "../../src/http/routes.ts";
-import { defineJob } from "../../src/job.ts";
+import { defineJob } from "../../src/model/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aFailure } from "../support/fixtures.ts";

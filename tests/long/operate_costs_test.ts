@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import pg from "pg";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
-import type { Store } from "../../src/store.ts";
+import type { Store } from "../../src/store/store.ts";
 import { CountingDriver } from "../support/stores/counting_driver.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";
 import { createEngine } from "../support/quiet_engine.ts";

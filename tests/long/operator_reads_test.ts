@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { MAX_COUNTED_WAITS } from "../../src/wait.ts";
-import type { Store } from "../../src/store.ts";
+import { MAX_COUNTED_WAITS } from "../../src/model/wait.ts";
+import type { Store } from "../../src/store/store.ts";
 import { SEARCHED_BY_END } from "../../src/stores/operate/timeline_rows.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";

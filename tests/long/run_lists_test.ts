@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { RunFilter } from "../../src/run.ts";
+import type { RunFilter } from "../../src/model/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";

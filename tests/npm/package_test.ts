@@ -5,7 +5,7 @@ import { readPage, readPages } from "../docs/pages.ts";
 import { bundle } from "../node/bundle.ts";
 import { inTime } from "../processes/deadline.ts";
 import { TextLineStream } from "../processes/text_line_stream.ts";
-import { PACKAGE_VERSION } from "../../src/version.ts";
+import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { findObstacle, install, type Installation, npm, pathOf, run } from "./runtimes.ts";
 
 const FEWEST_CASES = 700;

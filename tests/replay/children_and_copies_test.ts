@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type Job, type StepContext } from "../../src/job.ts";
-import type { ChangeDefinition } from "../../src/job/job_changes.ts";
+import { defineJob, type Job, type StepContext } from "../../src/model/job.ts";
+import type { ChangeDefinition } from "../../src/model/job/job_changes.ts";
 import { replay } from "../../src/replay/mod.ts";
 import { anything, forEachStore, type StoreTest } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";

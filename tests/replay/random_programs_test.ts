@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
-import type { ExportedHistory } from "../../src/exported_history.ts";
-import { defineJob, type Job } from "../../src/job.ts";
-import type { Changes } from "../../src/job/job_changes.ts";
+import type { ExportedHistory } from "../../src/model/exported_history.ts";
+import { defineJob, type Job } from "../../src/model/job.ts";
+import type { Changes } from "../../src/model/job/job_changes.ts";
 import { replay } from "../../src/replay/mod.ts";
-import { isTerminal } from "../../src/run.ts";
+import { isTerminal } from "../../src/model/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { changeProgram } from "./changed_program.ts";
 import { type BodyWitness, makeProgram, perform, type Program } from "../simulation/program.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { defineJob, type ExportedHistory, type Job, type Json, type Schema, type StepContext } from "../../mod.ts";
-import type { ChangeDefinition } from "../../src/job/job_changes.ts";
+import type { ChangeDefinition } from "../../src/model/job/job_changes.ts";
 import { replay } from "../../src/replay/mod.ts";
 import { createTestEngine } from "../../src/testing/mod.ts";
 

@@ -1,7 +1,7 @@
-import { RunFailedError, TimeoutError } from "../../src/error.ts";
-import type { ChildOutcome, StepContext, StepTools } from "../../src/job.ts";
+import { RunFailedError, TimeoutError } from "../../src/model/error.ts";
+import type { ChildOutcome, StepContext, StepTools } from "../../src/model/job.ts";
 import { decode, type Json } from "../../src/values/json.ts";
-import type { WaitResult } from "../../src/wait.ts";
+import type { WaitResult } from "../../src/model/wait.ts";
 import { endingOf } from "./child_facts.ts";
 import { type AttemptFacts, attemptKey, type Executing, type Facts, type Outside, type RunFacts } from "./facts.ts";
 import { type ChangingBody, checkStepName, recordedName, signalRule } from "./change_facts.ts";

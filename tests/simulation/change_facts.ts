@@ -1,4 +1,4 @@
-import type { Lease } from "../../src/lease.ts";
+import type { Lease } from "../../src/model/lease.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import type { NewHold } from "../../src/store/hold_record.ts";
 import type { NewPause } from "../../src/store/pause_request.ts";

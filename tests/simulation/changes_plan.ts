@@ -1,4 +1,4 @@
-import type { ChangeDefinition } from "../../src/job/job_changes.ts";
+import type { ChangeDefinition } from "../../src/model/job/job_changes.ts";
 import { Chance } from "../support/chance.ts";
 import type { Program } from "./program.ts";
 import { JOB_NAMES, type Plan, PROCESS_NAMES, type Request, TROUBLE_MS } from "./plan.ts";

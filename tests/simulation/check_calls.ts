@@ -1,16 +1,16 @@
-import type { Signal, SignalOutcome } from "../../src/wait.ts";
-import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/error.ts";
+import type { Signal, SignalOutcome } from "../../src/model/wait.ts";
+import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/model/error.ts";
 import { derivedRunId } from "../../src/execution/calls/derived_run_id.ts";
-import { failureText } from "../../src/failure.ts";
-import type { Lease, SeenLease } from "../../src/lease.ts";
-import type { SavedStep, StepWrite } from "../../src/step.ts";
+import { failureText } from "../../src/model/failure.ts";
+import type { Lease, SeenLease } from "../../src/model/lease.ts";
+import type { SavedStep, StepWrite } from "../../src/model/step.ts";
 import type { CancelledExecution, Ending, Renewal } from "../../src/store/claim.ts";
 import type { NewHold } from "../../src/store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
-import { isTerminal, type Retention, type Run, type RunIdentity } from "../../src/run.ts";
-import type { NewLogEntry } from "../../src/log.ts";
+import { isTerminal, type Retention, type Run, type RunIdentity } from "../../src/model/run.ts";
+import type { NewLogEntry } from "../../src/model/log.ts";
 import {
   checkComplete,
   checkHold,

@@ -1,4 +1,4 @@
-import type { Store } from "../../src/store.ts";
+import type { Store } from "../../src/store/store.ts";
 import type { Blocker } from "../../src/store/blockers.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import { isOrphan } from "./child_facts.ts";

@@ -1,5 +1,5 @@
 import type { TriggerOptions } from "../../src/engine/triggers/new_run.ts";
-import type { FlowDefinition } from "../../src/flow.ts";
+import type { FlowDefinition } from "../../src/model/flow.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 import { jobOf } from "./renames_plan.ts";

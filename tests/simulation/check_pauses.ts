@@ -1,4 +1,4 @@
-import type { PauseRecord } from "../../src/wait.ts";
+import type { PauseRecord } from "../../src/model/wait.ts";
 import { checkResult } from "./child_facts.ts";
 import { noteRecord, signalRule } from "./change_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";

@@ -1,11 +1,11 @@
-import { type Failure, failureText } from "../../src/failure.ts";
+import { type Failure, failureText } from "../../src/model/failure.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
-import { isTerminal } from "../../src/run.ts";
-import type { Store } from "../../src/store.ts";
+import { isTerminal } from "../../src/model/run.ts";
+import type { Store } from "../../src/store/store.ts";
 import type { Ending } from "../../src/store/claim.ts";
 import type { RunState } from "../../src/store/run_state.ts";
-import type { Step } from "../../src/step.ts";
-import type { Wait } from "../../src/wait.ts";
+import type { Step } from "../../src/model/step.ts";
+import type { Wait } from "../../src/model/wait.ts";
 import { type Facts, hasChildrenOver, type RunFacts, type WaitFacts } from "./facts.ts";
 import { type ChildFacts, endingOf } from "./child_facts.ts";
 import { signalRule } from "./change_facts.ts";

@@ -1,9 +1,9 @@
-import { failureText } from "../../src/failure.ts";
+import { failureText } from "../../src/model/failure.ts";
 import type { CreatedChild, NewChildren } from "../../src/store/pause_request.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
-import { isTerminal, type TerminalStatus } from "../../src/run.ts";
-import type { ChildResult } from "../../src/wait.ts";
+import { isTerminal, type TerminalStatus } from "../../src/model/run.ts";
+import type { ChildResult } from "../../src/model/wait.ts";
 import { noteRecord } from "./change_facts.ts";
 import { isMadeSo } from "./check_options.ts";
 import { type Facts, newRunFacts, type RunFacts } from "./facts.ts";

@@ -1,5 +1,5 @@
 import type { Engine } from "../../src/engine/engine.ts";
-import { ConflictError, HoldfastError, NotFoundError, StoreError } from "../../src/error.ts";
+import { ConflictError, HoldfastError, NotFoundError, StoreError } from "../../src/model/error.ts";
 import { Chance } from "../support/chance.ts";
 import { changeMany } from "./bulk_clients.ts";
 import type { AskedRun } from "./check_options.ts";

@@ -1,9 +1,9 @@
-import { coalescedFacts, type Fact, type FactValue, failedFact, toFact, triggeredFact } from "../../src/fact.ts";
-import { failureText } from "../../src/failure.ts";
-import type { Lease } from "../../src/lease.ts";
-import type { Report } from "../../src/execution_report.ts";
-import type { Run, RunIdentity } from "../../src/run.ts";
-import type { SavedStep, StepWrite } from "../../src/step.ts";
+import { coalescedFacts, type Fact, type FactValue, failedFact, toFact, triggeredFact } from "../../src/model/fact.ts";
+import { failureText } from "../../src/model/failure.ts";
+import type { Lease } from "../../src/model/lease.ts";
+import type { Report } from "../../src/model/execution_report.ts";
+import type { Run, RunIdentity } from "../../src/model/run.ts";
+import type { SavedStep, StepWrite } from "../../src/model/step.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../src/store/claim.ts";
 import type { NewHold } from "../../src/store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";

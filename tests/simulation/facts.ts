@@ -1,9 +1,9 @@
-import type { FlowDefinition } from "../../src/flow.ts";
-import { isTerminal } from "../../src/run.ts";
+import type { FlowDefinition } from "../../src/model/flow.ts";
+import { isTerminal } from "../../src/model/run.ts";
 import type { Ending } from "../../src/store/claim.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import type { RunState } from "../../src/store/run_state.ts";
-import { deadlineAt, type PauseKind } from "../../src/wait.ts";
+import { deadlineAt, type PauseKind } from "../../src/model/wait.ts";
 import type { AskedRun } from "./check_options.ts";
 import { type ChildPauseFacts, copyChildPauses } from "./child_facts.ts";
 import { derivedRunId } from "../../src/execution/calls/derived_run_id.ts";

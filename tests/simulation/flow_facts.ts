@@ -1,4 +1,4 @@
-import type { Rate } from "../../src/flow.ts";
+import type { Rate } from "../../src/model/flow.ts";
 import type { ClaimRequest } from "../../src/store/claim.ts";
 import { FairnessWindows } from "./fairness_windows.ts";
 

@@ -1,4 +1,4 @@
-import type { FlowDefinition, Rate } from "../../src/flow.ts";
+import type { FlowDefinition, Rate } from "../../src/model/flow.ts";
 import type { FlowOptions } from "../../src/engine/triggers/trigger_flow.ts";
 import { Chance } from "../support/chance.ts";
 import { type JOB_NAMES, ORGS, type Plan } from "./plan.ts";

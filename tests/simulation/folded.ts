@@ -1,8 +1,8 @@
-import type { Fact } from "../../src/fact.ts";
+import type { Fact } from "../../src/model/fact.ts";
 import type { AwaitedPause, RunState } from "../../src/store/run_state.ts";
-import type { Step, StepStatus } from "../../src/step.ts";
+import type { Step, StepStatus } from "../../src/model/step.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
-import type { RunStatus } from "../../src/run.ts";
+import type { RunStatus } from "../../src/model/run.ts";
 import type { Facts, RunFacts, StepFacts } from "./facts.ts";
 
 /** A run as its facts show it, one after another. */

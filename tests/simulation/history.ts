@@ -1,5 +1,5 @@
-import type { Fact, FactValue } from "../../src/fact.ts";
-import type { Cursor, JournalPage, JournalRow } from "../../src/journal.ts";
+import type { Fact, FactValue } from "../../src/model/fact.ts";
+import type { Cursor, JournalPage, JournalRow } from "../../src/model/journal.ts";
 import type { RunState } from "../../src/store/run_state.ts";
 import type { Call } from "./check_calls.ts";
 import { type ExpectedFact, factsOf } from "./expected_facts.ts";

@@ -1,6 +1,6 @@
-import type { ClientRun } from "../../src/client_run.ts";
-import type { Step } from "../../src/step.ts";
-import type { Wait } from "../../src/wait.ts";
+import type { ClientRun } from "../../src/model/client_run.ts";
+import type { Step } from "../../src/model/step.ts";
+import type { Wait } from "../../src/model/wait.ts";
 import type { RunFacts, WaitFacts } from "./facts.ts";
 import type { Node } from "./node.ts";
 import { ORGS, type Request } from "./plan.ts";

@@ -1,5 +1,5 @@
-import { HoldfastError } from "../../src/error.ts";
-import type { Lease } from "../../src/lease.ts";
+import { HoldfastError } from "../../src/model/error.ts";
+import type { Lease } from "../../src/model/lease.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import { type Call, checkCall } from "./check_calls.ts";
 import { checkKeys, checkLogs, checkRuns } from "./check_state.ts";

@@ -1,11 +1,11 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
-import { StoreError } from "../../src/error.ts";
-import type { Host } from "../../src/host.ts";
+import { StoreError } from "../../src/model/error.ts";
+import type { Host } from "../../src/model/host.ts";
 import "../../src/http/requests/body_schemas.ts"; // before the first request: else it would be loaded in time of its own
 import { createHandler } from "../../src/http/handler.ts";
 import type { Respond } from "../../src/http/route.ts";
-import { defineJob, type Job } from "../../src/job.ts";
+import { defineJob, type Job } from "../../src/model/job.ts";
 import { AUTH } from "./auth.ts";
 import { Chance, hashText } from "../support/chance.ts";
 import { anything } from "../support/stores/for_each_store.ts";

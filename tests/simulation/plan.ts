@@ -1,4 +1,4 @@
-import { type BulkOperation, COALESCE_MODES, type Retention, type RetriggerFrom } from "../../src/run.ts";
+import { type BulkOperation, COALESCE_MODES, type Retention, type RetriggerFrom } from "../../src/model/run.ts";
 import type { TriggerOptions } from "../../src/engine/triggers/new_run.ts";
 import type { WorkerSettings } from "../../src/execution/worker_settings.ts";
 import { Chance } from "../support/chance.ts";

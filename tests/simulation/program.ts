@@ -1,7 +1,7 @@
 import type { Chance } from "../support/chance.ts";
-import type { ChildOutcome, InvokeOptions, Job, StepContext, StepTools } from "../../src/job.ts";
+import type { ChildOutcome, InvokeOptions, Job, StepContext, StepTools } from "../../src/model/job.ts";
 import type { Json } from "../../src/values/json.ts";
-import type { WaitResult } from "../../src/wait.ts";
+import type { WaitResult } from "../../src/model/wait.ts";
 
 /** What a simulated job does: its input, so that each run is another program, and the same in each execution. */
 export type Program = Action[];

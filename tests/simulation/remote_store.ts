@@ -1,5 +1,5 @@
-import { StoreError } from "../../src/error.ts";
-import type { Store } from "../../src/store.ts";
+import { StoreError } from "../../src/model/error.ts";
+import type { Store } from "../../src/store/store.ts";
 import { Chance } from "../support/chance.ts";
 import { explainAll, type Explained } from "./check_explained.ts";
 import type { Call } from "./check_calls.ts";

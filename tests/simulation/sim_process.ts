@@ -1,4 +1,4 @@
-import type { Host } from "../../src/host.ts";
+import type { Host } from "../../src/model/host.ts";
 import { Chance } from "../support/chance.ts";
 import type { Mortal, World } from "./world.ts";
 

@@ -1,6 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
-import type { Host } from "../../src/host.ts";
-import type { Store } from "../../src/store.ts";
+import type { Host } from "../../src/model/host.ts";
+import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";

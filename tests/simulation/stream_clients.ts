@@ -1,4 +1,4 @@
-import { type Cursor, formatCursor } from "../../src/journal.ts";
+import { type Cursor, formatCursor } from "../../src/model/journal.ts";
 import { Chance } from "../support/chance.ts";
 import { readMessage } from "../support/http/stream_message.ts";
 import type { RunFacts } from "./facts.ts";

@@ -4,7 +4,7 @@ import type { RunBlockers } from "../../src/store/blockers.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import type { JobList } from "../../src/store/job_numbers.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
-import type { Store } from "../../src/store.ts";
+import type { Store } from "../../src/store/store.ts";
 import { dump, outcomeOf } from "../support/stores/compare_stores.ts";
 
 const OF_ONE = new Set([

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { NotFoundError, StoreError } from "../../src/error.ts";
+import { NotFoundError, StoreError } from "../../src/model/error.ts";
 import { measuredStore } from "../../src/statistics/measured_store.ts";
 import { ProcessMetrics } from "../../src/statistics/process_metrics.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { type Host, systemHost } from "../../src/host.ts";
-import { isTerminal } from "../../src/run.ts";
+import { type Host, systemHost } from "../../src/model/host.ts";
+import { isTerminal } from "../../src/model/run.ts";
 import type { Claim, ClaimResult } from "../../src/store/claim.ts";
 import type { NewPause, PauseResult } from "../../src/store/pause_request.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
-import type { Store } from "../../src/store.ts";
+import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";

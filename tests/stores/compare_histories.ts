@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import { type Host, systemHost } from "../../src/host.ts";
-import type { Store } from "../../src/store.ts";
+import { type Host, systemHost } from "../../src/model/host.ts";
+import type { Store } from "../../src/store/store.ts";
 import type { ClaimResult } from "../../src/store/claim.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import type { Host } from "../../src/host.ts";
-import type { Run } from "../../src/run.ts";
-import type { Store } from "../../src/store.ts";
+import type { Host } from "../../src/model/host.ts";
+import type { Run } from "../../src/model/run.ts";
+import type { Store } from "../../src/store/store.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";

@@ -1,7 +1,7 @@
-import { type Flow, type KnownJob, PLAIN_FLOW, type Rate } from "../../src/flow.ts";
-import type { Report } from "../../src/execution_report.ts";
-import type { Lease, SeenLease } from "../../src/lease.ts";
-import type { Store } from "../../src/store.ts";
+import { type Flow, type KnownJob, PLAIN_FLOW, type Rate } from "../../src/model/flow.ts";
+import type { Report } from "../../src/model/execution_report.ts";
+import type { Lease, SeenLease } from "../../src/model/lease.ts";
+import type { Store } from "../../src/store/store.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import type { HeldQuery } from "../../src/store/hold_record.ts";
 import type { NewRun } from "../../src/store/new_run.ts";

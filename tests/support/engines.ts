@@ -1,6 +1,6 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import type { FakeHost } from "./fake_host.ts";
-import type { EngineEvent } from "../../src/event.ts";
+import type { EngineEvent } from "../../src/model/event.ts";
 import { pass, type StoreTest } from "./stores/for_each_store.ts";
 import { createEngine } from "./quiet_engine.ts";
 import { echo, fail } from "./jobs.ts";

@@ -1,5 +1,5 @@
-import { defineJob, type StepContext } from "../../src/job.ts";
-import type { RetryPolicy } from "../../src/retry.ts";
+import { defineJob, type StepContext } from "../../src/model/job.ts";
+import type { RetryPolicy } from "../../src/model/retry.ts";
 import { anything } from "./stores/for_each_store.ts";
 
 /** A job that takes any input. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
-import type { EngineEvent, EventOf } from "../../src/event.ts";
-import type { Wait } from "../../src/wait.ts";
+import type { EngineEvent, EventOf } from "../../src/model/event.ts";
+import type { Wait } from "../../src/model/wait.ts";
 
 /** The events `run:waiting`. */
 export function waitings(events: readonly EngineEvent[]): EventOf<"run:waiting">[] {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import type { RunEvent } from "../../src/event.ts";
-import { toEvents } from "../../src/fact.ts";
-import type { JournalRow } from "../../src/journal.ts";
+import type { RunEvent } from "../../src/model/event.ts";
+import { toEvents } from "../../src/model/fact.ts";
+import type { JournalRow } from "../../src/model/journal.ts";
 import { type Chain, checkChain, type Connection, type Message } from "./checks/check_chain.ts";
 import { checkFacts } from "./checks/check_facts.ts";
 import { checkRecovery } from "./checks/check_recovery.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { LeaseLostError, StoreError } from "../../src/error.ts";
+import { LeaseLostError, StoreError } from "../../src/model/error.ts";
 import { ClientRecords, type TriggerRequest } from "./client_records.ts";
 import type { Fact } from "./fact.ts";
 import { History } from "./history.ts";

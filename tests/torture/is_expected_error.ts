@@ -1,4 +1,4 @@
-import { StoreError } from "../../src/error.ts";
+import { StoreError } from "../../src/model/error.ts";
 
 /**
  * Whether an error that a worker has logged is a consequence of the faults of a storm, rather than a bug: its store is

@@ -1,4 +1,4 @@
-import { type JournalRow, parseCursor } from "../../src/journal.ts";
+import { type JournalRow, parseCursor } from "../../src/model/journal.ts";
 import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
 import { findCursor } from "../../src/stores/sqlite/journal/read_journal.ts";
 import { readKeptFrom, readRows } from "./known_journal.ts";

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { RunEvent } from "../../src/event.ts";
+import type { RunEvent } from "../../src/model/event.ts";
 import {
   deletedRunOf,
   type Fact,
@@ -8,9 +8,9 @@ import {
   isOfRun,
   toEvents,
   valueRefOf,
-} from "../../src/fact.ts";
-import { type Cursor, formatCursor, type JournalRow } from "../../src/journal.ts";
-import { type ListFilter, matches, type RunIdentity } from "../../src/run.ts";
+} from "../../src/model/fact.ts";
+import { type Cursor, formatCursor, type JournalRow } from "../../src/model/journal.ts";
+import { type ListFilter, matches, type RunIdentity } from "../../src/model/run.ts";
 import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
 import { readFactValues, readIdentities } from "../../src/stores/sqlite/reads/fact_values.ts";
 import { readJournal } from "../../src/stores/sqlite/journal/read_journal.ts";

@@ -1,6 +1,6 @@
-import { LeaseLostError } from "../../src/error.ts";
-import type { Lease } from "../../src/lease.ts";
-import type { Store } from "../../src/store.ts";
+import { LeaseLostError } from "../../src/model/error.ts";
+import type { Lease } from "../../src/model/lease.ts";
+import type { Store } from "../../src/store/store.ts";
 import type { Claim, ClaimResult } from "../../src/store/claim.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { ListFilter } from "../../src/run.ts";
+import type { ListFilter } from "../../src/model/run.ts";
 import { inTime, until } from "../processes/deadline.ts";
 import { Chance } from "../support/chance.ts";
 import { HttpClient } from "./http_client.ts";

@@ -1,4 +1,4 @@
-import { isLastEvent } from "../../src/event.ts";
+import { isLastEvent } from "../../src/model/event.ts";
 import type { Chance } from "../support/chance.ts";
 import { MessageSplitter } from "../support/http/message_splitter.ts";
 import { readMessage } from "../support/http/stream_message.ts";

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { type Duration, DURATION_RULE, readDuration, toMs } from "../../src/values/duration.ts";
-import { RetryAfterError } from "../../src/error.ts";
-import { defineJob } from "../../src/job.ts";
-import { retryAfter, retryDelay } from "../../src/retry.ts";
+import { RetryAfterError } from "../../src/model/error.ts";
+import { defineJob } from "../../src/model/job.ts";
+import { retryAfter, retryDelay } from "../../src/model/retry.ts";
 import { workerSettings } from "../../src/execution/worker_settings.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { z } from "zod";
-import type { StepContext } from "../../src/job.ts";
+import type { StepContext } from "../../src/model/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { aJob } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ValidationError } from "../../src/error.ts";
+import { ValidationError } from "../../src/model/error.ts";
 import { readInstant } from "../../src/values/instant.ts";
 
 Deno.test("readInstant() reads dates, and ISO 8601 with a time zone", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import process from "node:process";
-import { SerializationError } from "../../src/error.ts";
+import { SerializationError } from "../../src/model/error.ts";
 import { decode, encode, isSameJson, type Json } from "../../src/values/json.ts";
 
 const OPTIONS = { subject: "The value", maxBytes: 1_000 };

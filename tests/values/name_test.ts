@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ValidationError } from "../../src/error.ts";
+import { ValidationError } from "../../src/model/error.ts";
 import { checkLabels, checkName, isName } from "../../src/values/name.ts";
 
 Deno.test("isName() takes well-formed texts of 1 to 255 characters", () => {

@@ -1,6 +1,6 @@
 import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
-import { type BulkOperation, isTerminal, type RetriggerFrom, type RunFilter, type RunStatus } from "../../run.ts";
+import { type BulkOperation, isTerminal, type RetriggerFrom, type RunFilter, type RunStatus } from "../../model/run.ts";
 import type { Command, CommandCall, ExitCode } from "../command.ts";
 import { askApi, findRunId } from "../service/api.ts";
 import { type OptionSpecs, UsageError } from "../arguments.ts";

@@ -1,5 +1,5 @@
 import type { Health } from "../../engine/operate/health.ts";
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../model/error.ts";
 import type { TableCheck } from "../../stores/table_check.ts";
 import type { Command } from "../command.ts";
 import { UsageError } from "../arguments.ts";

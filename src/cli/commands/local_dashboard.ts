@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { toFailure } from "../../failure/to_failure.ts";
+import { toFailure } from "../../model/failure/to_failure.ts";
 import { UsageError } from "../arguments.ts";
 
 /** The dashboard of a database, for one user of this machine. */

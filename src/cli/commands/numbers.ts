@@ -9,7 +9,7 @@ import {
   statusCell,
 } from "../output/describe.ts";
 import type { Output } from "../output/output.ts";
-import { RUN_STATUSES } from "../../run.ts";
+import { RUN_STATUSES } from "../../model/run.ts";
 import { askApi } from "../service/api.ts";
 import { pauseUnlessAborted } from "../service/follow_events.ts";
 

@@ -1,5 +1,5 @@
-import type { ClientRun } from "../../client_run.ts";
-import type { RunFilter } from "../../run.ts";
+import type { ClientRun } from "../../model/client_run.ts";
+import type { RunFilter } from "../../model/run.ts";
 import type { Command } from "../command.ts";
 import {
   countOf,
@@ -12,11 +12,11 @@ import {
 import { FILTER_OPTIONS, readFilter, toQuery } from "../read_options.ts";
 import { askApi, findRunId } from "../service/api.ts";
 import type { Service } from "../service/service.ts";
-import { type Failure, failureReport } from "../../failure.ts";
-import { HoldfastError, StoreError } from "../../error.ts";
-import type { ClientStep } from "../../step.ts";
+import { type Failure, failureReport } from "../../model/failure.ts";
+import { HoldfastError, StoreError } from "../../model/error.ts";
+import type { ClientStep } from "../../model/step.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";
-import type { Wait } from "../../wait.ts";
+import type { Wait } from "../../model/wait.ts";
 import { toJsonLine } from "../../values/escape_text.ts";
 import type { Output } from "../output/output.ts";
 import { cutText } from "../output/table.ts";

@@ -1,5 +1,5 @@
 import { describeDuration } from "../../engine/operate/explain/describe_duration.ts";
-import { isLastEvent, type RunEvent } from "../../event.ts";
+import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import type { Command, CommandCall, ExitCode } from "../command.ts";
 import { findRunId } from "../service/api.ts";
 import { toJsonLine } from "../../values/escape_text.ts";

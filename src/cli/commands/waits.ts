@@ -4,7 +4,7 @@ import { describeInstant } from "../output/describe.ts";
 import { readJsonArgument, readLabels } from "../read_options.ts";
 import { askApi } from "../service/api.ts";
 import { createHash } from "node:crypto";
-import { NotFoundError } from "../../error.ts";
+import { NotFoundError } from "../../model/error.ts";
 
 const DEFAULT_LIMIT = 20;
 const PAGE = 1_000;

@@ -1,4 +1,4 @@
-import { ConflictError, type ErrorCode, HoldfastError, NotFoundError, StoreError } from "../../error.ts";
+import { ConflictError, type ErrorCode, HoldfastError, NotFoundError, StoreError } from "../../model/error.ts";
 import type { Json } from "../../values/json.ts";
 import type { Route } from "../../http/route.ts";
 import type { routes } from "../../http/routes.ts";

@@ -1,7 +1,7 @@
 import { createEngine } from "../../engine/create_engine.ts";
-import { ConflictError, NotFoundError, StoreError } from "../../error.ts";
+import { ConflictError, NotFoundError, StoreError } from "../../model/error.ts";
 import { createHandler } from "../../http/handler.ts";
-import type { Store } from "../../store.ts";
+import type { Store } from "../../store/store.ts";
 import type { Database, Service } from "./service.ts";
 import type { Engine } from "../../engine/engine.ts";
 import { type EngineInternals, INTERNALS, internalsOf } from "../../engine/engine_internals.ts";
@@ -14,9 +14,9 @@ import {
 import { type BulkResult, performBulk } from "../../engine/bulk/perform_bulk.ts";
 import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
 import { retryFlow } from "../../engine/triggers/trigger_flow.ts";
-import type { JobFlow } from "../../flow.ts";
-import { type Host, systemHost } from "../../host.ts";
-import { isTerminal, type RetriggerFrom } from "../../run.ts";
+import type { JobFlow } from "../../model/flow.ts";
+import { type Host, systemHost } from "../../model/host.ts";
+import { isTerminal, type RetriggerFrom } from "../../model/run.ts";
 import type { NewRun } from "../../store/new_run.ts";
 
 /**

@@ -1,5 +1,5 @@
-import type { RunEvent } from "../../event.ts";
-import { StoreError } from "../../error.ts";
+import type { RunEvent } from "../../model/event.ts";
+import { StoreError } from "../../model/error.ts";
 import { type Query, refusalOf, toSearch } from "./api.ts";
 import type { Service } from "./service.ts";
 import { setTimeout } from "node:timers/promises";

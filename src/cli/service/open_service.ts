@@ -1,11 +1,11 @@
 import { readFile } from "node:fs/promises";
-import { toFailure } from "../../failure/to_failure.ts";
+import { toFailure } from "../../model/failure/to_failure.ts";
 import { type Arguments, UsageError } from "../arguments.ts";
 import type { Terminal } from "../terminal.ts";
 import { openPostgresService } from "./postgres_service.ts";
 import { openSqliteService } from "./sqlite_service.ts";
 import type { Service } from "./service.ts";
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../model/error.ts";
 
 /**
  * Opens the store, or the service, that the arguments or the environment name.

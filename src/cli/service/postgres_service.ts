@@ -1,4 +1,4 @@
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../model/error.ts";
 import { POSTGRES_CHECKS, POSTGRES_RECOUNT, POSTGRES_STUCK_CHECKS } from "../../stores/postgres/checks.ts";
 import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
 import { type Connection, openPool, sqlState, storeError } from "../../stores/postgres/database/client.ts";

@@ -1,6 +1,6 @@
 import type { Engine } from "../../engine/engine.ts";
 import type { TableCheck } from "../../stores/table_check.ts";
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../model/error.ts";
 
 /** What the commands ask: a service over HTTP, or a handler of this process over a database. */
 export interface Service {

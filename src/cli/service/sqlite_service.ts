@@ -1,11 +1,11 @@
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../model/error.ts";
 import { SQLITE_CHECKS, SQLITE_RECOUNT, SQLITE_STUCK_CHECKS } from "../../stores/sqlite/checks.ts";
 import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
 import { MIGRATIONS } from "../../stores/sqlite/schema.ts";
 import { SqliteStore } from "../../stores/sqlite/sqlite_store.ts";
-import { toFailure } from "../../failure/to_failure.ts";
+import { toFailure } from "../../model/failure/to_failure.ts";
 import { checkVersion, type Database, type Service } from "./service.ts";
 import { databaseService } from "./database_service.ts";
 

@@ -1,6 +1,6 @@
-import { ConflictError } from "../../error.ts";
+import { ConflictError } from "../../model/error.ts";
 import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
-import type { BulkOperation, RetriggerFrom, StoredRun } from "../../run.ts";
+import type { BulkOperation, RetriggerFrom, StoredRun } from "../../model/run.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { RunChanges } from "../runs/run_changes.ts";

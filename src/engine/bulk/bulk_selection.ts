@@ -1,8 +1,8 @@
-import { ValidationError } from "../../error.ts";
+import { ValidationError } from "../../model/error.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { BulkOperation, RunFilter } from "../../run.ts";
+import type { BulkOperation, RunFilter } from "../../model/run.ts";
 import { checkRunFilter, FILTER_FIELDS } from "../runs/run_filter.ts";
 import type { RetriggerOptions } from "../triggers/retrigger_options.ts";
 

@@ -1,5 +1,5 @@
-import { type ErrorCode, HoldfastError, StoreError } from "../../error.ts";
-import { type Host, nextTurn } from "../../host.ts";
+import { type ErrorCode, HoldfastError, StoreError } from "../../model/error.ts";
+import { type Host, nextTurn } from "../../model/host.ts";
 import {
   type BulkOperation,
   isOneOf,
@@ -8,8 +8,8 @@ import {
   type RunFilter,
   type RunStatus,
   type RunText,
-} from "../../run.ts";
-import type { Store } from "../../store.ts";
+} from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { blanked } from "../operate/failure_groups.ts";
 import { type CheckedBulk, type CheckedSelection, cursorOf } from "./bulk_selection.ts";

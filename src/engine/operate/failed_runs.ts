@@ -1,6 +1,6 @@
-import { type Host, nextTurn } from "../../host.ts";
-import type { RunText } from "../../run.ts";
-import type { Store } from "../../store.ts";
+import { type Host, nextTurn } from "../../model/host.ts";
+import type { RunText } from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import { readInstant } from "../../values/instant.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { checkRunFilter } from "../runs/run_filter.ts";

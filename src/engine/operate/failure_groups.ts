@@ -1,6 +1,6 @@
-import { ValidationError } from "../../error.ts";
+import { ValidationError } from "../../model/error.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { Run } from "../../run.ts";
+import type { Run } from "../../model/run.ts";
 
 /** Which failures to group. */
 export interface FailuresQuery {

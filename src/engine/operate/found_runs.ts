@@ -1,6 +1,6 @@
-import { ValidationError } from "../../error.ts";
-import type { Run } from "../../run.ts";
-import type { Store } from "../../store.ts";
+import { ValidationError } from "../../model/error.ts";
+import type { Run } from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import type { FoundBy, SearchHit } from "../../store/operator_reads.ts";
 import { getRun } from "../../store/reads.ts";
 

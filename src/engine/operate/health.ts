@@ -1,6 +1,6 @@
-import { type Host, within } from "../../host.ts";
+import { type Host, within } from "../../model/host.ts";
 import type { StoreInfo } from "../../store/store_info.ts";
-import { toFailure } from "../../failure/to_failure.ts";
+import { toFailure } from "../../model/failure/to_failure.ts";
 import type { JobInfo } from "./job_info.ts";
 import { SharedRead } from "./shared_read.ts";
 import type { WorkerInfo } from "./worker_info.ts";

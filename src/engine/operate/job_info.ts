@@ -1,8 +1,8 @@
-import type { Rate } from "../../flow.ts";
+import type { Rate } from "../../model/flow.ts";
 import { isoTime } from "../../values/iso_time.ts";
-import type { JobCatalog } from "../../job/job_catalog.ts";
-import { noRuns } from "../../no_runs.ts";
-import { RUN_STATUSES } from "../../run.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
+import { noRuns } from "../../statistics/no_runs.ts";
+import { RUN_STATUSES } from "../../model/run.ts";
 import type { Counts, JobList, JobNumbers, RatedJob } from "../../store/job_numbers.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import type { WorkerList } from "../../store/worker_record.ts";

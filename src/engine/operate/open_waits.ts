@@ -1,11 +1,11 @@
-import { ValidationError } from "../../error.ts";
-import { type Host, nextTurn } from "../../host.ts";
+import { ValidationError } from "../../model/error.ts";
+import { type Host, nextTurn } from "../../model/host.ts";
 import type { Json } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import { type Labels, type ListFilter, matches, type RunIdentity } from "../../run.ts";
-import type { Store } from "../../store.ts";
+import { type Labels, type ListFilter, matches, type RunIdentity } from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import type { OpenWaitPlace, OpenWaitRecord } from "../../store/operator_reads.ts";
-import { MAX_COUNTED_WAITS, type Wait } from "../../wait.ts";
+import { MAX_COUNTED_WAITS, type Wait } from "../../model/wait.ts";
 import { checkRunFilter } from "../runs/run_filter.ts";
 
 /** Which open waits to list. */

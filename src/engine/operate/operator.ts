@@ -1,4 +1,4 @@
-import type { JobCatalog } from "../../job/job_catalog.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { Counts } from "../../store/job_numbers.ts";
 import type { StoreInfo } from "../../store/store_info.ts";

@@ -1,4 +1,4 @@
-import type { Host } from "../../host.ts";
+import type { Host } from "../../model/host.ts";
 
 // A result is as old as this at most.
 const SHARED_MS = 1_000;

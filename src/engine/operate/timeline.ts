@@ -1,7 +1,7 @@
-import { ValidationError } from "../../error.ts";
+import { ValidationError } from "../../model/error.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { Store } from "../../store.ts";
+import type { Store } from "../../store/store.ts";
 import type {
   Interruption,
   TimelinePause,

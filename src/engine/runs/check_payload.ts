@@ -1,8 +1,8 @@
 import type { OutputUnit, Schema as JsonSchema } from "@cfworker/json-schema";
-import { ValidationError } from "../../error.ts";
-import type { Host } from "../../host.ts";
-import { parse, type Schema, type SchemaIssue } from "../../schema.ts";
-import type { Signal, Wait } from "../../wait.ts";
+import { ValidationError } from "../../model/error.ts";
+import type { Host } from "../../model/host.ts";
+import { parse, type Schema, type SchemaIssue } from "../../model/schema.ts";
+import type { Signal, Wait } from "../../model/wait.ts";
 
 /**
  * Refuses a signal whose payload does not fit the JSON Schema of its wait, if that is open and has one. The schema of

@@ -7,16 +7,16 @@ import type {
   HistoryRecord,
   PauseHistory,
   StepHistory,
-} from "../../exported_history.ts";
-import type { Failure } from "../../failure.ts";
+} from "../../model/exported_history.ts";
+import type { Failure } from "../../model/failure.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { StepRecord } from "../../step.ts";
-import type { Store } from "../../store.ts";
+import type { StepRecord } from "../../model/step.ts";
+import type { Store } from "../../store/store.ts";
 import type { RunHistory } from "../../store/hold_record.ts";
-import type { ChildResult, PauseKind, PauseRecord } from "../../wait.ts";
+import type { ChildResult, PauseKind, PauseRecord } from "../../model/wait.ts";
 
 /** What a value of an exported history is. */
 export interface RedactedValue {

@@ -1,8 +1,8 @@
-import { ConflictError, ValidationError } from "../../error.ts";
-import { HOLD_CODES, type HoldCode } from "../../hold.ts";
+import { ConflictError, ValidationError } from "../../model/error.ts";
+import { HOLD_CODES, type HoldCode } from "../../model/hold.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { StoredRun } from "../../run.ts";
+import type { StoredRun } from "../../model/run.ts";
 import { untilKnown } from "../triggers/until_known.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import { readRun } from "./read_run.ts";

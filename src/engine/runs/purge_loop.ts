@@ -1,8 +1,8 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
-import { pause } from "../../host.ts";
+import { pause } from "../../model/host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { Retention, TerminalStatus } from "../../run.ts";
-import type { Store } from "../../store.ts";
+import type { Retention, TerminalStatus } from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 
 const LONGEST_INTERVAL_MS = 60_000;

@@ -1,6 +1,6 @@
-import { NotFoundError } from "../../error.ts";
-import type { RunText } from "../../run.ts";
-import type { Store } from "../../store.ts";
+import { NotFoundError } from "../../model/error.ts";
+import type { RunText } from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 
 /**
  * Reads a run that should exist.

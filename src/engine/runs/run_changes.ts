@@ -1,9 +1,9 @@
-import { runAround, type SignalInfo, type SignalResult } from "../../around.ts";
-import { ConflictError, NotFoundError } from "../../error.ts";
+import { runAround, type SignalInfo, type SignalResult } from "../../model/around.ts";
+import { ConflictError, NotFoundError } from "../../model/error.ts";
 import type { Worker } from "../../execution/worker.ts";
-import type { StoredRun } from "../../run.ts";
-import { encodeTrace, type TraceText } from "../../trace_context.ts";
-import type { Signal, SignalOutcome, SignalReceipt } from "../../wait.ts";
+import type { StoredRun } from "../../model/run.ts";
+import { encodeTrace, type TraceText } from "../../model/trace_context.ts";
+import type { Signal, SignalOutcome, SignalReceipt } from "../../model/wait.ts";
 import { untilKnown } from "../triggers/until_known.ts";
 import { getRun, getSteps } from "../../store/reads.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";

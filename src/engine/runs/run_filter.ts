@@ -1,8 +1,8 @@
-import { ValidationError } from "../../error.ts";
+import { ValidationError } from "../../model/error.ts";
 import { readInstant } from "../../values/instant.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { checkLabels, checkName } from "../../values/name.ts";
-import { CONDITIONS, conditionsOf, isRunStatus, RUN_STATUSES, type RunFilter } from "../../run.ts";
+import { CONDITIONS, conditionsOf, isRunStatus, RUN_STATUSES, type RunFilter } from "../../model/run.ts";
 
 /** The maximum limit of a list. */
 export const MAX_RUN_LIMIT = 1_000;

@@ -1,6 +1,6 @@
-import { pause } from "../../host.ts";
-import type { Logger } from "../../logger.ts";
-import type { StrandedJob } from "../../store/hold_record.ts";
+import { pause } from "../../model/host.ts";
+import type { Logger } from "../../model/logger.ts";
+import type { StrandedJob } from "../../model/hold.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 
 const LOOK_EVERY_MS = 60_000;

@@ -1,9 +1,9 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
-import { RunCancelledError, RunFailedError, TimeoutError } from "../../error.ts";
+import { RunCancelledError, RunFailedError, TimeoutError } from "../../model/error.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import { isTerminal, parseRun, type Run, type RunText } from "../../run.ts";
-import type { Store } from "../../store.ts";
+import { isTerminal, parseRun, type Run, type RunText } from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import { hasWorker } from "../../store/reads.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import { readRun } from "./read_run.ts";

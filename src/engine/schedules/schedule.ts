@@ -1,6 +1,6 @@
 import { isoTime } from "../../values/iso_time.ts";
 import type { Json } from "../../values/json.ts";
-import type { Labels } from "../../run.ts";
+import type { Labels } from "../../model/run.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import { Calendar } from "./calendar.ts";
 import { readOptions, type ScheduledTriggerOptions, type ScheduleTiming } from "./schedule_options.ts";

@@ -1,10 +1,10 @@
-import type { Job, ScheduleSlot } from "../../job.ts";
-import { ConflictError } from "../../error.ts";
+import type { Job, ScheduleSlot } from "../../model/job.ts";
+import { ConflictError } from "../../model/error.ts";
 import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { Labels } from "../../run.ts";
+import type { Labels } from "../../model/run.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
 

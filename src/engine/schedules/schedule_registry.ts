@@ -1,5 +1,5 @@
-import { ConflictError, NotFoundError, ValidationError } from "../../error.ts";
-import type { Labels } from "../../run.ts";
+import { ConflictError, NotFoundError, ValidationError } from "../../model/error.ts";
+import type { Labels } from "../../model/run.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import { toTriggerResult, type TriggerResult } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";

@@ -1,4 +1,4 @@
-import type { ScheduleSlot } from "../../job.ts";
+import type { ScheduleSlot } from "../../model/job.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { Calendar } from "./calendar.ts";
 

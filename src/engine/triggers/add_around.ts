@@ -1,7 +1,7 @@
-import { type AroundHooks, runAround, type TriggerInfo, type TriggerOutcome } from "../../around.ts";
-import type { Store } from "../../store.ts";
+import { type AroundHooks, runAround, type TriggerInfo, type TriggerOutcome } from "../../model/around.ts";
+import type { Store } from "../../store/store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
-import { decodeTrace, encodeTrace, type TraceContext } from "../../trace_context.ts";
+import { decodeTrace, encodeTrace, type TraceContext } from "../../model/trace_context.ts";
 
 /** The dependencies of {@linkcode addAround}. */
 export interface AddAroundDeps {

@@ -1,6 +1,6 @@
-import { type Issue, ValidationError } from "../../error.ts";
-import type { Flow, JobFlow } from "../../flow.ts";
-import type { Host } from "../../host.ts";
+import { type Issue, ValidationError } from "../../model/error.ts";
+import type { Flow, JobFlow } from "../../model/flow.ts";
+import type { Host } from "../../model/host.ts";
 import { decode, encode } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { propertyOf } from "../../values/property_of.ts";
@@ -13,9 +13,9 @@ import {
   parseRun,
   type Run,
   type StoredRun,
-} from "../../run.ts";
-import { parse, type Schema } from "../../schema.ts";
-import type { CatalogJob } from "../../job/job_catalog.ts";
+} from "../../model/run.ts";
+import { parse, type Schema } from "../../model/schema.ts";
+import type { CatalogJob } from "../../model/job/job_catalog.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import { type FlowOptions, triggerFlow } from "./trigger_flow.ts";
 

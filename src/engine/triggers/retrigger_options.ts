@@ -1,5 +1,5 @@
-import { ValidationError } from "../../error.ts";
-import type { RetriggerFrom } from "../../run.ts";
+import { ValidationError } from "../../model/error.ts";
+import type { RetriggerFrom } from "../../model/run.ts";
 
 /** How a run is triggered again. */
 export interface RetriggerOptions {

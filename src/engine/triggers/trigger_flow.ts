@@ -1,4 +1,4 @@
-import { ValidationError } from "../../error.ts";
+import { ValidationError } from "../../model/error.ts";
 import {
   DELAY_RULE,
   type Flow,
@@ -8,13 +8,13 @@ import {
   type JobFlow,
   PERIOD_RULE,
   PRIORITY_RULE,
-} from "../../flow.ts";
+} from "../../model/flow.ts";
 import { type Duration, toMs } from "../../values/duration.ts";
 import { readInstant } from "../../values/instant.ts";
 import { checkName } from "../../values/name.ts";
-import type { Labels, StoredRun } from "../../run.ts";
+import type { Labels, StoredRun } from "../../model/run.ts";
 import type { NewRun } from "../../store/new_run.ts";
-import type { Deadline } from "../../wait.ts";
+import type { Deadline } from "../../model/wait.ts";
 
 /** Options of a trigger that say when and in which order the run is executed. */
 export interface FlowOptions {

@@ -1,12 +1,12 @@
-import { ConflictError, NotFoundError } from "../../error.ts";
-import type { Job, StepTriggerResult } from "../../job.ts";
-import type { CatalogJob, JobCatalog } from "../../job/job_catalog.ts";
+import { ConflictError, NotFoundError } from "../../model/error.ts";
+import type { Job, StepTriggerResult } from "../../model/job.ts";
+import type { CatalogJob, JobCatalog } from "../../model/job/job_catalog.ts";
 import { decode, parseValue } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { propertyOf } from "../../values/property_of.ts";
-import { isTerminal, type Labels, type RetriggerFrom, type StoredRun } from "../../run.ts";
-import type { Schema } from "../../schema.ts";
+import { isTerminal, type Labels, type RetriggerFrom, type StoredRun } from "../../model/run.ts";
+import type { Schema } from "../../model/schema.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import { addAround } from "./add_around.ts";
 import {

@@ -1,4 +1,4 @@
-import { NotFoundError } from "../../error.ts";
+import { NotFoundError } from "../../model/error.ts";
 
 const MAX_NAMES = 20;
 

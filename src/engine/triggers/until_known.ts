@@ -1,4 +1,4 @@
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../model/error.ts";
 
 const MAX_REPEATS = 3;
 

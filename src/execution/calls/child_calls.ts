@@ -1,17 +1,24 @@
-import { runAround, type TriggerInfo, type TriggerOutcome } from "../../around.ts";
-import { encodeTrace } from "../../trace_context.ts";
-import { NotFoundError, RunCancelledError, RunFailedError, StoreError } from "../../error.ts";
+import { runAround, type TriggerInfo, type TriggerOutcome } from "../../model/around.ts";
+import { encodeTrace } from "../../model/trace_context.ts";
+import { NotFoundError, RunCancelledError, RunFailedError, StoreError } from "../../model/error.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
-import { failureText } from "../../failure.ts";
-import { nextTurn } from "../../host.ts";
-import type { ChildOutcome, InvokeItem, InvokeOptions, Job, StepTriggerOptions, StepTriggerResult } from "../../job.ts";
+import { failureText } from "../../model/failure.ts";
+import { nextTurn } from "../../model/host.ts";
+import type {
+  ChildOutcome,
+  InvokeItem,
+  InvokeOptions,
+  Job,
+  StepTriggerOptions,
+  StepTriggerResult,
+} from "../../model/job.ts";
 import { decode, type Json } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkLabels } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause } from "../../store/pause_request.ts";
-import type { ChildResult, PauseRecord } from "../../wait.ts";
+import type { ChildResult, PauseRecord } from "../../model/wait.ts";
 import { derivedRunId } from "./derived_run_id.ts";
 import type { Execution } from "../execution.ts";
 import type { Parking } from "./parking.ts";

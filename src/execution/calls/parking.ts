@@ -1,7 +1,7 @@
 import type { NewPause, PauseResult } from "../../store/pause_request.ts";
 import { type JsonText, parseValue } from "../../values/json.ts";
 import { isoTime } from "../../values/iso_time.ts";
-import type { PauseRecord } from "../../wait.ts";
+import type { PauseRecord } from "../../model/wait.ts";
 import type { Execution } from "../execution.ts";
 import { InterruptibleSleep } from "../interruptible_sleep.ts";
 

@@ -1,13 +1,13 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
-import { ValidationError } from "../../error.ts";
-import type { PayloadOptions, WaitForSignalOptions } from "../../job.ts";
+import { ValidationError } from "../../model/error.ts";
+import type { PayloadOptions, WaitForSignalOptions } from "../../model/job.ts";
 import { decode, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import { checkSchema, jsonSchemaOf, parse, type Schema } from "../../schema.ts";
+import { checkSchema, jsonSchemaOf, parse, type Schema } from "../../model/schema.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { NewPause } from "../../store/pause_request.ts";
-import type { Deadline, PauseKind, PauseRecord, Wait, WaitResult } from "../../wait.ts";
+import type { Deadline, PauseKind, PauseRecord, Wait, WaitResult } from "../../model/wait.ts";
 import type { Execution } from "../execution.ts";
 import { isOver, type OverPause, type Parking } from "./parking.ts";
 import type { RecordedHistory } from "../replay/recorded_history.ts";

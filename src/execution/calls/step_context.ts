@@ -1,9 +1,9 @@
-import { toFailure } from "../../failure/to_failure.ts";
-import type { Job, StepContext } from "../../job.ts";
+import { toFailure } from "../../model/failure/to_failure.ts";
+import type { Job, StepContext } from "../../model/job.ts";
 import { type JsonText, parseValue } from "../../values/json.ts";
-import { fitLine, type LogLevel } from "../../log.ts";
+import { fitLine, type LogLevel } from "../../model/log.ts";
 import { tidyText } from "../../values/text.ts";
-import type { Wait } from "../../wait.ts";
+import type { Wait } from "../../model/wait.ts";
 import type { Execution } from "../execution.ts";
 import { ChildCalls } from "./child_calls.ts";
 import { Parking } from "./parking.ts";

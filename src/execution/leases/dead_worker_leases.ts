@@ -1,6 +1,6 @@
-import type { Host } from "../../host.ts";
-import type { SeenLease } from "../../lease.ts";
-import type { Store } from "../../store.ts";
+import type { Host } from "../../model/host.ts";
+import type { SeenLease } from "../../model/lease.ts";
+import type { Store } from "../../store/store.ts";
 
 /**
  * Revokes leases of dead workers that have not expired by the wall clock: if the clock was set back, such a lease would

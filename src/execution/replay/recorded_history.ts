@@ -1,9 +1,9 @@
-import type { RecordName } from "../../hold.ts";
-import type { JobChanges } from "../../job/job_changes.ts";
-import type { StepRecord } from "../../step.ts";
+import type { RecordName } from "../../model/hold.ts";
+import type { JobChanges } from "../../model/job/job_changes.ts";
+import type { StepRecord } from "../../model/step.ts";
 import type { Claim } from "../../store/claim.ts";
 import type { CopiedHistory } from "../../store/hold_record.ts";
-import type { PauseKind, PauseRecord } from "../../wait.ts";
+import type { PauseKind, PauseRecord } from "../../model/wait.ts";
 
 /** A record of the run. */
 interface Entry<R> {

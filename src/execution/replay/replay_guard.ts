@@ -1,7 +1,7 @@
-import type { HoldCode, OnDivergence, RecordName } from "../../hold.ts";
+import type { HoldCode, OnDivergence, RecordName } from "../../model/hold.ts";
 import { baseOf, type RecordedHistory } from "./recorded_history.ts";
 import type { Execution } from "../execution.ts";
-import type { JobChanges } from "../../job/job_changes.ts";
+import type { JobChanges } from "../../model/job/job_changes.ts";
 
 /** The records of a run, and the guard that compares them with what its job asks for. */
 export interface Replay {

@@ -1,8 +1,8 @@
 import type { BulkFilter } from "../../engine/bulk/bulk_selection.ts";
 import type { Json } from "../../values/json.ts";
 import { propertyOf } from "../../values/property_of.ts";
-import type { BulkOperation, Coalesce, Labels, ListFilter, Run, RunFilter } from "../../run.ts";
-import type { Signal, Wait } from "../../wait.ts";
+import type { BulkOperation, Coalesce, Labels, ListFilter, Run, RunFilter } from "../../model/run.ts";
+import type { Signal, Wait } from "../../model/wait.ts";
 
 /** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all. */
 export type RunOperation =

@@ -1,5 +1,5 @@
-import { HoldfastError, TimeoutError } from "../../error.ts";
-import type { Host } from "../../host.ts";
+import { HoldfastError, TimeoutError } from "../../model/error.ts";
+import type { Host } from "../../model/host.ts";
 import { isInstance } from "../../values/is_instance.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import type { HandlerAuth, HookName, Operation, RequestedOperation } from "./auth_hooks.ts";

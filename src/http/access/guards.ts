@@ -1,8 +1,8 @@
 import type { BulkGuard } from "../../engine/bulk/perform_bulk.ts";
 import type { TriggerGuard } from "../../engine/triggers/new_run.ts";
-import type { BulkOperation, ListFilter, Run, RunFilter } from "../../run.ts";
+import type { BulkOperation, ListFilter, Run, RunFilter } from "../../model/run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
-import type { Signal, Wait } from "../../wait.ts";
+import type { Signal, Wait } from "../../model/wait.ts";
 import type { BulkRequest, TriggerRequest } from "../requests/bodies.ts";
 import type { Resume } from "../streams/resume.ts";
 import { withoutUndefined } from "../without_undefined.ts";

@@ -1,7 +1,14 @@
 import { checkFields, MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
 import { copyLabels, MAX_LABELS } from "../../values/name.ts";
 import { isSameJson } from "../../values/json.ts";
-import { CONDITIONS, conditionsOf, DEFAULT_RUN_LIMIT, type ListFilter, NO_RUN, type RunFilter } from "../../run.ts";
+import {
+  CONDITIONS,
+  conditionsOf,
+  DEFAULT_RUN_LIMIT,
+  type ListFilter,
+  NO_RUN,
+  type RunFilter,
+} from "../../model/run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 

@@ -1,4 +1,4 @@
-import { HoldfastError } from "../../error.ts";
+import { HoldfastError } from "../../model/error.ts";
 
 /** A host that a request may name. */
 export interface AllowedHost {

@@ -11,7 +11,7 @@ import {
   type WaitAccess,
 } from "../../engine/operate/open_waits.ts";
 import { readTimeline, type Timeline, type TimelineOptions } from "../../engine/operate/timeline.ts";
-import { type ClientRun, toClientRun } from "../../client_run.ts";
+import { type ClientRun, toClientRun } from "../../model/client_run.ts";
 import {
   conditionsOf,
   isOneOf,
@@ -21,8 +21,8 @@ import {
   type Run,
   RUN_STATUSES,
   type RunFilter,
-} from "../../run.ts";
-import type { Store } from "../../store.ts";
+} from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import type { FoundBy, SearchHit } from "../../store/operator_reads.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";
 import type { RunQuery } from "../../store/run_query.ts";

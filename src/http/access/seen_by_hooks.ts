@@ -1,9 +1,9 @@
-import type { Run, RunText } from "../../run.ts";
+import type { Run, RunText } from "../../model/run.ts";
 import { parseValue, type StoredValue } from "../../values/json.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
 import type { TriggerKeys } from "../../engine/triggers/trigger_flow.ts";
-import { isPriority, PRIORITY_RULE } from "../../flow.ts";
+import { isPriority, PRIORITY_RULE } from "../../model/flow.ts";
 import { toMs } from "../../values/duration.ts";
 import { isName, NAME_RULE } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";

@@ -1,5 +1,5 @@
 import { SCHEDULE_KEYS } from "../../engine/schedules/schedule_options.ts";
-import { ValidationError } from "../../error.ts";
+import { ValidationError } from "../../model/error.ts";
 import type { NewRun } from "../../store/new_run.ts";
 
 /**

@@ -1,7 +1,7 @@
-import type { ErrorCode } from "../../error.ts";
-import type { Job } from "../../job.ts";
-import { jsonSchemaOf } from "../../schema.ts";
-import { PACKAGE_VERSION } from "../../version.ts";
+import type { ErrorCode } from "../../model/error.ts";
+import type { Job } from "../../model/job.ts";
+import { jsonSchemaOf } from "../../model/schema.ts";
+import { PACKAGE_VERSION } from "../../model/version.ts";
 import type { ParameterDescription } from "../requests/parameters.ts";
 import { CLIENT_CODES, statusOf } from "../response.ts";
 import type { AnswerDescription, Route } from "../route.ts";

@@ -1,7 +1,7 @@
-import type { RunEvent, RunEventBase, RunHappening } from "../../event.ts";
-import { FAILURE_KINDS } from "../../failure.ts";
-import { HOLD_CODES, type RecordName } from "../../hold.ts";
-import { RUN_STATUSES, type RunStatus } from "../../run.ts";
+import type { RunEvent, RunEventBase, RunHappening } from "../../model/event.ts";
+import { FAILURE_KINDS } from "../../model/failure.ts";
+import { HOLD_CODES, type RecordName } from "../../model/hold.ts";
+import { RUN_STATUSES, type RunStatus } from "../../model/run.ts";
 import type { RunsDigest } from "../streams/runs_digest.ts";
 import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, objectOf } from "./json_schema.ts";
 import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";

@@ -1,4 +1,4 @@
-import type { Condition } from "../../run.ts";
+import type { Condition } from "../../model/run.ts";
 
 /** A schema of JSON Schema 2020-12, as OpenAPI 3.1 has it. */
 export type JsonSchema = { readonly [keyword: string]: unknown };

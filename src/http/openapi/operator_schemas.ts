@@ -4,7 +4,7 @@ import type { Stats } from "../../engine/operate/operator.ts";
 import type { Rates, Windows } from "../../engine/operate/statistics/rates.ts";
 import type { Series } from "../../engine/operate/statistics/series.ts";
 import type { WorkerInfo } from "../../engine/operate/worker_info.ts";
-import { COALESCE_MODES, RUN_STATUSES } from "../../run.ts";
+import { COALESCE_MODES, RUN_STATUSES } from "../../model/run.ts";
 import type { Latency } from "../../statistics/latencies.ts";
 import type { Counts } from "../../store/job_numbers.ts";
 import type { ClientSchedule } from "../client_schedule.ts";

@@ -2,9 +2,9 @@ import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explai
 import type { FailureGroup, FailureGroups } from "../../engine/operate/failure_groups.ts";
 import type { OpenWait, OpenWaitsPage } from "../../engine/operate/open_waits.ts";
 import type { Timeline, TimelineRow, TimelineSpan } from "../../engine/operate/timeline.ts";
-import { type Failure, FAILURE_KINDS } from "../../failure.ts";
-import { HOLD_CODES } from "../../hold.ts";
-import { RUN_STATUSES } from "../../run.ts";
+import { type Failure, FAILURE_KINDS } from "../../model/failure.ts";
+import { HOLD_CODES } from "../../model/hold.ts";
+import { RUN_STATUSES } from "../../model/run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";
 import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";

@@ -1,11 +1,11 @@
 import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
-import { FAILURE_KINDS } from "../../failure.ts";
-import { type Held, HOLD_CODES } from "../../hold.ts";
-import type { LogEntry } from "../../log.ts";
-import type { ClientRun } from "../../client_run.ts";
-import { type Progress, RUN_STATUSES } from "../../run.ts";
-import type { ClientStep } from "../../step.ts";
-import type { SignalReceipt, Wait } from "../../wait.ts";
+import { FAILURE_KINDS } from "../../model/failure.ts";
+import { type Held, HOLD_CODES } from "../../model/hold.ts";
+import type { LogEntry } from "../../model/log.ts";
+import type { ClientRun } from "../../model/client_run.ts";
+import { type Progress, RUN_STATUSES } from "../../model/run.ts";
+import type { ClientStep } from "../../model/step.ts";
+import type { SignalReceipt, Wait } from "../../model/wait.ts";
 import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
 import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
 

@@ -5,13 +5,13 @@ import {
   type BulkSelection,
   checkBulk,
 } from "../../engine/bulk/bulk_selection.ts";
-import { HoldfastError, ValidationError } from "../../error.ts";
-import type { Host } from "../../host.ts";
-import type { BulkOperation } from "../../run.ts";
-import { parse, type Schema } from "../../schema.ts";
+import { HoldfastError, ValidationError } from "../../model/error.ts";
+import type { Host } from "../../model/host.ts";
+import type { BulkOperation } from "../../model/run.ts";
+import { parse, type Schema } from "../../model/schema.ts";
 import type { Json } from "../../values/json.ts";
 import { tidyText } from "../../values/text.ts";
-import type { Signal } from "../../wait.ts";
+import type { Signal } from "../../model/wait.ts";
 import { similarNameFinder } from "../similar_name.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { readJson, type ReadJsonOptions } from "./read_json.ts";

@@ -1,13 +1,21 @@
 // Not `{ z }`, of which a bundler keeps all: checks and messages in 50 languages.
 import * as z from "zod";
 import { MAX_BULK_IDS, MAX_BULK_LIMIT, MAX_ERROR_LENGTH } from "../../engine/bulk/bulk_selection.ts";
-import { ValidationError } from "../../error.ts";
-import { DELAY_RULE, isDelay, isPeriod, isPriority, MAX_PRIORITY, PERIOD_RULE, PRIORITY_RULE } from "../../flow.ts";
+import { ValidationError } from "../../model/error.ts";
+import {
+  DELAY_RULE,
+  isDelay,
+  isPeriod,
+  isPriority,
+  MAX_PRIORITY,
+  PERIOD_RULE,
+  PRIORITY_RULE,
+} from "../../model/flow.ts";
 import { type Duration, toMs } from "../../values/duration.ts";
 import { INSTANT_RULE, isInstant } from "../../values/instant.ts";
 import type { Json } from "../../values/json.ts";
 import { checkLabels, isName, NAME_RULE } from "../../values/name.ts";
-import { COALESCE_MODES, CONDITION_LIST, type Labels, RUN_STATUSES } from "../../run.ts";
+import { COALESCE_MODES, CONDITION_LIST, type Labels, RUN_STATUSES } from "../../model/run.ts";
 import { INSTANT, type JsonSchema, LABELS, NUMBER, TEXT } from "../openapi/json_schema.ts";
 
 // What a check of our own takes is said by meta(), for the OpenAPI document.

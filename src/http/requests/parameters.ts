@@ -1,5 +1,5 @@
 import { checkRunFilter, checkSize, MAX_RUN_LIMIT, MAX_RUN_OFFSET } from "../../engine/runs/run_filter.ts";
-import { ValidationError } from "../../error.ts";
+import { ValidationError } from "../../model/error.ts";
 import {
   CONDITION_LIST,
   type ListFilter,
@@ -7,7 +7,7 @@ import {
   type RetriggerFrom,
   RUN_STATUSES,
   type RunFilter,
-} from "../../run.ts";
+} from "../../model/run.ts";
 import { checkName } from "../../values/name.ts";
 import { conditionSchema, COUNT, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
 import { MAX_DIGEST_MS, MIN_DIGEST_MS, readResume, type Resume } from "../streams/resume.ts";

@@ -1,6 +1,6 @@
-import { HoldfastError, ValidationError } from "../../error.ts";
+import { HoldfastError, ValidationError } from "../../model/error.ts";
 import { isInstance } from "../../values/is_instance.ts";
-import type { Host } from "../../host.ts";
+import type { Host } from "../../model/host.ts";
 import type { Json } from "../../values/json.ts";
 
 /** Options of {@linkcode readJson}. */

@@ -1,5 +1,5 @@
-import { toClientRun } from "../../client_run.ts";
-import type { BulkOperation } from "../../run.ts";
+import { toClientRun } from "../../model/client_run.ts";
+import type { BulkOperation } from "../../model/run.ts";
 import { bulk, followRun, followRuns, run, scoped, signal, trigger, wait } from "../access/guards.ts";
 import { logsJson, runsJson, stepsJson, streamJson, waitsJson } from "../json_lists.ts";
 import { bulk as bulkBody, NO_FROM, SIGNAL, TRIGGER } from "../requests/bodies.ts";

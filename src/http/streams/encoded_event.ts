@@ -1,4 +1,4 @@
-import { isLastEvent, type RunEvent } from "../../event.ts";
+import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import type { Message } from "./event_stream.ts";
 
 const encoder = new TextEncoder();

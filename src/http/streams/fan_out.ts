@@ -1,8 +1,8 @@
 import type { EventConsumer } from "../../events/event_consumer.ts";
-import { isLastEvent, type RunEvent } from "../../event.ts";
-import type { Host } from "../../host.ts";
-import type { Cursor } from "../../journal.ts";
-import { type ListFilter, matches, type RunIdentity } from "../../run.ts";
+import { isLastEvent, type RunEvent } from "../../model/event.ts";
+import type { Host } from "../../model/host.ts";
+import type { Cursor } from "../../model/journal.ts";
+import { type ListFilter, matches, type RunIdentity } from "../../model/run.ts";
 import { type EncodedEvent, encodedOf } from "./encoded_event.ts";
 import { type ClientStream, placeMessage } from "./client_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";

@@ -1,5 +1,5 @@
-import type { RunEvent } from "../../event.ts";
-import type { Host } from "../../host.ts";
+import type { RunEvent } from "../../model/event.ts";
+import type { Host } from "../../model/host.ts";
 
 interface Rest {
   /** The latest progress since the last published one. */

@@ -1,8 +1,8 @@
-import { ValidationError } from "../../error.ts";
-import type { Fact } from "../../fact.ts";
-import { type Cursor, parseCursor } from "../../journal.ts";
-import { isTerminal } from "../../run.ts";
-import type { Store } from "../../store.ts";
+import { ValidationError } from "../../model/error.ts";
+import type { Fact } from "../../model/fact.ts";
+import { type Cursor, parseCursor } from "../../model/journal.ts";
+import { isTerminal } from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import type { RunState } from "../../store/run_state.ts";
 import { openingEvents } from "../../events/opening_events.ts";
 import type { ClientStream } from "./client_stream.ts";

@@ -1,6 +1,6 @@
-import type { RunEvent } from "../../event.ts";
-import type { Host } from "../../host.ts";
-import type { RunStatus } from "../../run.ts";
+import type { RunEvent } from "../../model/event.ts";
+import type { Host } from "../../model/host.ts";
+import type { RunStatus } from "../../model/run.ts";
 import type { Message } from "./event_stream.ts";
 
 /** The summary of several events that a stream of several runs sends with `digestMs`. */

@@ -1,9 +1,9 @@
 import type { EngineInternals } from "../../engine/engine_internals.ts";
-import { HoldfastError, NotFoundError } from "../../error.ts";
+import { HoldfastError, NotFoundError } from "../../model/error.ts";
 import { openingEvents } from "../../events/opening_events.ts";
-import type { Host } from "../../host.ts";
-import type { Cursor } from "../../journal.ts";
-import type { ListFilter } from "../../run.ts";
+import type { Host } from "../../model/host.ts";
+import type { Cursor } from "../../model/journal.ts";
+import type { ListFilter } from "../../model/run.ts";
 import { FanOut } from "./fan_out.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import { endedStream } from "./event_stream.ts";

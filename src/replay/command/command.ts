@@ -1,7 +1,7 @@
-import type { ExportedHistory } from "../../exported_history.ts";
-import type { Job } from "../../job.ts";
-import type { JobCatalog } from "../../job/job_catalog.ts";
-import { isTerminal } from "../../run.ts";
+import type { ExportedHistory } from "../../model/exported_history.ts";
+import type { Job } from "../../model/job.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
+import { isTerminal } from "../../model/run.ts";
 import { replayWith } from "../replay.ts";
 import { isRefused, type ReplayReport } from "../replay_report.ts";
 import { suggestChanges } from "../suggest_changes.ts";

@@ -1,10 +1,10 @@
 import { exportHistory } from "../../engine/runs/export_history.ts";
-import type { ExportedHistory } from "../../exported_history.ts";
-import type { RunStatus } from "../../run.ts";
-import type { Store } from "../../store.ts";
+import type { ExportedHistory } from "../../model/exported_history.ts";
+import type { RunStatus } from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import type { SqliteDriver } from "../../stores/sqlite/sqlite_database.ts";
-import { toFailure } from "../../failure/to_failure.ts";
+import { toFailure } from "../../model/failure/to_failure.ts";
 import { UsageError } from "./command_options.ts";
 
 /** Which runs to read. */

@@ -1,7 +1,7 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { checkHistory, type ExportedHistory } from "../../exported_history.ts";
-import { toFailure } from "../../failure/to_failure.ts";
+import { checkHistory, type ExportedHistory } from "../../model/exported_history.ts";
+import { toFailure } from "../../model/failure/to_failure.ts";
 import { UsageError } from "./command_options.ts";
 
 /**

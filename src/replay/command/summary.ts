@@ -1,7 +1,7 @@
 import { showName } from "../../execution/replay/divergence_message.ts";
-import type { Job } from "../../job.ts";
-import type { Changes } from "../../job/job_changes.ts";
-import { isTerminal } from "../../run.ts";
+import type { Job } from "../../model/job.ts";
+import type { Changes } from "../../model/job/job_changes.ts";
+import { isTerminal } from "../../model/run.ts";
 import { showChanges } from "../show_changes.ts";
 import { isRefused, REPLAY_OUTCOMES, type ReplayOutcome, type ReplayReport } from "../replay_report.ts";
 

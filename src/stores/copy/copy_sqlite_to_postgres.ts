@@ -1,8 +1,8 @@
-import { StoreError } from "../../error.ts";
-import { systemHost } from "../../host.ts";
+import { StoreError } from "../../model/error.ts";
+import { systemHost } from "../../model/host.ts";
 import { isSameJson, type Json } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import { RUN_STATUSES, type RunStatus } from "../../run.ts";
+import { RUN_STATUSES, type RunStatus } from "../../model/run.ts";
 import { openSession } from "../postgres/database/client.ts";
 import { PostgresDatabase } from "../postgres/database/postgres_database.ts";
 import { PostgresStore } from "../postgres/postgres_store.ts";

@@ -1,4 +1,4 @@
-import type { ChildResult } from "../../wait.ts";
+import type { ChildResult } from "../../model/wait.ts";
 import { toPortable, writeParameter } from "../postgres/database/portable_text.ts";
 import type { SqliteRow, SqliteValue } from "../sqlite/sqlite_database.ts";
 import type { CopiedTable } from "./copied_tables.ts";

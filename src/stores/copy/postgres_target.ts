@@ -1,4 +1,4 @@
-import { ConflictError } from "../../error.ts";
+import { ConflictError } from "../../model/error.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Connection } from "../postgres/database/client.ts";
 import { storeError } from "../postgres/database/client.ts";

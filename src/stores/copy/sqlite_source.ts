@@ -1,4 +1,4 @@
-import { ConflictError, StoreError } from "../../error.ts";
+import { ConflictError, StoreError } from "../../model/error.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { migrateTables, readVersion } from "../sqlite/schema.ts";
 import { SqliteDatabase, type SqliteDriver, type SqliteRow, storeError } from "../sqlite/sqlite_database.ts";

@@ -1,5 +1,5 @@
-import { failureText } from "../../failure.ts";
-import type { Rate } from "../../flow.ts";
+import { failureText } from "../../model/failure.ts";
+import type { Rate } from "../../model/flow.ts";
 import type { BlockingRun } from "../../store/blockers.ts";
 import type { BlockerFacts, KeyFacts, LimitFacts, WorkerFacts } from "../operate/blocker_facts.ts";
 import {

@@ -1,9 +1,9 @@
 import { isoTime } from "../../values/iso_time.ts";
-import { isTerminal } from "../../run.ts";
+import { isTerminal } from "../../model/run.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { CreatedChild, NewChildren, NewPause } from "../../store/pause_request.ts";
 import type { Part } from "../../store/run_query.ts";
-import type { ChildResult } from "../../wait.ts";
+import type { ChildResult } from "../../model/wait.ts";
 import { PartBuilder } from "../part_builder.ts";
 import { commitDeadlines, resolvePause } from "./pauses.ts";
 import { type KeptChild, type KeptPause, type KeptRun } from "./records.ts";

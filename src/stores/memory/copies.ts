@@ -1,10 +1,10 @@
-import type { Cursor } from "../../journal.ts";
-import { failureText } from "../../failure.ts";
-import type { Held } from "../../hold.ts";
+import type { Cursor } from "../../model/journal.ts";
+import { failureText } from "../../model/failure.ts";
+import type { Held } from "../../model/hold.ts";
 import { decode } from "../../values/json.ts";
-import { droppedLines, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../log.ts";
-import { isTerminal, type Run, type RunIdentity, type StoredRun } from "../../run.ts";
-import { retryTime, stepId, type StepRecord, type StepText } from "../../step.ts";
+import { droppedLines, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../model/log.ts";
+import { isTerminal, type Run, type RunIdentity, type StoredRun } from "../../model/run.ts";
+import { retryTime, stepId, type StepRecord, type StepText } from "../../model/step.ts";
 import type { Claim } from "../../store/claim.ts";
 import type { HoldRecord, RunHistory } from "../../store/hold_record.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
@@ -17,7 +17,7 @@ import {
   type ResumedPause,
   type Wait,
   type WaitText,
-} from "../../wait.ts";
+} from "../../model/wait.ts";
 import {
   byIndex,
   dueFrom,

@@ -1,4 +1,4 @@
-import type { RecordName } from "../../hold.ts";
+import type { RecordName } from "../../model/hold.ts";
 import { copyChildren } from "./children.ts";
 import { type KeptPause, type KeptRun } from "./records.ts";
 import { resultOf } from "./copies.ts";

@@ -1,7 +1,8 @@
-import type { Report } from "../../execution_report.ts";
-import type { KnownJob } from "../../flow.ts";
-import type { Lease } from "../../lease.ts";
-import type { HeldQuery, NewHold, StrandedJob } from "../../store/hold_record.ts";
+import type { Report } from "../../model/execution_report.ts";
+import type { KnownJob } from "../../model/flow.ts";
+import type { Lease } from "../../model/lease.ts";
+import type { HeldQuery, NewHold } from "../../store/hold_record.ts";
+import type { StrandedJob } from "../../model/hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { queueName } from "../queue_name.ts";
 import { latestSince } from "../tried_prints.ts";

@@ -1,5 +1,5 @@
-import type { Fact } from "../../fact.ts";
-import type { Cursor, JournalPage, JournalRow } from "../../journal.ts";
+import type { Fact } from "../../model/fact.ts";
+import type { Cursor, JournalPage, JournalRow } from "../../model/journal.ts";
 
 // The default size of the journal, in characters of facts.
 const MAX_LENGTH = 4_194_304;

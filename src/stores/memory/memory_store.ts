@@ -1,6 +1,6 @@
-import { type Host, systemHost } from "../../host.ts";
+import { type Host, systemHost } from "../../model/host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { Store } from "../../store.ts";
+import type { Store } from "../../store/store.ts";
 import { readBlockerFacts } from "./blockers.ts";
 import { findBlockers } from "../operate/find_blockers.ts";
 import { findOpenWaits, searchRuns, toRunFailures, toTimeline } from "./operate/operator_reads.ts";

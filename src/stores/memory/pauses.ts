@@ -1,8 +1,8 @@
-import { ConflictError, WaitExpiredError } from "../../error.ts";
+import { ConflictError, WaitExpiredError } from "../../model/error.ts";
 import { isSameJson } from "../../values/json.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { NewPause } from "../../store/pause_request.ts";
-import { deadlineAt, type PauseRecord, type Signal } from "../../wait.ts";
+import { deadlineAt, type PauseRecord, type Signal } from "../../model/wait.ts";
 import { earliest, type KeptPause, type KeptRun, nextRecordedNo } from "./records.ts";
 
 /** Finds a pause that a run has already. */

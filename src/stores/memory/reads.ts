@@ -1,11 +1,11 @@
-import type { FactValue, FactValueRef } from "../../fact.ts";
-import { failureText } from "../../failure.ts";
-import type { LogText } from "../../log.ts";
-import { DEFAULT_RUN_LIMIT, isOneOf, matches, RUN_VALUES, type RunPage, type RunText } from "../../run.ts";
-import { STEP_VALUES, type StepText } from "../../step.ts";
+import type { FactValue, FactValueRef } from "../../model/fact.ts";
+import { failureText } from "../../model/failure.ts";
+import type { LogText } from "../../model/log.ts";
+import { DEFAULT_RUN_LIMIT, isOneOf, matches, RUN_VALUES, type RunPage, type RunText } from "../../model/run.ts";
+import { STEP_VALUES, type StepText } from "../../model/step.ts";
 import type { Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { StoredValue } from "../../values/json.ts";
-import { WAIT_VALUES, type WaitText } from "../../wait.ts";
+import { WAIT_VALUES, type WaitText } from "../../model/wait.ts";
 import { PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS, withoutLarge } from "../part_builder.ts";
 import { type Columns, storedConditionsOf } from "../run_conditions.ts";
 import { toLogText, toRunText, toStep, toWaitText } from "./copies.ts";

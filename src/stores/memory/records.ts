@@ -1,15 +1,15 @@
-import type { Failure } from "../../failure.ts";
+import type { Failure } from "../../model/failure.ts";
 import type { JsonText } from "../../values/json.ts";
-import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../log.ts";
-import type { Lease } from "../../lease.ts";
-import type { RunStatus } from "../../run.ts";
-import type { StepRecord } from "../../step.ts";
+import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../model/log.ts";
+import type { Lease } from "../../model/lease.ts";
+import type { RunStatus } from "../../model/run.ts";
+import type { StepRecord } from "../../model/step.ts";
 import type { CopiedHistory, HoldRecord } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
-import type { TraceText } from "../../trace_context.ts";
+import type { TraceText } from "../../model/trace_context.ts";
 import { aloneQueue, queueName } from "../queue_name.ts";
-import { deadlineAt, type PauseRecord } from "../../wait.ts";
+import { deadlineAt, type PauseRecord } from "../../model/wait.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {

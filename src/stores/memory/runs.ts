@@ -1,8 +1,8 @@
-import { LeaseLostError } from "../../error.ts";
-import type { Lease } from "../../lease.ts";
-import { type Fact, failedFact, toFact, triggeredFact } from "../../fact.ts";
-import { latestProgress, type Report } from "../../execution_report.ts";
-import type { RunIdentity } from "../../run.ts";
+import { LeaseLostError } from "../../model/error.ts";
+import type { Lease } from "../../model/lease.ts";
+import { type Fact, failedFact, toFact, triggeredFact } from "../../model/fact.ts";
+import { latestProgress, type Report } from "../../model/execution_report.ts";
+import type { RunIdentity } from "../../model/run.ts";
 import type { Ending } from "../../store/claim.ts";
 import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";

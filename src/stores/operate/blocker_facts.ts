@@ -1,5 +1,5 @@
-import type { KnownJob, Rate } from "../../flow.ts";
-import type { StoredRun } from "../../run.ts";
+import type { KnownJob, Rate } from "../../model/flow.ts";
+import type { StoredRun } from "../../model/run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../store/blockers.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import { isAloneQueue, jobNameOf, queueName, versionOf } from "../queue_name.ts";

@@ -1,4 +1,4 @@
-import { isTerminal } from "../../run.ts";
+import { isTerminal } from "../../model/run.ts";
 import type { Blocker, BlockingWorker, RunBlockers } from "../../store/blockers.ts";
 import { isAloneQueue, jobNameOf } from "../queue_name.ts";
 import {

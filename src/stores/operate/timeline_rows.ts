@@ -1,4 +1,4 @@
-import { failureText } from "../../failure.ts";
+import { failureText } from "../../model/failure.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { RunFailures, TimelineStep } from "../../store/timeline_records.ts";
 import { toFailure } from "../rows.ts";

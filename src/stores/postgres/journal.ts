@@ -1,8 +1,8 @@
-import type { FactValue, FactValueRef } from "../../fact.ts";
-import type { Cursor, JournalPage } from "../../journal.ts";
-import type { RunIdentity } from "../../run.ts";
+import type { FactValue, FactValueRef } from "../../model/fact.ts";
+import type { Cursor, JournalPage } from "../../model/journal.ts";
+import type { RunIdentity } from "../../model/run.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
-import type { TraceText } from "../../trace_context.ts";
+import type { TraceText } from "../../model/trace_context.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { PartBuilder } from "../part_builder.ts";
 import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../rows.ts";

@@ -1,6 +1,6 @@
-import { failureText } from "../../failure.ts";
-import { noRuns } from "../../no_runs.ts";
-import type { RunStatus } from "../../run.ts";
+import { failureText } from "../../model/failure.ts";
+import { noRuns } from "../../statistics/no_runs.ts";
+import type { RunStatus } from "../../model/run.ts";
 import type { JobList, JobNumbers } from "../../store/job_numbers.ts";
 import type { OpenWaits, SearchHit } from "../../store/operator_reads.ts";
 import type { RunFailures, TimelineRecords } from "../../store/timeline_records.ts";

@@ -1,10 +1,10 @@
-import { systemHost } from "../../host.ts";
+import { systemHost } from "../../model/host.ts";
 import type { JsonText } from "../../values/json.ts";
-import type { Lease } from "../../lease.ts";
+import type { Lease } from "../../model/lease.ts";
 import { kindOf } from "../../values/kind_of.ts";
-import { retryTime } from "../../step.ts";
-import { LeaseLostError, StoreError } from "../../error.ts";
-import type { Store } from "../../store.ts";
+import { retryTime } from "../../model/step.ts";
+import { LeaseLostError, StoreError } from "../../model/error.ts";
+import type { Store } from "../../store/store.ts";
 import type { SearchHit } from "../../store/operator_reads.ts";
 import {
   type BlockersAnswer,

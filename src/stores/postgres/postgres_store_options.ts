@@ -1,4 +1,4 @@
-import type { Host } from "../../host.ts";
+import type { Host } from "../../model/host.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { type Listen, listenAt, listenWith, type PostgresListen } from "./notify/listen.ts";

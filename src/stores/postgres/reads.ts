@@ -1,8 +1,8 @@
-import { droppedLines, fitLine, type LogText, type NewLogEntry } from "../../log.ts";
-import { DEFAULT_RUN_LIMIT, type RunText } from "../../run.ts";
-import type { StepText } from "../../step.ts";
+import { droppedLines, fitLine, type LogText, type NewLogEntry } from "../../model/log.ts";
+import { DEFAULT_RUN_LIMIT, type RunText } from "../../model/run.ts";
+import type { StepText } from "../../model/step.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
-import type { ChildResult, WaitText } from "../../wait.ts";
+import type { ChildResult, WaitText } from "../../model/wait.ts";
 import { LARGE, PartBuilder } from "../part_builder.ts";
 import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../rows.ts";
 import { listOf, statusesOf, storedConditionsOf } from "../run_conditions.ts";

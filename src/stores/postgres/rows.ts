@@ -1,8 +1,8 @@
-import type { HoldCode } from "../../hold.ts";
+import type { HoldCode } from "../../model/hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
-import type { StoredRun } from "../../run.ts";
-import type { ChildResult, PauseRecord } from "../../wait.ts";
+import type { StoredRun } from "../../model/run.ts";
+import type { ChildResult, PauseRecord } from "../../model/wait.ts";
 import { type IdentityRow, type PauseColumns, readPauseColumns, toFailure, toRunIdentity } from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";
 

@@ -1,15 +1,15 @@
-import { ConflictError, NotFoundError, WaitExpiredError } from "../../error.ts";
-import type { FailureKind } from "../../failure.ts";
-import type { HoldCode } from "../../hold.ts";
+import { ConflictError, NotFoundError, WaitExpiredError } from "../../model/error.ts";
+import type { FailureKind } from "../../model/failure.ts";
+import type { HoldCode, StrandedJob } from "../../model/hold.ts";
 import type { Claim, ClaimResult } from "../../store/claim.ts";
-import type { CopiedHistory, HoldRecord, NewHold, RunHistory, StrandedJob } from "../../store/hold_record.ts";
+import type { CopiedHistory, HoldRecord, NewHold, RunHistory } from "../../store/hold_record.ts";
 import type { Enqueued } from "../../store/new_run.ts";
 import type { CreatedChild, PauseResult } from "../../store/pause_request.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
-import type { TraceText } from "../../trace_context.ts";
+import type { TraceText } from "../../model/trace_context.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { isSameJson, type JsonText } from "../../values/json.ts";
-import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../wait.ts";
+import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../model/wait.ts";
 import { byNameAndVersion } from "../by_name_and_version.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
 import {

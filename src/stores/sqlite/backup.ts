@@ -1,4 +1,4 @@
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../model/error.ts";
 import { createDatabaseFile } from "./database_file_guard.ts";
 import { type SqliteDriver, storeError } from "./sqlite_database.ts";
 

@@ -1,5 +1,5 @@
-import { StoreError } from "../../error.ts";
-import { type Host, pause } from "../../host.ts";
+import { StoreError } from "../../model/error.ts";
+import { type Host, pause } from "../../model/host.ts";
 import type { DatabaseFileGuard } from "./database_file_guard.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
 

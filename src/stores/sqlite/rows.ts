@@ -1,8 +1,8 @@
-import type { TraceText } from "../../trace_context.ts";
-import type { Held, HoldCode } from "../../hold.ts";
+import type { TraceText } from "../../model/trace_context.ts";
+import type { Held, HoldCode } from "../../model/hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
-import type { Labels, RunIdentity, StoredRun } from "../../run.ts";
+import type { Labels, RunIdentity, StoredRun } from "../../model/run.ts";
 import type { AwaitedPause } from "../../store/run_state.ts";
 
 import { jobNameOf } from "../queue_name.ts";

@@ -1,4 +1,4 @@
-import type { RunStatus } from "../../run.ts";
+import type { RunStatus } from "../../model/run.ts";
 import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
 
 // A table keeps the number of runs of each job in each status, so that no list has to count them. The changes of a

@@ -1,4 +1,4 @@
-import type { Host } from "../../host.ts";
+import type { Host } from "../../model/host.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import { type ScheduleRow, toSchedule } from "../rows.ts";

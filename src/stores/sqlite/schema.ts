@@ -1,4 +1,4 @@
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../model/error.ts";
 import { CHILD_TABLES } from "./children/schema.ts";
 import { EVOLUTION_TABLES } from "./evolution/schema.ts";
 import { FLOW_TABLES } from "./flow/schema.ts";

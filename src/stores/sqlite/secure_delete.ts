@@ -1,4 +1,4 @@
-import type { Host } from "../../host.ts";
+import type { Host } from "../../model/host.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import { JournalEraser } from "./journal/journal_eraser.ts";
 

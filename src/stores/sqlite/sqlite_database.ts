@@ -1,4 +1,4 @@
-import { StoreError } from "../../error.ts";
+import { StoreError } from "../../model/error.ts";
 import { LeaseCache } from "./writes/lease_cache.ts";
 import { NotedFacts } from "./journal/noted_facts.ts";
 

@@ -1,7 +1,7 @@
-import { StoreError, WaitExpiredError } from "../../error.ts";
-import { type Host, systemHost } from "../../host.ts";
+import { StoreError, WaitExpiredError } from "../../model/error.ts";
+import { type Host, systemHost } from "../../model/host.ts";
 import { kindOf } from "../../values/kind_of.ts";
-import type { Store } from "../../store.ts";
+import type { Store } from "../../store/store.ts";
 import { readOpenWaits, searchRuns } from "./operate/operator_reads.ts";
 import { readFailures, readTimeline } from "./operate/timeline_reads.ts";
 import { findBlockers } from "../operate/find_blockers.ts";

@@ -1,4 +1,4 @@
-import type { Host } from "../../host.ts";
+import type { Host } from "../../model/host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 
 /** Options of a {@linkcode SqliteStore}. */

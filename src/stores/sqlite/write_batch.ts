@@ -1,5 +1,5 @@
-import { HoldfastError, StoreError } from "../../error.ts";
-import { type Host, pause } from "../../host.ts";
+import { HoldfastError, StoreError } from "../../model/error.ts";
+import { type Host, pause } from "../../model/host.ts";
 import { writeCounts } from "./run_counts.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
 import { writeJournal } from "./journal/journal.ts";

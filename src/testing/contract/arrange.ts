@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
-import type { Lease } from "../../lease.ts";
-import type { LogEntry } from "../../log.ts";
-import { type Disposition, parseRun, type Run } from "../../run.ts";
-import type { Step, StepWrite } from "../../step.ts";
-import type { Store } from "../../store.ts";
+import type { Lease } from "../../model/lease.ts";
+import type { LogEntry } from "../../model/log.ts";
+import { type Disposition, parseRun, type Run } from "../../model/run.ts";
+import type { Step, StepWrite } from "../../model/step.ts";
+import type { Store } from "../../store/store.ts";
 import type { Claim } from "../../store/claim.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause, PauseRequest, PauseResult } from "../../store/pause_request.ts";
-import type { Wait } from "../../wait.ts";
+import type { Wait } from "../../model/wait.ts";
 import { aClaimRequest, aFailure, aRun, aStep, type ClaimOverrides } from "./fixtures.ts";
 import { getLogs, getRun, getSteps, getWaits } from "../../store/reads.ts";
 

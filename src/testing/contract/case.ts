@@ -1,4 +1,4 @@
-import type { Store } from "../../store.ts";
+import type { Store } from "../../store/store.ts";
 import type { FakeHost } from "../fake_host.ts";
 
 /** One thing that a store promises, with the test of it. */

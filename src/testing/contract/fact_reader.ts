@@ -1,7 +1,7 @@
-import type { Fact, FactValue } from "../../fact.ts";
-import { valueRefOf } from "../../fact.ts";
-import type { JournalRow } from "../../journal.ts";
-import type { Store } from "../../store.ts";
+import type { Fact, FactValue } from "../../model/fact.ts";
+import { valueRefOf } from "../../model/fact.ts";
+import type { JournalRow } from "../../model/journal.ts";
+import type { Store } from "../../store/store.ts";
 
 /** A fact in a form that can be compared: its run by its id, since row numbers and positions are a store's own. */
 export type NamedFact = [runId: string | undefined, ...what: unknown[]];

@@ -1,10 +1,10 @@
-import type { Failure } from "../../failure.ts";
-import { type Flow, type KnownJob, PLAIN_FLOW } from "../../flow.ts";
-import { uuidV7 } from "../../host.ts";
-import type { NewLogEntry } from "../../log.ts";
-import type { Report } from "../../execution_report.ts";
-import type { Progress } from "../../run.ts";
-import type { StepWrite } from "../../step.ts";
+import type { Failure } from "../../model/failure.ts";
+import { type Flow, type KnownJob, PLAIN_FLOW } from "../../model/flow.ts";
+import { uuidV7 } from "../../model/host.ts";
+import type { NewLogEntry } from "../../model/log.ts";
+import type { Report } from "../../model/execution_report.ts";
+import type { Progress } from "../../model/run.ts";
+import type { StepWrite } from "../../model/step.ts";
 import type { WorkerDetails } from "../../store/worker_record.ts";
 import type { ClaimRequest } from "../../store/claim.ts";
 import type { NewHold } from "../../store/hold_record.ts";

@@ -1,5 +1,5 @@
-import { type Host, systemHost } from "../../host.ts";
-import type { Store } from "../../store.ts";
+import { type Host, systemHost } from "../../model/host.ts";
+import type { Store } from "../../store/store.ts";
 import type { ClaimRequest } from "../../store/claim.ts";
 import { FakeHost } from "../fake_host.ts";
 import type { Case } from "./case.ts";

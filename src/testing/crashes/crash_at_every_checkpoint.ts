@@ -1,4 +1,4 @@
-import type { Job } from "../../job.ts";
+import type { Job } from "../../model/job.ts";
 import { readDuration } from "../../values/duration.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { type CrashResult, executeWith } from "./crash_execution.ts";

@@ -1,5 +1,5 @@
-import { isTerminal, type Run } from "../../run.ts";
-import type { Job } from "../../job.ts";
+import { isTerminal, type Run } from "../../model/run.ts";
+import type { Job } from "../../model/job.ts";
 import type { Checkpoint, Moment } from "../checkpoint.ts";
 import { describeOpenRuns } from "../open_runs.ts";
 import type { Fault, TestProcess } from "../test_process.ts";

@@ -1,8 +1,8 @@
 import type { Duration } from "../../values/duration.ts";
 import type { Jobs } from "../../engine/job_handle.ts";
-import type { Job } from "../../job.ts";
+import type { Job } from "../../model/job.ts";
 import type { Json } from "../../values/json.ts";
-import type { TerminalStatus } from "../../run.ts";
+import type { TerminalStatus } from "../../model/run.ts";
 
 /** What goes wrong at a checkpoint. */
 export type CrashMode = "dies before" | "dies after" | "answer lost" | "overtaken before" | "overtaken after";

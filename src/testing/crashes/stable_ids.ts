@@ -1,6 +1,6 @@
 import { decode } from "../../values/json.ts";
 import { propertyOf } from "../../values/property_of.ts";
-import type { Store } from "../../store.ts";
+import type { Store } from "../../store/store.ts";
 import { getRuns, getWaits } from "../../store/reads.ts";
 
 const MOST_RUNS = 1_000;

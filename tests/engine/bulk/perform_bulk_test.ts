@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import type { BulkOptions, BulkSelection } from "../../../src/engine/bulk/bulk_selection.ts";
 import type { BulkResult } from "../../../src/engine/bulk/perform_bulk.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
-import { StoreError } from "../../../src/error.ts";
-import { defineJob } from "../../../src/job.ts";
+import { StoreError } from "../../../src/model/error.ts";
+import { defineJob } from "../../../src/model/job.ts";
 import { anEngine, typesOf } from "../../support/engines.ts";
 import { anything, forEachStore, recordEvents } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import type { FakeHost } from "../../support/fake_host.ts";
-import type { BulkOperation } from "../../../src/run.ts";
-import type { Store } from "../../../src/store.ts";
+import type { BulkOperation } from "../../../src/model/run.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 
 const UNKNOWN = "01234567-89ab-7cde-8f01-23456789abcd";

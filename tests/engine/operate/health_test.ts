@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { internalsOf } from "../../../src/engine/engine_internals.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
-import { StoreError } from "../../../src/error.ts";
+import { StoreError } from "../../../src/model/error.ts";
 import type { Health } from "../../../src/engine/operate/health.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
@@ -204,7 +204,7 @@ Deno.test("health() is not live when the loop of the worker is stuck", async () 
 });
 
 Deno.test("health() is degraded while statistics cannot be written", async () => {
-  const { StoreError } = await import("../../../src/error.ts");
+  const { StoreError } = await import("../../../src/model/error.ts");
   const host = new FakeHost();
   const memory = new MemoryStore({ host });
   let isFull = true;

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import process from "node:process";
-import { ValidationError } from "../../../src/error.ts";
-import type { RunEvent } from "../../../src/event.ts";
+import { ValidationError } from "../../../src/model/error.ts";
+import type { RunEvent } from "../../../src/model/event.ts";
 import { isNear } from "../../support/percentiles.ts";
-import { PACKAGE_VERSION } from "../../../src/version.ts";
+import { PACKAGE_VERSION } from "../../../src/model/version.ts";
 import { Chance } from "../../support/chance.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, someDetails } from "../../support/fixtures.ts";
 import { anything, forEachStore } from "../../support/stores/for_each_store.ts";
-import { defineJob } from "../../../src/job.ts";
-import { pause } from "../../../src/host.ts";
+import { defineJob } from "../../../src/model/job.ts";
+import { pause } from "../../../src/model/host.ts";
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { withCalls } from "../../support/stores/with_calls.ts";
@@ -280,7 +280,7 @@ Deno.test("statistics of an engine that was not started are written with what it
 });
 
 Deno.test("statistics that certainly were not written are written later; others are not written twice", async () => {
-  const { StoreError } = await import("../../../src/error.ts");
+  const { StoreError } = await import("../../../src/model/error.ts");
   for (const outcomeUnknown of [false, true]) {
     const host = new FakeHost();
     const memory = new MemoryStore({ host });

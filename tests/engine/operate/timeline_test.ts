@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { NotFoundError, ValidationError } from "../../../src/error.ts";
+import { NotFoundError, ValidationError } from "../../../src/model/error.ts";
 import type { Timeline } from "../../../src/engine/operate/timeline.ts";
-import type { StepContext } from "../../../src/job.ts";
+import type { StepContext } from "../../../src/model/job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aStep } from "../../support/fixtures.ts";
 import { claimOne, forEachStore, LEASE_MS, type StoreTest } from "../../support/stores/for_each_store.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { NotFoundError, SerializationError } from "../../../src/error.ts";
+import { NotFoundError, SerializationError } from "../../../src/model/error.ts";
 import type { RedactedValue } from "../../../src/engine/runs/export_history.ts";
-import type { ExportedHistory } from "../../../src/exported_history.ts";
-import { defineJob, type StepContext } from "../../../src/job.ts";
+import type { ExportedHistory } from "../../../src/model/exported_history.ts";
+import { defineJob, type StepContext } from "../../../src/model/job.ts";
 import { replay } from "../../../src/replay/mod.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { anything, forEachStore } from "../../support/stores/for_each_store.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { ConflictError, NotFoundError, ValidationError } from "../../../src/error.ts";
-import { defineJob, type Job, type StepContext } from "../../../src/job.ts";
-import type { ChangeDefinition } from "../../../src/job/job_changes.ts";
+import { ConflictError, NotFoundError, ValidationError } from "../../../src/model/error.ts";
+import { defineJob, type Job, type StepContext } from "../../../src/model/job.ts";
+import type { ChangeDefinition } from "../../../src/model/job/job_changes.ts";
 import {
   anything,
   forEachStore,

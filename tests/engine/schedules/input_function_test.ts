@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { ConflictError } from "../../../src/error.ts";
-import { defineJob, type ScheduleSlot } from "../../../src/job.ts";
+import { ConflictError } from "../../../src/model/error.ts";
+import { defineJob, type ScheduleSlot } from "../../../src/model/job.ts";
 import { toSlot } from "../../../src/engine/schedules/schedule_slot.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";

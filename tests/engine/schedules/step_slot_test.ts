@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type ScheduleSlot } from "../../../src/job.ts";
+import { defineJob, type ScheduleSlot } from "../../../src/model/job.ts";
 import { replay } from "../../../src/replay/mod.ts";
 import { retryStoredRuns } from "../../../src/cli/service/database_service.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";

@@ -9,8 +9,8 @@ import {
   SerializationError,
   TimeoutError,
   ValidationError,
-} from "../../../src/error.ts";
-import { defineJob } from "../../../src/job.ts";
+} from "../../../src/model/error.ts";
+import { defineJob } from "../../../src/model/job.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { claimOne, forEachStore, LEASE_MS, pass, recordEvents } from "../../support/stores/for_each_store.ts";

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { ValidationError } from "../../../src/error.ts";
+import { ValidationError } from "../../../src/model/error.ts";
 import type { EngineOptions } from "../../../src/engine/engine_options.ts";
 import type { Jobs } from "../../../src/engine/job_handle.ts";
 import type { TriggerOptions } from "../../../src/engine/triggers/new_run.ts";
 import { retryFlow, triggerFlow } from "../../../src/engine/triggers/trigger_flow.ts";
-import { type FlowDefinition, PLAIN_FLOW, readJobFlow } from "../../../src/flow.ts";
-import { defineJob } from "../../../src/job.ts";
-import type { Run, StoredRun } from "../../../src/run.ts";
+import { type FlowDefinition, PLAIN_FLOW, readJobFlow } from "../../../src/model/flow.ts";
+import { defineJob } from "../../../src/model/job.ts";
+import type { Run, StoredRun } from "../../../src/model/run.ts";
 import type { NewRun } from "../../../src/store/new_run.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";

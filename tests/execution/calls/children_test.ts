@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { LeaseLostError, RunCancelledError, RunFailedError, ValidationError } from "../../../src/error.ts";
-import type { RunEvent } from "../../../src/event.ts";
-import { type ChildOutcome, defineJob, type Job, type StepContext } from "../../../src/job.ts";
-import type { Store } from "../../../src/store.ts";
+import { LeaseLostError, RunCancelledError, RunFailedError, ValidationError } from "../../../src/model/error.ts";
+import type { RunEvent } from "../../../src/model/event.ts";
+import { type ChildOutcome, defineJob, type Job, type StepContext } from "../../../src/model/job.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { claimOne, forEachStore, forever, LEASE_MS, pass, recordEvents } from "../../support/stores/for_each_store.ts";
 import { failing, first } from "../../support/stores/failing_store.ts";

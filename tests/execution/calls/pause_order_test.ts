@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { isoTime } from "../../../src/values/iso_time.ts";
-import type { Wait } from "../../../src/wait.ts";
+import type { Wait } from "../../../src/model/wait.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { forEachStore, LEASE_MS, pass, recordEvents } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";

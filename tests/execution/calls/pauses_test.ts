@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { ValidationError } from "../../../src/error.ts";
-import { systemHost } from "../../../src/host.ts";
-import type { StepContext, WaitForSignalOptions } from "../../../src/job.ts";
+import { ValidationError } from "../../../src/model/error.ts";
+import { systemHost } from "../../../src/model/host.ts";
+import type { StepContext, WaitForSignalOptions } from "../../../src/model/job.ts";
 import { isoTime } from "../../../src/values/iso_time.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { forEachStore, pass, recordEvents } from "../../support/stores/for_each_store.ts";

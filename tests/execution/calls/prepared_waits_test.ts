@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../../src/engine/engine.ts";
 import { isoTime } from "../../../src/values/iso_time.ts";
-import type { Wait } from "../../../src/wait.ts";
+import type { Wait } from "../../../src/model/wait.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import {
   claimOne,

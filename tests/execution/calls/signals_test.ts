@@ -7,11 +7,11 @@ import {
   SerializationError,
   ValidationError,
   WaitExpiredError,
-} from "../../../src/error.ts";
+} from "../../../src/model/error.ts";
 import type { Json } from "../../../src/values/json.ts";
-import type { Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { isoTime } from "../../../src/values/iso_time.ts";
-import type { Signal, Wait, WaitResult } from "../../../src/wait.ts";
+import type { Signal, Wait, WaitResult } from "../../../src/model/wait.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest } from "../../support/fixtures.ts";
 import {

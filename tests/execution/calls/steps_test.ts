@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { persistLogs } from "../../../src/engine/persist_logs.ts";
-import { RunFailedError, StepError } from "../../../src/error.ts";
-import { defineJob, type Job, type StepContext } from "../../../src/job.ts";
-import type { Store } from "../../../src/store.ts";
+import { RunFailedError, StepError } from "../../../src/model/error.ts";
+import { defineJob, type Job, type StepContext } from "../../../src/model/job.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aStep } from "../../support/fixtures.ts";
 import {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DeadWorkerLeases } from "../../../src/execution/leases/dead_worker_leases.ts";
-import type { SeenLease } from "../../../src/lease.ts";
+import type { SeenLease } from "../../../src/model/lease.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { LEASE_MS } from "../../support/stores/for_each_store.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { LeaseLostError, StoreError } from "../../../src/error.ts";
-import type { Store } from "../../../src/store.ts";
+import { LeaseLostError, StoreError } from "../../../src/model/error.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { forEachStore, forever, LEASE_MS, nextEvent, pass, recordEvents } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type Job, type StepContext } from "../../../src/job.ts";
-import type { ChangeDefinition } from "../../../src/job/job_changes.ts";
-import type { Schema } from "../../../src/schema.ts";
+import { defineJob, type Job, type StepContext } from "../../../src/model/job.ts";
+import type { ChangeDefinition } from "../../../src/model/job/job_changes.ts";
+import type { Schema } from "../../../src/model/schema.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { anything, forEachStore, forever, LEASE_MS, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";

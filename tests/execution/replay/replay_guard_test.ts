@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type Job, type StepContext } from "../../../src/job.ts";
-import type { ChangeDefinition } from "../../../src/job/job_changes.ts";
+import { defineJob, type Job, type StepContext } from "../../../src/model/job.ts";
+import type { ChangeDefinition } from "../../../src/model/job/job_changes.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
-import type { EngineEvent } from "../../../src/event.ts";
+import type { EngineEvent } from "../../../src/model/event.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import {
   anything,

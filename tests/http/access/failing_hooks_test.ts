@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
-import { TimeoutError } from "../../../src/error.ts";
+import { TimeoutError } from "../../../src/model/error.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { forEachStore, forever } from "../../support/stores/for_each_store.ts";
 import { aRefusal, aTenantRun, aTenantService, contentsOf } from "../../support/http/tenants.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { TriggerOptions } from "../../../src/engine/triggers/new_run.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
-import { COALESCE_MODES, type Labels } from "../../../src/run.ts";
+import { COALESCE_MODES, type Labels } from "../../../src/model/run.ts";
 import { EventReader } from "../../support/http/event_reader.ts";
 import { forEachStore, recordEvents, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aRequest } from "../../support/http/http.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { addedBy, narrow, narrowList, readScope } from "../../../src/http/access/list_scope.ts";
-import { CONDITION_LIST, matches, type RunFilter } from "../../../src/run.ts";
+import { CONDITION_LIST, matches, type RunFilter } from "../../../src/model/run.ts";
 import { aService } from "../../support/http/http.ts";
 
 const NARROWED: [filter: RunFilter, scope: RunFilter, both: RunFilter][] = [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
-import type { Labels } from "../../../src/run.ts";
+import type { Labels } from "../../../src/model/run.ts";
 import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";

@@ -3,7 +3,7 @@ import type { TriggerOptions } from "../../../src/engine/triggers/new_run.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import type { Handler } from "../../../src/http/handler.ts";
 import { routes } from "../../../src/http/routes.ts";
-import { COALESCE_MODES, type Labels, RUN_STATUSES } from "../../../src/run.ts";
+import { COALESCE_MODES, type Labels, RUN_STATUSES } from "../../../src/model/run.ts";
 import { forEachStore, pass, type StoreTest } from "../../support/stores/for_each_store.ts";
 import { aRequest, type Service } from "../../support/http/http.ts";
 import { createEngine } from "../../support/quiet_engine.ts";

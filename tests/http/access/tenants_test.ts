@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth, RunOperation } from "../../../src/http/access/auth_hooks.ts";
 import { routes } from "../../../src/http/routes.ts";
-import type { Run } from "../../../src/run.ts";
+import type { Run } from "../../../src/model/run.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import {
   aRefusal,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Run } from "../../../src/run.ts";
+import type { Run } from "../../../src/model/run.ts";
 import { type Action, isRequest } from "./action.ts";
 import { type Naming, storedKey } from "./tenants.ts";
 import type { Deed } from "./find_order.ts";

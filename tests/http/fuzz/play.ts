@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
-import type { Run } from "../../../src/run.ts";
+import type { Run } from "../../../src/model/run.ts";
 import { type Action, toQuery } from "./action.ts";
 import { type Command, resolveCommand } from "./command.ts";
 import { type Deed, findOrder } from "./find_order.ts";

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../../src/engine/engine.ts";
 import { persistLogs } from "../../../src/engine/persist_logs.ts";
-import { HoldfastError, type Issue } from "../../../src/error.ts";
-import { uuidV7 } from "../../../src/host.ts";
+import { HoldfastError, type Issue } from "../../../src/model/error.ts";
+import { uuidV7 } from "../../../src/model/host.ts";
 import { createHandler, type Handler } from "../../../src/http/handler.ts";
-import type { Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { EventReader } from "../../support/http/event_reader.ts";

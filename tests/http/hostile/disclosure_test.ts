@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { uuidV7 } from "../../../src/host.ts";
-import type { Store } from "../../../src/store.ts";
+import { uuidV7 } from "../../../src/model/host.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { aGuardedService, INTERNALS, provoke, routesOfRuns, SIGNAL } from "../../support/http/hostile.ts";
 import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
-import type { Run } from "../../../src/run.ts";
+import type { Run } from "../../../src/model/run.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { aGuardedService, aStreamedRequest, bytesOf, provoke, SIGNAL } from "../../support/http/hostile.ts";
 import { type Asked, aWaitingRun } from "../../support/http/http.ts";

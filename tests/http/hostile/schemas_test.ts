@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob } from "../../../src/job.ts";
-import type { Schema } from "../../../src/schema.ts";
+import { defineJob } from "../../../src/model/job.ts";
+import type { Schema } from "../../../src/model/schema.ts";
 import { anything } from "../../support/stores/for_each_store.ts";
 import { assertWell, provoke } from "../../support/http/hostile.ts";
 import { aRequest, aService } from "../../support/http/http.ts";

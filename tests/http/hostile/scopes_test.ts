@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Run, RunFilter } from "../../../src/run.ts";
+import type { Run, RunFilter } from "../../../src/model/run.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { aGuardedService, provoke } from "../../support/http/hostile.ts";
 import { aRequest } from "../../support/http/http.ts";

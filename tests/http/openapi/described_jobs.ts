@@ -1,7 +1,7 @@
 import { type } from "arktype";
 import { z } from "zod";
-import { defineJob } from "../../../src/job.ts";
-import type { Schema } from "../../../src/schema.ts";
+import { defineJob } from "../../../src/model/job.ts";
+import type { Schema } from "../../../src/model/schema.ts";
 import { aJob } from "../../support/jobs.ts";
 
 const tree = z.object({

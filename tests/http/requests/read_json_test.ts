@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { uuidV7 } from "../../../src/host.ts";
+import { uuidV7 } from "../../../src/model/host.ts";
 import { forever } from "../../support/stores/for_each_store.ts";
 import { aService, type Service } from "../../support/http/http.ts";
 

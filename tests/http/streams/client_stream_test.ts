@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { RunEvent } from "../../../src/event.ts";
+import type { RunEvent } from "../../../src/model/event.ts";
 import { ClientStream } from "../../../src/http/streams/client_stream.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 

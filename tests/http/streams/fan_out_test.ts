@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { formatCursor } from "../../../src/journal.ts";
+import { formatCursor } from "../../../src/model/journal.ts";
 import { aStart } from "../../support/fixtures.ts";
 import { claimOne, forEachStore, LEASE_MS, pass } from "../../support/stores/for_each_store.ts";
 import { aRequest, aService } from "../../support/http/http.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { RunEvent, RunHappening } from "../../../src/event.ts";
+import type { RunEvent, RunHappening } from "../../../src/model/event.ts";
 import { ProgressThrottle } from "../../../src/http/streams/progress_throttle.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { StoreError } from "../../../src/error.ts";
+import { StoreError } from "../../../src/model/error.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
-import { formatCursor } from "../../../src/journal.ts";
+import { formatCursor } from "../../../src/model/journal.ts";
 import { aLogged, aStart } from "../../support/fixtures.ts";
 import { EventReader } from "../../support/http/event_reader.ts";
 import { claimOne, forEachStore, pass } from "../../support/stores/for_each_store.ts";

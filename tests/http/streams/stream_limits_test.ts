@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
-import { StoreError } from "../../../src/error.ts";
+import { StoreError } from "../../../src/model/error.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import type { OpenStream } from "../../../src/http/streams/streams.ts";
-import { formatCursor } from "../../../src/journal.ts";
+import { formatCursor } from "../../../src/model/journal.ts";
 import { EventReader } from "../../support/http/event_reader.ts";
 import { withCalls } from "../../support/stores/with_calls.ts";
 import { forEachStore, pass } from "../../support/stores/for_each_store.ts";

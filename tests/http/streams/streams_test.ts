@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { StoreError } from "../../../src/error.ts";
-import type { Store } from "../../../src/store.ts";
+import { StoreError } from "../../../src/model/error.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { RunState } from "../../../src/store/run_state.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";

@@ -1,9 +1,9 @@
-import type { Lease } from "../../../src/lease.ts";
+import type { Lease } from "../../../src/model/lease.ts";
 import { Execution } from "../../../src/execution/execution.ts";
 import { Slots } from "../../../src/execution/slots.ts";
 import { RecordedHistory } from "../../../src/execution/replay/recorded_history.ts";
 import { ReplayGuard } from "../../../src/execution/replay/replay_guard.ts";
-import type { Host } from "../../../src/host.ts";
+import type { Host } from "../../../src/model/host.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
 import type { Plan } from "../plan.ts";

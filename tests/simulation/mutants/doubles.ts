@@ -1,4 +1,4 @@
-import type { Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { Chance } from "../../support/chance.ts";
 import { MessageSplitter } from "../../support/http/message_splitter.ts";
 import type { Mutant } from "./mutant.ts";

@@ -1,4 +1,4 @@
-import type { StoredRun } from "../../../src/run.ts";
+import type { StoredRun } from "../../../src/model/run.ts";
 import type { Blocker } from "../../../src/store/blockers.ts";
 import { over } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";

@@ -1,6 +1,6 @@
-import type { FlowDefinition } from "../../../src/flow.ts";
-import type { Run } from "../../../src/run.ts";
-import type { Store } from "../../../src/store.ts";
+import type { FlowDefinition } from "../../../src/model/flow.ts";
+import type { Run } from "../../../src/model/run.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { ClaimRequest, ClaimResult } from "../../../src/store/claim.ts";
 import { MemoryKeys } from "../../../src/stores/memory/flow/concurrency_keys.ts";
 import { DueRuns } from "../../../src/stores/memory/flow/due_runs.ts";

@@ -1,6 +1,6 @@
 import { JournalReader } from "../../../src/events/journal_reader.ts";
-import { type Fact, toFact } from "../../../src/fact.ts";
-import { latestProgress } from "../../../src/execution_report.ts";
+import { type Fact, toFact } from "../../../src/model/fact.ts";
+import { latestProgress } from "../../../src/model/execution_report.ts";
 import { MemoryJournal } from "../../../src/stores/memory/journal.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";

@@ -1,8 +1,8 @@
-import { LeaseLostError } from "../../../src/error.ts";
-import type { Lease } from "../../../src/lease.ts";
+import { LeaseLostError } from "../../../src/model/error.ts";
+import type { Lease } from "../../../src/model/lease.ts";
 import { ClaimRequests } from "../../../src/execution/claim_requests.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
-import type { Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { double, over, overClient } from "./doubles.ts";
 import type { Plan } from "../plan.ts";
 import type { Mutant } from "./mutant.ts";

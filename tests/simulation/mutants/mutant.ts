@@ -1,8 +1,8 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { Host } from "../../../src/host.ts";
+import type { Host } from "../../../src/model/host.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import type { Respond } from "../../../src/http/route.ts";
-import type { Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { Part, Plan } from "../plan.ts";
 
 /** A bug that a simulation has to find: mostly a double that stands before a store or a host. */

@@ -1,8 +1,8 @@
-import { ConflictError, WaitExpiredError } from "../../../src/error.ts";
-import { pause as passTime } from "../../../src/host.ts";
-import type { Store } from "../../../src/store.ts";
+import { ConflictError, WaitExpiredError } from "../../../src/model/error.ts";
+import { pause as passTime } from "../../../src/model/host.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { NewPause } from "../../../src/store/pause_request.ts";
-import type { PauseKind, PauseRecord } from "../../../src/wait.ts";
+import type { PauseKind, PauseRecord } from "../../../src/model/wait.ts";
 import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { getRun } from "../../../src/store/reads.ts";

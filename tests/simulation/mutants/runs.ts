@@ -1,6 +1,6 @@
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
 import type { Ending } from "../../../src/store/claim.ts";
-import type { Wait } from "../../../src/wait.ts";
+import type { Wait } from "../../../src/model/wait.ts";
 import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";

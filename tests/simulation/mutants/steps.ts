@@ -1,4 +1,4 @@
-import { HoldfastError, LeaseLostError, StoreError } from "../../../src/error.ts";
+import { HoldfastError, LeaseLostError, StoreError } from "../../../src/model/error.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { Chance } from "../../support/chance.ts";
 import { over, overClient } from "./doubles.ts";

@@ -6,7 +6,7 @@ import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { newSchema, openSchema } from "../postgres/open_subject.ts";
 import { startServer } from "../postgres/server.ts";
-import { systemHost } from "../../../src/host.ts";
+import { systemHost } from "../../../src/model/host.ts";
 
 const server = startServer();
 

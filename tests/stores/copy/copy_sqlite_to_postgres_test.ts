@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
-import { ConflictError, LeaseLostError, StoreError } from "../../../src/error.ts";
-import { systemHost } from "../../../src/host.ts";
+import { ConflictError, LeaseLostError, StoreError } from "../../../src/model/error.ts";
+import { systemHost } from "../../../src/model/host.ts";
 import type { Claim } from "../../../src/store/claim.ts";
-import type { Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { copySqliteToPostgres } from "../../../src/stores/copy/copy_sqlite_to_postgres.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { MIGRATIONS } from "../../../src/stores/sqlite/schema.ts";

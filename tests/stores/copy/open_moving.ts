@@ -1,5 +1,5 @@
 import { DatabaseSync } from "node:sqlite";
-import { systemHost } from "../../../src/host.ts";
+import { systemHost } from "../../../src/model/host.ts";
 import { copySqliteToPostgres } from "../../../src/stores/copy/copy_sqlite_to_postgres.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { findWrongCount } from "../../support/counts.ts";

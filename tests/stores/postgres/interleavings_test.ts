@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import type { KnownJob } from "../../../src/flow.ts";
-import { LeaseLostError } from "../../../src/error.ts";
+import type { KnownJob } from "../../../src/model/flow.ts";
+import { LeaseLostError } from "../../../src/model/error.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { aClaimRequest, aFlow, aHold, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";

@@ -1,5 +1,5 @@
 import pg from "pg";
-import type { Host } from "../../../src/host.ts";
+import type { Host } from "../../../src/model/host.ts";
 import type { OpenSubject, Subject } from "../compare_histories.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { findFault } from "./postgres_faults.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { RUN_STATUSES } from "../../../src/run.ts";
-import type { Store } from "../../../src/store.ts";
+import { RUN_STATUSES } from "../../../src/model/run.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { getRuns } from "../../../src/store/reads.ts";
 import type { RunQuery } from "../../../src/store/run_query.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";

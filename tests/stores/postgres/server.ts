@@ -1,5 +1,5 @@
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import type { Host } from "../../../src/host.ts";
+import type { Host } from "../../../src/model/host.ts";
 
 /** A server that belongs to one test file. */
 export interface Server {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { uuidV7 } from "../../../src/host.ts";
-import type { KnownJob } from "../../../src/flow.ts";
+import { uuidV7 } from "../../../src/model/host.ts";
+import type { KnownJob } from "../../../src/model/flow.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { Chance } from "../../support/chance.ts";

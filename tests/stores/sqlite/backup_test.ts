@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import { StoreError } from "../../../src/error.ts";
+import { StoreError } from "../../../src/model/error.ts";
 import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { aRun } from "../../support/fixtures.ts";

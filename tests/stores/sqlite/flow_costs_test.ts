@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { type Flow, type KnownJob, PLAIN_FLOW } from "../../../src/flow.ts";
-import type { Store } from "../../../src/store.ts";
+import { type Flow, type KnownJob, PLAIN_FLOW } from "../../../src/model/flow.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { ClaimRequest } from "../../../src/store/claim.ts";
 import type { NewRun } from "../../../src/store/new_run.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";

@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { MIGRATIONS } from "../../../src/stores/sqlite/schema.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
-import { PLAIN_FLOW } from "../../../src/flow.ts";
+import { PLAIN_FLOW } from "../../../src/model/flow.ts";
 import { aClaimRequest, aRun } from "../../support/fixtures.ts";
 import { findBrokenLine } from "../../support/lines.ts";
 

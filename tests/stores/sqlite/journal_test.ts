@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import { ConflictError, StoreError } from "../../../src/error.ts";
-import type { Lease } from "../../../src/lease.ts";
-import type { Store } from "../../../src/store.ts";
+import { ConflictError, StoreError } from "../../../src/model/error.ts";
+import type { Lease } from "../../../src/model/lease.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { SqliteDatabase, type SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { readJournal } from "../../../src/stores/sqlite/journal/read_journal.ts";
 import { migrateTables } from "../../../src/stores/sqlite/schema.ts";

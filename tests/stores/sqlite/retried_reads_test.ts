@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import { StoreError } from "../../../src/error.ts";
+import { StoreError } from "../../../src/model/error.ts";
 import { RetriedReads } from "../../../src/stores/sqlite/retried_reads.ts";
 import { SqliteDatabase, type SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { FakeHost } from "../../support/fake_host.ts";

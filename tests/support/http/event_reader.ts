@@ -1,4 +1,4 @@
-import type { RunEvent } from "../../../src/event.ts";
+import type { RunEvent } from "../../../src/model/event.ts";
 import { checkEvent } from "./documented_answers.ts";
 import { MessageSplitter } from "./message_splitter.ts";
 import { readMessage } from "./stream_message.ts";

@@ -2,7 +2,7 @@ import type { Engine } from "../../../src/engine/engine.ts";
 import { createHandler, type Handler } from "../../../src/http/handler.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import type { Respond } from "../../../src/http/route.ts";
-import type { Labels } from "../../../src/run.ts";
+import type { Labels } from "../../../src/model/run.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { checkAnswer } from "./documented_answers.ts";
 import { FakeHost } from "../fake_host.ts";

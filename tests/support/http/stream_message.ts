@@ -1,4 +1,4 @@
-import type { RunEvent } from "../../../src/event.ts";
+import type { RunEvent } from "../../../src/model/event.ts";
 
 /** A message of an event stream (Server-Sent Events) of Holdfast. */
 export type StreamMessage =

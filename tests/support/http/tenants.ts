@@ -1,6 +1,6 @@
 import { persistLogs } from "../../../src/engine/persist_logs.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
-import type { Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";

@@ -1,9 +1,9 @@
-import { HoldfastError } from "../../../src/error.ts";
-import type { Lease } from "../../../src/lease.ts";
-import type { Store } from "../../../src/store.ts";
+import { HoldfastError } from "../../../src/model/error.ts";
+import type { Lease } from "../../../src/model/lease.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { Claim, ClaimResult } from "../../../src/store/claim.ts";
 import type { RunHistory } from "../../../src/store/hold_record.ts";
-import type { RecordName } from "../../../src/hold.ts";
+import type { RecordName } from "../../../src/model/hold.ts";
 import { getRuns, getSteps, getWaits } from "../../../src/store/reads.ts";
 
 /** What a call to a store came to, in a form that can be compared. */

@@ -1,5 +1,5 @@
-import { StoreError } from "../../../src/error.ts";
-import type { Store } from "../../../src/store.ts";
+import { StoreError } from "../../../src/model/error.ts";
+import type { Store } from "../../../src/store/store.ts";
 
 /** The store, but some of its calls fail: before they do anything, or after they have done it. */
 export function failing(store: Store, fails: (method: string) => "before" | "after" | null): Store {

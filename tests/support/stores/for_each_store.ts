@@ -1,7 +1,7 @@
 import type { Engine } from "../../../src/engine/engine.ts";
-import type { EngineEvent, EventOf, EventType } from "../../../src/event.ts";
-import type { Schema } from "../../../src/schema.ts";
-import type { Store } from "../../../src/store.ts";
+import type { EngineEvent, EventOf, EventType } from "../../../src/model/event.ts";
+import type { Schema } from "../../../src/model/schema.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";

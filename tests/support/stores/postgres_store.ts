@@ -1,7 +1,7 @@
 import process from "node:process";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { type Host, systemHost } from "../../../src/host.ts";
-import type { Store } from "../../../src/store.ts";
+import { type Host, systemHost } from "../../../src/model/host.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { FakeHost } from "../fake_host.ts";
 import { PendingCalls } from "./pending_calls.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import type { Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
 
 /** A store that cleans up after itself when it is closed for the first time. */

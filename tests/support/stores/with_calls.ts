@@ -1,4 +1,4 @@
-import type { Store } from "../../../src/store.ts";
+import type { Store } from "../../../src/store/store.ts";
 
 /** A store some of whose calls are others. */
 export function withCalls(store: Store, calls: Partial<Store>): Store {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { StoreError } from "../../../src/error.ts";
-import type { Fact } from "../../../src/fact.ts";
-import { type Host, systemHost } from "../../../src/host.ts";
-import type { Store } from "../../../src/store.ts";
+import { StoreError } from "../../../src/model/error.ts";
+import type { Fact } from "../../../src/model/fact.ts";
+import { type Host, systemHost } from "../../../src/model/host.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { storeContract } from "../../../src/testing/contract/store_contract.ts";

@@ -1,6 +1,6 @@
 import assert, { AssertionError } from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type StepContext } from "../../../src/job.ts";
+import { defineJob, type StepContext } from "../../../src/model/job.ts";
 import type { Json } from "../../../src/values/json.ts";
 import { crashAtEveryCheckpoint, type CrashFinding, type CrashOptions } from "../../../src/testing/mod.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";

@@ -1,6 +1,6 @@
-import { isLastEvent, type RunEvent } from "../../../src/event.ts";
-import { formatCursor, parseCursor } from "../../../src/journal.ts";
-import { type ListFilter, matches } from "../../../src/run.ts";
+import { isLastEvent, type RunEvent } from "../../../src/model/event.ts";
+import { formatCursor, parseCursor } from "../../../src/model/journal.ts";
+import { type ListFilter, matches } from "../../../src/model/run.ts";
 import { gistOf, hashEvent, type KnownEvent, type KnownJournal } from "../known_journal.ts";
 
 /** The place before the first fact: that of a stream which was opened before anything had happened. */

@@ -1,4 +1,4 @@
-import type { Fact } from "../../../src/fact.ts";
+import type { Fact } from "../../../src/model/fact.ts";
 import { isOver, type RunRows } from "../rows.ts";
 
 const ENDS: Partial<Record<Fact[1], string>> = { completed: "completed", failed: "failed", cancelled: "cancelled" };

@@ -1,5 +1,5 @@
 import { isoTime } from "../../../values/iso_time.ts";
-import type { StoredRun } from "../../../run.ts";
+import type { StoredRun } from "../../../model/run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../../store/blockers.ts";
 import { describeDuration } from "./describe_duration.ts";
 import { type Counting, mayCount, type Visibility } from "./visibility.ts";

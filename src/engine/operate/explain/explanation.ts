@@ -1,6 +1,6 @@
-import type { HoldCode } from "../../../hold.ts";
+import type { HoldCode } from "../../../model/hold.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import type { RunStatus, StoredRun, TerminalStatus } from "../../../run.ts";
+import type { RunStatus, StoredRun, TerminalStatus } from "../../../model/run.ts";
 import type { Blocker, BlockingRun, BlockingWorker, RunBlockers } from "../../../store/blockers.ts";
 import { describeReason } from "./describe_reason.ts";
 import { type Counting, mayCount, type Visibility } from "./visibility.ts";

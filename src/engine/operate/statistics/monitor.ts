@@ -1,4 +1,4 @@
-import { systemHost } from "../../../host.ts";
+import { systemHost } from "../../../model/host.ts";
 import type { StoreCondition } from "../../../statistics/measured_store.ts";
 import type { ProcessMetrics } from "../../../statistics/process_metrics.ts";
 import type { StoreInfo } from "../../../store/store_info.ts";
@@ -9,7 +9,7 @@ import { StatisticsReporter } from "./statistics_reporter.ts";
 import type { WorkerInfo } from "../worker_info.ts";
 import type { ExecutionDeps } from "../../../execution/execution.ts";
 import type { SecondsHistogram } from "../../../statistics/seconds.ts";
-import type { Host } from "../../../host.ts";
+import type { Host } from "../../../model/host.ts";
 
 /** All that metrics are made of. */
 export interface MetricsSource {

@@ -1,4 +1,4 @@
-import type { Store } from "../../../store.ts";
+import type { Store } from "../../../store/store.ts";
 import type { StatisticsRow } from "../../../store/statistics.ts";
 import { type Rates, RateSums, type Windows } from "./rates.ts";
 

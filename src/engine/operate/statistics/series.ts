@@ -1,9 +1,9 @@
-import { ValidationError } from "../../../error.ts";
+import { ValidationError } from "../../../model/error.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { checkName } from "../../../values/name.ts";
 import { checkOptionNames } from "../../../values/option_names.ts";
 import { type Histogram, LatencySums } from "../../../statistics/latencies.ts";
-import type { Store } from "../../../store.ts";
+import type { Store } from "../../../store/store.ts";
 import type { StatisticsRow, StatisticsSpan } from "../../../store/statistics.ts";
 import { STATISTICS_PAGE } from "./recent_statistics.ts";
 

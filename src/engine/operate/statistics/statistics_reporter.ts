@@ -1,5 +1,5 @@
 import { isInstance } from "../../../values/is_instance.ts";
-import { StoreError } from "../../../error.ts";
+import { StoreError } from "../../../model/error.ts";
 import type { ExecutionDeps } from "../../../execution/execution.ts";
 
 // How long what was counted stays in memory. A crash loses as much.

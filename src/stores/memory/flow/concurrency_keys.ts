@@ -1,4 +1,4 @@
-import type { Lease } from "../../../lease.ts";
+import type { Lease } from "../../../model/lease.ts";
 
 /** The holder of a concurrency key. */
 export interface KeyHolder {

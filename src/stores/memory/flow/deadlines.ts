@@ -1,5 +1,5 @@
-import { deadlineFailure } from "../../../failure/deadline_failure.ts";
-import type { Failure } from "../../../failure.ts";
+import { deadlineFailure } from "../../../model/failure/deadline_failure.ts";
+import type { Failure } from "../../../model/failure.ts";
 import { earliest, finishBy, type KeptRun, startBy } from "../records.ts";
 
 /** Why a run that is not under a lease fails now: it missed the deadline for its start or for its end, or `null`. */

@@ -1,4 +1,4 @@
-import { positionOf } from "../../../flow.ts";
+import { positionOf } from "../../../model/flow.ts";
 import { HEAD_START } from "../../rules.ts";
 import type { MemoryKeys } from "./concurrency_keys.ts";
 import { keyScope, type MemoryRates } from "./rates.ts";

@@ -1,4 +1,4 @@
-import type { KnownJob } from "../../../flow.ts";
+import type { KnownJob } from "../../../model/flow.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import type { JobPause } from "../../../store/job_pause.ts";
 import { isoTime } from "../../../values/iso_time.ts";

@@ -1,4 +1,4 @@
-import type { Rate } from "../../../flow.ts";
+import type { Rate } from "../../../model/flow.ts";
 import { STARTS_KEPT_MS } from "../../rules.ts";
 
 /** The starts that a rate counts, the oldest first: as many as the largest limit. */

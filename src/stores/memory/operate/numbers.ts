@@ -1,7 +1,7 @@
 import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
 import type { StatisticsRow } from "../../../store/statistics.ts";
 import type { WorkerRecord } from "../../../store/worker_record.ts";
-import { noRuns } from "../../../no_runs.ts";
+import { noRuns } from "../../../statistics/no_runs.ts";
 import { LISTED_LEASES } from "../../rules.ts";
 import { type ClaimState, isLive } from "../writes/claim.ts";
 import { nextDeadline } from "../flow/deadlines.ts";

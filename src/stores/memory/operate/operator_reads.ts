@@ -1,7 +1,7 @@
-import { failureText } from "../../../failure.ts";
-import { isTerminal } from "../../../run.ts";
+import { failureText } from "../../../model/failure.ts";
+import { isTerminal } from "../../../model/run.ts";
 import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
-import { MAX_COUNTED_WAITS } from "../../../wait.ts";
+import { MAX_COUNTED_WAITS } from "../../../model/wait.ts";
 import type {
   RunFailures,
   TimelinePause,

@@ -1,4 +1,4 @@
-import type { KnownJob } from "../../../flow.ts";
+import type { KnownJob } from "../../../model/flow.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../../../store/claim.ts";
 import type { JobPause } from "../../../store/job_pause.ts";
 import type { WorkerDetails } from "../../../store/worker_record.ts";

@@ -1,5 +1,5 @@
-import type { Lease, SeenLease } from "../../../lease.ts";
-import type { Report } from "../../../execution_report.ts";
+import type { Lease, SeenLease } from "../../../model/lease.ts";
+import type { Report } from "../../../model/execution_report.ts";
 import type { Renewal } from "../../../store/claim.ts";
 import type { MemoryRuns } from "../runs.ts";
 import type { ClaimState, KnownWorker } from "./claim.ts";

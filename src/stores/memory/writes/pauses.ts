@@ -1,9 +1,9 @@
-import { LeaseLostError, NotFoundError } from "../../../error.ts";
-import type { Lease } from "../../../lease.ts";
-import type { RunIdentity } from "../../../run.ts";
+import { LeaseLostError, NotFoundError } from "../../../model/error.ts";
+import type { Lease } from "../../../model/lease.ts";
+import type { RunIdentity } from "../../../model/run.ts";
 import type { NewPause, PauseRequest, PauseResult } from "../../../store/pause_request.ts";
-import type { TraceText } from "../../../trace_context.ts";
-import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../wait.ts";
+import type { TraceText } from "../../../model/trace_context.ts";
+import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../model/wait.ts";
 import { addChildren, findCreated, lacksChildren } from "../children.ts";
 import { toIdentity, toPauseRecord, toWait } from "../copies.ts";
 import { checkPending, commitDeadlines, findPause, isEndedBy, isQueued, isWoken, resolvePause } from "../pauses.ts";

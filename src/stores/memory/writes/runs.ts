@@ -1,8 +1,8 @@
-import { ConflictError, NotFoundError } from "../../../error.ts";
-import type { Report } from "../../../execution_report.ts";
-import { coalescedFacts } from "../../../fact.ts";
-import type { Lease } from "../../../lease.ts";
-import { isTerminal, type Retention, type RunIdentity, type StoredRun } from "../../../run.ts";
+import { ConflictError, NotFoundError } from "../../../model/error.ts";
+import type { Report } from "../../../model/execution_report.ts";
+import { coalescedFacts } from "../../../model/fact.ts";
+import type { Lease } from "../../../model/lease.ts";
+import { isTerminal, type Retention, type RunIdentity, type StoredRun } from "../../../model/run.ts";
 import type { CancelledExecution, Ending } from "../../../store/claim.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { toRunText } from "../copies.ts";

@@ -1,6 +1,6 @@
-import { stepFacts, toFact } from "../../../fact.ts";
-import type { Report } from "../../../execution_report.ts";
-import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../step.ts";
+import { stepFacts, toFact } from "../../../model/fact.ts";
+import type { Report } from "../../../model/execution_report.ts";
+import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../model/step.ts";
 import type { MemoryJournal } from "../journal.ts";
 import { type KeptAttempt, type KeptRun, type KeptStep, nextRecordedNo } from "../records.ts";
 

@@ -1,5 +1,5 @@
-import type { Failure } from "../../../failure.ts";
-import type { RunIdentity } from "../../../run.ts";
+import type { Failure } from "../../../model/failure.ts";
+import type { RunIdentity } from "../../../model/run.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
 import { abandonedFailure, MAX_TIMERS } from "../../rules.ts";
 import { isOrphan } from "../children.ts";

@@ -1,4 +1,4 @@
-import { StoreError } from "../../../error.ts";
+import { StoreError } from "../../../model/error.ts";
 import { kindOf } from "../../../values/kind_of.ts";
 import { propertyOf } from "../../../values/property_of.ts";
 

@@ -1,4 +1,4 @@
-import { StoreError } from "../../../error.ts";
+import { StoreError } from "../../../model/error.ts";
 import { SEARCH_PATH } from "../sql/basics.ts";
 import { FUNCTIONS } from "../sql/functions.ts";
 import { VERSION } from "../sql/names.ts";

@@ -1,4 +1,4 @@
-import { StoreError } from "../../../error.ts";
+import { StoreError } from "../../../model/error.ts";
 import { toSql, VERSION } from "../sql/names.ts";
 import type { WriteList } from "../writes/write_group.ts";
 import { type Connection, isTransient, type Lane, sqlState, storeError } from "./client.ts";

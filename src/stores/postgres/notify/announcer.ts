@@ -1,4 +1,4 @@
-import type { Host } from "../../../host.ts";
+import type { Host } from "../../../model/host.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 
 // NOTIFY takes a lock that all who notify share, until its transaction ends: so it is a transaction of its own, which

@@ -1,5 +1,5 @@
-import { StoreError } from "../../../error.ts";
-import { type Host, pause, within } from "../../../host.ts";
+import { StoreError } from "../../../model/error.ts";
+import { type Host, pause, within } from "../../../model/host.ts";
 import type { ChangeListener, StoreWatch } from "../../../store/store_watch.ts";
 import type { Listen } from "./listen.ts";
 

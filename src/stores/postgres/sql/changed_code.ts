@@ -1,5 +1,5 @@
-import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
-import { isTerminal, RUN_STATUSES } from "../../../run.ts";
+import { POSITIONS_PER_PRIORITY } from "../../../model/flow.ts";
+import { isTerminal, RUN_STATUSES } from "../../../model/run.ts";
 import { HEAD_START, MAX_OFFERS, SECOND_TRY_MS } from "../../rules.ts";
 import { ONCE } from "../../tried_prints.ts";
 import { ENTRY } from "./basics.ts";

@@ -1,4 +1,4 @@
-import type { NewLogEntry } from "../../../log.ts";
+import type { NewLogEntry } from "../../../model/log.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { appendLogs } from "../reads.ts";
 

@@ -1,4 +1,4 @@
-import { StoreError } from "../../../error.ts";
+import { StoreError } from "../../../model/error.ts";
 import { isOfOneCall, type Lane, NotSentError, storeError } from "../database/client.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { type GroupedWrite, toGroupedWrite, toWriteGroup, type WriteList, type WriteParameter } from "./write_group.ts";

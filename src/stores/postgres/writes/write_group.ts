@@ -1,4 +1,4 @@
-import { ConflictError, NotFoundError } from "../../../error.ts";
+import { ConflictError, NotFoundError } from "../../../model/error.ts";
 import { writeParameter } from "../database/portable_text.ts";
 import type { WriteKind } from "../sql/writes/apply.ts";
 

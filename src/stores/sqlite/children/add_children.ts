@@ -1,7 +1,7 @@
-import type { Host } from "../../../host.ts";
+import type { Host } from "../../../model/host.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import type { RunIdentity, RunStatus } from "../../../run.ts";
+import type { RunIdentity, RunStatus } from "../../../model/run.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { CreatedChild, NewChildren, NewPause } from "../../../store/pause_request.ts";
 import { jobNameOf } from "../../queue_name.ts";

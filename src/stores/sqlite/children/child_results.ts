@@ -1,7 +1,7 @@
 import type { JsonText } from "../../../values/json.ts";
-import type { RunStatus } from "../../../run.ts";
+import type { RunStatus } from "../../../model/run.ts";
 import type { Part } from "../../../store/run_query.ts";
-import type { ChildResult, PauseRecord } from "../../../wait.ts";
+import type { ChildResult, PauseRecord } from "../../../model/wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import { type IdentityRow, readPauseColumns, toRunIdentity } from "../../rows.ts";
 import { identityReader, type PauseRow } from "../rows.ts";

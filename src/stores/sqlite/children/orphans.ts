@@ -1,4 +1,4 @@
-import type { RunIdentity } from "../../../run.ts";
+import type { RunIdentity } from "../../../model/run.ts";
 import { MAX_PASSED_OVER } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { cancelRun } from "../writes/endings.ts";

@@ -1,4 +1,4 @@
-import type { RecordName } from "../../../hold.ts";
+import type { RecordName } from "../../../model/hold.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { CopiedHistory } from "../../../store/hold_record.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -1,10 +1,10 @@
-import { LeaseLostError } from "../../../error.ts";
-import type { Report } from "../../../execution_report.ts";
-import type { HoldCode } from "../../../hold.ts";
+import { LeaseLostError } from "../../../model/error.ts";
+import type { Report } from "../../../model/execution_report.ts";
+import type { HoldCode } from "../../../model/hold.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import type { JsonText } from "../../../values/json.ts";
-import type { Lease } from "../../../lease.ts";
-import type { StoredRun } from "../../../run.ts";
+import type { Lease } from "../../../model/lease.ts";
+import type { StoredRun } from "../../../model/run.ts";
 import type { HeldQuery, HoldRecord, NewHold } from "../../../store/hold_record.ts";
 import { addTry, namesOfPrints } from "../../tried_prints.ts";
 import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";

@@ -1,4 +1,4 @@
-import { type KnownJob, POSITIONS_PER_PRIORITY } from "../../../flow.ts";
+import { type KnownJob, POSITIONS_PER_PRIORITY } from "../../../model/flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { queueName } from "../../queue_name.ts";
 import { latestSince } from "../../tried_prints.ts";

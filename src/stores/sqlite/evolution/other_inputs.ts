@@ -1,6 +1,6 @@
-import { LeaseLostError } from "../../../error.ts";
+import { LeaseLostError } from "../../../model/error.ts";
 import type { JsonText } from "../../../values/json.ts";
-import type { Lease } from "../../../lease.ts";
+import type { Lease } from "../../../model/lease.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
 

@@ -1,6 +1,6 @@
+import type { StrandedJob } from "../../../model/hold.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import { isTerminal, RUN_STATUSES } from "../../../run.ts";
-import type { StrandedJob } from "../../../store/hold_record.ts";
+import { isTerminal, RUN_STATUSES } from "../../../model/run.ts";
 import { byNameAndVersion } from "../../by_name_and_version.ts";
 import { jobNameOf, versionOf } from "../../queue_name.ts";
 import { countRuns } from "../run_counts.ts";

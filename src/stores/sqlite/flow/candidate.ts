@@ -1,4 +1,4 @@
-import type { RunStatus } from "../../../run.ts";
+import type { RunStatus } from "../../../model/run.ts";
 
 /** A run that has passed the gates of its key and of its job. */
 export interface Candidate {

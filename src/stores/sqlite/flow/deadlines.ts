@@ -1,6 +1,6 @@
-import { deadlineFailure } from "../../../failure/deadline_failure.ts";
-import { failedFact } from "../../../fact.ts";
-import { failureText } from "../../../failure.ts";
+import { deadlineFailure } from "../../../model/failure/deadline_failure.ts";
+import { failedFact } from "../../../model/fact.ts";
+import { failureText } from "../../../model/failure.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
 import { endHold } from "../evolution/offers.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
@@ -8,7 +8,7 @@ import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { closePauses } from "../writes/close_pauses.ts";
 import { enterQueue, leaveQueue, releaseKey } from "./concurrency_keys.ts";
-import type { RunStatus } from "../../../run.ts";
+import type { RunStatus } from "../../../model/run.ts";
 
 interface LateRow extends IdentityRow {
   seq: number;

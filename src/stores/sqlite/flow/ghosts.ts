@@ -1,4 +1,4 @@
-import type { Lease } from "../../../lease.ts";
+import type { Lease } from "../../../model/lease.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { releaseKey } from "./concurrency_keys.ts";
 

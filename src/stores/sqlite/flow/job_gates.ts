@@ -1,4 +1,4 @@
-import type { KnownJob } from "../../../flow.ts";
+import type { KnownJob } from "../../../model/flow.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
 import { versionQueue, type WorkerLimit } from "../../operate/blocker_facts.ts";
 import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";

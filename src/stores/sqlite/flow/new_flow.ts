@@ -1,6 +1,6 @@
-import { positionOf } from "../../../flow.ts";
+import { positionOf } from "../../../model/flow.ts";
 import type { NewRun } from "../../../store/new_run.ts";
-import { deadlineAt } from "../../../wait.ts";
+import { deadlineAt } from "../../../model/wait.ts";
 import { queueName } from "../../queue_name.ts";
 import type { FlowColumn, RunRow } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

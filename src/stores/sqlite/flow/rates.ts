@@ -1,4 +1,4 @@
-import type { Rate } from "../../../flow.ts";
+import type { Rate } from "../../../model/flow.ts";
 import { MAX_FORGOTTEN, STARTS_KEPT_MS } from "../../rules.ts";
 import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

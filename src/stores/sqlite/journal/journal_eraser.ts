@@ -1,4 +1,4 @@
-import type { Fact } from "../../../fact.ts";
+import type { Fact } from "../../../model/fact.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 

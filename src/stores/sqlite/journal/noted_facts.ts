@@ -1,4 +1,4 @@
-import type { Fact } from "../../../fact.ts";
+import type { Fact } from "../../../model/fact.ts";
 
 /**
  * The facts of the open transaction, and the numbers that it has drawn. A fact is noted where a row has changed, so

@@ -1,6 +1,6 @@
 import { isoTime } from "../../../values/iso_time.ts";
-import { type Fact, triggeredFact } from "../../../fact.ts";
-import type { Cursor, JournalPage, JournalRow } from "../../../journal.ts";
+import { type Fact, triggeredFact } from "../../../model/fact.ts";
+import type { Cursor, JournalPage, JournalRow } from "../../../model/journal.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { FactInRow } from "./journal.ts";

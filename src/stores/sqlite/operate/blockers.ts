@@ -1,7 +1,7 @@
-import { failureText } from "../../../failure.ts";
-import { positionOf } from "../../../flow.ts";
+import { failureText } from "../../../model/failure.ts";
+import { positionOf } from "../../../model/flow.ts";
 import type { JsonText } from "../../../values/json.ts";
-import type { RunStatus } from "../../../run.ts";
+import type { RunStatus } from "../../../model/run.ts";
 import {
   type BlockerFacts,
   hasQueue,

@@ -1,6 +1,6 @@
-import type { RunStatus } from "../../../run.ts";
+import type { RunStatus } from "../../../model/run.ts";
 import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
-import { noRuns } from "../../../no_runs.ts";
+import { noRuns } from "../../../statistics/no_runs.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
 import { jobScope, rateOpensAt } from "../flow/rates.ts";

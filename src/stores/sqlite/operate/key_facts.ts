@@ -1,5 +1,5 @@
-import type { Rate } from "../../../flow.ts";
-import type { RunStatus } from "../../../run.ts";
+import type { Rate } from "../../../model/flow.ts";
+import type { RunStatus } from "../../../model/run.ts";
 import { type KeyFacts, MAX_AHEAD } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { LAST_KEPT, MAX_HOLDERS } from "../../rules.ts";

@@ -1,6 +1,6 @@
 import type { JsonText } from "../../../values/json.ts";
 import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
-import { MAX_COUNTED_WAITS } from "../../../wait.ts";
+import { MAX_COUNTED_WAITS } from "../../../model/wait.ts";
 import { SEARCHED_BY_END } from "../../operate/timeline_rows.ts";
 import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -1,4 +1,4 @@
-import type { Rate } from "../../../flow.ts";
+import type { Rate } from "../../../model/flow.ts";
 import { countAhead, isLimitMeant, type LimitFacts, MAX_AHEAD, type WorkerFacts } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { MAX_COUNTED_READY } from "../../rules.ts";

@@ -1,6 +1,6 @@
-import type { Failure } from "../../../failure.ts";
-import type { Lease } from "../../../lease.ts";
-import { startedAt, type StepWrite } from "../../../step.ts";
+import type { Failure } from "../../../model/failure.ts";
+import type { Lease } from "../../../model/lease.ts";
+import { startedAt, type StepWrite } from "../../../model/step.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** Notes an attempt at a step that needs more than one. */

@@ -1,8 +1,8 @@
-import { droppedLines, type LogText, MAX_LOG_LINES } from "../../../log.ts";
-import { RUN_VALUES, type RunText } from "../../../run.ts";
-import { STEP_VALUES, type StepText } from "../../../step.ts";
+import { droppedLines, type LogText, MAX_LOG_LINES } from "../../../model/log.ts";
+import { RUN_VALUES, type RunText } from "../../../model/run.ts";
+import { STEP_VALUES, type StepText } from "../../../model/step.ts";
 import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
-import { WAIT_VALUES, type WaitText } from "../../../wait.ts";
+import { WAIT_VALUES, type WaitText } from "../../../model/wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../../rows.ts";

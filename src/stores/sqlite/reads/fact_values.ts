@@ -1,5 +1,5 @@
-import type { FactValue, FactValueRef } from "../../../fact.ts";
-import type { RunIdentity } from "../../../run.ts";
+import type { FactValue, FactValueRef } from "../../../model/fact.ts";
+import type { RunIdentity } from "../../../model/run.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../../rows.ts";

@@ -1,4 +1,4 @@
-import type { Lease } from "../../../lease.ts";
+import type { Lease } from "../../../model/lease.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import type { Claim } from "../../../store/claim.ts";
 import { versionOf } from "../../queue_name.ts";

@@ -1,4 +1,4 @@
-import { DEFAULT_RUN_LIMIT } from "../../../run.ts";
+import { DEFAULT_RUN_LIMIT } from "../../../model/run.ts";
 import type { FoundRuns, RunQuery } from "../../../store/run_query.ts";
 import { type Columns, listOf, statusesOf, storedConditionsOf } from "../../run_conditions.ts";
 import { queuesOf } from "../evolution/queues.ts";

@@ -1,8 +1,8 @@
-import type { Fact } from "../../../fact.ts";
-import { POSITIONS_PER_PRIORITY } from "../../../flow.ts";
+import type { Fact } from "../../../model/fact.ts";
+import { POSITIONS_PER_PRIORITY } from "../../../model/flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
-import type { TraceText } from "../../../trace_context.ts";
+import type { TraceText } from "../../../model/trace_context.ts";
 import type { Candidate } from "../flow/candidate.ts";
 import { Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, readClaimFacts } from "../flow/claim_facts.ts";

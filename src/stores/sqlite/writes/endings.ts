@@ -1,8 +1,8 @@
-import { LeaseLostError } from "../../../error.ts";
-import { failureText } from "../../../failure.ts";
-import { failedFact, toFact } from "../../../fact.ts";
-import type { Lease } from "../../../lease.ts";
-import type { Report } from "../../../execution_report.ts";
+import { LeaseLostError } from "../../../model/error.ts";
+import { failureText } from "../../../model/failure.ts";
+import { failedFact, toFact } from "../../../model/fact.ts";
+import type { Lease } from "../../../model/lease.ts";
+import type { Report } from "../../../model/execution_report.ts";
 import {
   isLeased,
   isTerminal,
@@ -10,7 +10,7 @@ import {
   type RunIdentity,
   type RunStatus,
   type StoredRun,
-} from "../../../run.ts";
+} from "../../../model/run.ts";
 import type { CancelledExecution, Ending } from "../../../store/claim.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../rules.ts";
 import { keepResult } from "../children/child_results.ts";

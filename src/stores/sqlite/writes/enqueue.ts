@@ -1,7 +1,7 @@
-import { ConflictError, NotFoundError } from "../../../error.ts";
-import { coalescedFacts } from "../../../fact.ts";
-import type { Host } from "../../../host.ts";
-import type { StoredRun } from "../../../run.ts";
+import { ConflictError, NotFoundError } from "../../../model/error.ts";
+import { coalescedFacts } from "../../../model/fact.ts";
+import type { Host } from "../../../model/host.ts";
+import type { StoredRun } from "../../../model/run.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { aloneQueue, isAloneQueue, queueName } from "../../queue_name.ts";

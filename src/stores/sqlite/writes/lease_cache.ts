@@ -1,4 +1,4 @@
-import type { Lease } from "../../../lease.ts";
+import type { Lease } from "../../../model/lease.ts";
 
 /** The entry of a run under a lease. */
 export interface HeldRun {

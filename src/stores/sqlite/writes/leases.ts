@@ -1,5 +1,5 @@
-import type { Lease, SeenLease } from "../../../lease.ts";
-import type { Report } from "../../../execution_report.ts";
+import type { Lease, SeenLease } from "../../../model/lease.ts";
+import type { Report } from "../../../model/execution_report.ts";
 import type { Renewal } from "../../../store/claim.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -1,4 +1,4 @@
-import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../../log.ts";
+import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../../model/log.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** Stores log lines. See `Store.appendLogs()`. */

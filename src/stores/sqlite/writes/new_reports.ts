@@ -1,7 +1,7 @@
-import { toFact } from "../../../fact.ts";
+import { toFact } from "../../../model/fact.ts";
 import type { JsonText } from "../../../values/json.ts";
-import type { Lease } from "../../../lease.ts";
-import { latestProgress, type Report } from "../../../execution_report.ts";
+import type { Lease } from "../../../model/lease.ts";
+import { latestProgress, type Report } from "../../../model/execution_report.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 

@@ -1,4 +1,4 @@
-import type { RunStatus } from "../../../run.ts";
+import type { RunStatus } from "../../../model/run.ts";
 import { forgetPrints } from "../evolution/holds.ts";
 import { enterQueue, holdsKey, putFirst, type QueuedRun } from "../flow/concurrency_keys.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -1,12 +1,12 @@
-import { ConflictError, LeaseLostError, NotFoundError } from "../../../error.ts";
-import type { Host } from "../../../host.ts";
+import { ConflictError, LeaseLostError, NotFoundError } from "../../../model/error.ts";
+import type { Host } from "../../../model/host.ts";
 import { isSameJson, type JsonText } from "../../../values/json.ts";
-import type { Lease } from "../../../lease.ts";
-import type { RunIdentity } from "../../../run.ts";
+import type { Lease } from "../../../model/lease.ts";
+import type { RunIdentity } from "../../../model/run.ts";
 import type { CreatedChild, NewPause, PauseRequest, PauseResult } from "../../../store/pause_request.ts";
 import type { AwaitedPause } from "../../../store/run_state.ts";
-import type { TraceText } from "../../../trace_context.ts";
-import { deadlineAt, nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../wait.ts";
+import type { TraceText } from "../../../model/trace_context.ts";
+import { deadlineAt, nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../model/wait.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { addChildren, findCreated, lacksChildren } from "../children/add_children.ts";

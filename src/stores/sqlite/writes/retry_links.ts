@@ -1,7 +1,7 @@
-import type { Host } from "../../../host.ts";
-import type { RetriggerFrom } from "../../../run.ts";
+import type { Host } from "../../../model/host.ts";
+import type { RetriggerFrom } from "../../../model/run.ts";
 import type { Enqueued } from "../../../store/new_run.ts";
-import type { PauseKind } from "../../../wait.ts";
+import type { PauseKind } from "../../../model/wait.ts";
 import { writeCopied } from "../evolution/copies.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";

@@ -1,4 +1,4 @@
-import { failedFact } from "../../../fact.ts";
+import { failedFact } from "../../../model/fact.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
 import { abandonedFailure, ALONE_FROM, aloneDelayMs } from "../../rules.ts";
 import { aloneQueue } from "../../queue_name.ts";

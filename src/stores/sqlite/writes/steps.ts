@@ -1,8 +1,8 @@
-import { LeaseLostError } from "../../../error.ts";
-import { stepFacts, toFact } from "../../../fact.ts";
-import type { Lease } from "../../../lease.ts";
-import type { Report } from "../../../execution_report.ts";
-import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../step.ts";
+import { LeaseLostError } from "../../../model/error.ts";
+import { stepFacts, toFact } from "../../../model/fact.ts";
+import type { Lease } from "../../../model/lease.ts";
+import type { Report } from "../../../model/execution_report.ts";
+import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../model/step.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { HeldRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";

@@ -1,4 +1,4 @@
-import type { Lease } from "../../../lease.ts";
+import type { Lease } from "../../../model/lease.ts";
 
 /**
  * The condition that a lease is the current one of a row of `holdfast_runs`. Its parameters are those of

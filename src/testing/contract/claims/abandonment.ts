@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { LeaseLostError } from "../../../error.ts";
-import type { Run } from "../../../run.ts";
-import type { Store } from "../../../store.ts";
+import { LeaseLostError } from "../../../model/error.ts";
+import type { Run } from "../../../model/run.ts";
+import type { Store } from "../../../store/store.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { A_JOB, aClaimRequest, aKnownJob, aPause, aRun, aStep } from "../fixtures.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { uuidV7 } from "../../../host.ts";
+import { uuidV7 } from "../../../model/host.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFailure, aFlow, aPause, aRun, aStep } from "../fixtures.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { LeaseLostError } from "../../../error.ts";
-import type { Lease } from "../../../lease.ts";
-import type { Store } from "../../../store.ts";
+import { LeaseLostError } from "../../../model/error.ts";
+import type { Lease } from "../../../model/lease.ts";
+import type { Store } from "../../../store/store.ts";
 import type { NewChildren } from "../../../store/pause_request.ts";
 import { A_JOB, aClaimRequest, aHold, aPause, aProgress, aRun, aStep } from "../fixtures.ts";
 import { claimedIds, claimOne, complete, look, NO_PAUSE, park, prepare, startRun } from "../arrange.ts";

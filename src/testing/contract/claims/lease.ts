@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { LeaseLostError } from "../../../error.ts";
-import { uuidV7 } from "../../../host.ts";
-import type { Lease } from "../../../lease.ts";
+import { LeaseLostError } from "../../../model/error.ts";
+import { uuidV7 } from "../../../model/host.ts";
+import type { Lease } from "../../../model/lease.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aPause, aProgress, aRun, aStep } from "../fixtures.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { noRuns } from "../../../no_runs.ts";
+import { noRuns } from "../../../statistics/no_runs.ts";
 import type { JobStatistics, StatisticsRow } from "../../../store/statistics.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aPause, someDetails } from "../fixtures.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { KnownJob } from "../../../flow.ts";
+import type { KnownJob } from "../../../model/flow.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aRun } from "../fixtures.ts";
 import { add, addCompleted, addIds, claimedIds, claimOne, complete, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { deadlineFailure } from "../../../failure/deadline_failure.ts";
+import { deadlineFailure } from "../../../model/failure/deadline_failure.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import { failureText } from "../../../failure.ts";
-import type { RunIdentity } from "../../../run.ts";
+import { failureText } from "../../../model/failure.ts";
+import type { RunIdentity } from "../../../model/run.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { FactReader } from "../fact_reader.ts";
 import { A_JOB, aClaimRequest, aFailure, aFlow, aPause, aRun, aStep } from "../fixtures.ts";

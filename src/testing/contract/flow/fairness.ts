@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { Flow } from "../../../flow.ts";
-import type { Store } from "../../../store.ts";
+import type { Flow } from "../../../model/flow.ts";
+import type { Store } from "../../../store/store.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aPause, aRun } from "../fixtures.ts";
 import { add, addIds, claimedIds, claimOne, complete, park, parkUntilRetry, startRun } from "../arrange.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Store } from "../../../store.ts";
+import type { Store } from "../../../store/store.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aFlow, aKnownJob, aPause, aRun, type ClaimOverrides } from "../fixtures.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Rate } from "../../../flow.ts";
+import type { Rate } from "../../../model/flow.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFlow, aKnownJob, aPause, type ClaimOverrides } from "../fixtures.ts";
 import { add, addIds, claimedIds, claimOne, complete, park, startRun } from "../arrange.ts";

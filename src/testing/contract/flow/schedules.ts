@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { isoTime } from "../../../values/iso_time.ts";
-import type { Store } from "../../../store.ts";
+import type { Store } from "../../../store/store.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../../store/schedule_record.ts";
 import { FAKE_START } from "../../fake_host.ts";

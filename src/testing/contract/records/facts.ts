@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { ConflictError, LeaseLostError } from "../../../error.ts";
-import type { Lease } from "../../../lease.ts";
-import type { Store } from "../../../store.ts";
+import { ConflictError, LeaseLostError } from "../../../model/error.ts";
+import type { Lease } from "../../../model/lease.ts";
+import type { Store } from "../../../store/store.ts";
 import { FactReader, type NamedFact } from "../fact_reader.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aFailure, aLogged, aPause, aProgress, aRun, aStart, aStep } from "../fixtures.ts";

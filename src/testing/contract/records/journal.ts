@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { Fact } from "../../../fact.ts";
-import type { Store } from "../../../store.ts";
+import type { Fact } from "../../../model/fact.ts";
+import type { Store } from "../../../store/store.ts";
 import { FactReader } from "../fact_reader.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aFailure, aLogged, aProgress, aRun, aStart, aStep } from "../fixtures.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { LeaseLostError } from "../../../error.ts";
+import { LeaseLostError } from "../../../model/error.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aPause, aProgress, aStep } from "../fixtures.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { ConflictError, NotFoundError, WaitExpiredError } from "../../../error.ts";
-import { uuidV7 } from "../../../host.ts";
+import { ConflictError, NotFoundError, WaitExpiredError } from "../../../model/error.ts";
+import { uuidV7 } from "../../../model/host.ts";
 import type { Json } from "../../../values/json.ts";
-import type { Store } from "../../../store.ts";
+import type { Store } from "../../../store/store.ts";
 import type { NewPause } from "../../../store/pause_request.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { LeaseLostError } from "../../../error.ts";
-import { uuidV7 } from "../../../host.ts";
-import { stepId } from "../../../step.ts";
+import { LeaseLostError } from "../../../model/error.ts";
+import { uuidV7 } from "../../../model/host.ts";
+import { stepId } from "../../../model/step.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aFailure, aPause, aProgress, aStep } from "../fixtures.ts";

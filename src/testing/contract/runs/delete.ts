@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { uuidV7 } from "../../../host.ts";
-import type { TerminalStatus } from "../../../run.ts";
-import type { Store } from "../../../store.ts";
+import { uuidV7 } from "../../../model/host.ts";
+import type { TerminalStatus } from "../../../model/run.ts";
+import type { Store } from "../../../store/store.ts";
 import { FAKE_START, type FakeHost } from "../../fake_host.ts";
 import { A_JOB, aFailure, aLine, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addCompleted, aRetry, claimOne, complete, look, park, prepare, startRun } from "../arrange.ts";

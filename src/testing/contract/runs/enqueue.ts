@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { ConflictError } from "../../../error.ts";
-import type { Coalesce, Labels } from "../../../run.ts";
+import { ConflictError } from "../../../model/error.ts";
+import type { Coalesce, Labels } from "../../../model/run.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../../stores/rules.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";

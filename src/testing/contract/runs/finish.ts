@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { LeaseLostError } from "../../../error.ts";
-import { uuidV7 } from "../../../host.ts";
+import { LeaseLostError } from "../../../model/error.ts";
+import { uuidV7 } from "../../../model/host.ts";
 import type { Ending } from "../../../store/claim.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import { parseRun } from "../../../run.ts";
+import { parseRun } from "../../../model/run.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aClaimRequest, aFailure, aPause, aProgress } from "../fixtures.ts";
 import { aRetry, claimOne, complete, look, park, prepare, startRun } from "../arrange.ts";

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { LeaseLostError, NotFoundError } from "../../../error.ts";
+import { LeaseLostError, NotFoundError } from "../../../model/error.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import type { Lease } from "../../../lease.ts";
-import type { Store } from "../../../store.ts";
+import type { Lease } from "../../../model/lease.ts";
+import type { Store } from "../../../store/store.ts";
 import type { Claim } from "../../../store/claim.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { NewPause } from "../../../store/pause_request.ts";
-import { parseRun } from "../../../run.ts";
+import { parseRun } from "../../../model/run.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFailure, aHold, aKnownJob, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addCompleted, addIds, aRetry, claimOne, complete, inOrder, park, prepare, startRun } from "../arrange.ts";

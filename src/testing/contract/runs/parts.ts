@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { uuidV7 } from "../../../host.ts";
-import { parseLog } from "../../../log.ts";
-import { parseRun } from "../../../run.ts";
-import { parseStep } from "../../../step.ts";
-import type { Store } from "../../../store.ts";
+import { uuidV7 } from "../../../model/host.ts";
+import { parseLog } from "../../../model/log.ts";
+import { parseRun } from "../../../model/run.ts";
+import { parseStep } from "../../../model/step.ts";
+import type { Store } from "../../../store/store.ts";
 import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
-import { parseWait } from "../../../wait.ts";
+import { parseWait } from "../../../model/wait.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { aLine, aPause, aRun, aStep } from "../fixtures.ts";
 import { add, addCompleted, prepare, startRun } from "../arrange.ts";

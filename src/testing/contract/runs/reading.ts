@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { uuidV7 } from "../../../host.ts";
-import { type Labels, parseRun, type RunFilter } from "../../../run.ts";
-import type { Store } from "../../../store.ts";
+import { uuidV7 } from "../../../model/host.ts";
+import { type Labels, parseRun, type RunFilter } from "../../../model/run.ts";
+import type { Store } from "../../../store/store.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aLine, aPause, aRun, aStep } from "../fixtures.ts";

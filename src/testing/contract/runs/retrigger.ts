@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { ConflictError, NotFoundError, WaitExpiredError } from "../../../error.ts";
-import { uuidV7 } from "../../../host.ts";
-import type { Lease } from "../../../lease.ts";
-import { parseRun, type Run } from "../../../run.ts";
-import { stepId } from "../../../step.ts";
-import type { Store } from "../../../store.ts";
+import { ConflictError, NotFoundError, WaitExpiredError } from "../../../model/error.ts";
+import { uuidV7 } from "../../../model/host.ts";
+import type { Lease } from "../../../model/lease.ts";
+import { parseRun, type Run } from "../../../model/run.ts";
+import { stepId } from "../../../model/step.ts";
+import type { Store } from "../../../store/store.ts";
 import type { Claim } from "../../../store/claim.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { NewPause } from "../../../store/pause_request.ts";

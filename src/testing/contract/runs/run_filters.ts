@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { isoTime } from "../../../values/iso_time.ts";
-import type { FailureKind } from "../../../failure.ts";
-import type { RunFilter } from "../../../run.ts";
-import type { Store } from "../../../store.ts";
+import type { FailureKind } from "../../../model/failure.ts";
+import type { RunFilter } from "../../../model/run.ts";
+import type { Store } from "../../../store/store.ts";
 import { FAKE_START, type FakeHost } from "../../fake_host.ts";
 import { aFailure, aFlow } from "../fixtures.ts";
 import { add, addCompleted, startRun } from "../arrange.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { StoreError } from "../../../../src/error.ts";
+import { StoreError } from "../../../../src/model/error.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 
 const VERSIONS = [

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { StoreError } from "../../../../src/error.ts";
+import { StoreError } from "../../../../src/model/error.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
 import { startServer } from "../server.ts";

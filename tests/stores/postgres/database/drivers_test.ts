@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { PGlite } from "@electric-sql/pglite";
 import pg from "pg";
 import postgres from "postgres";
-import { StoreError } from "../../../../src/error.ts";
+import { StoreError } from "../../../../src/model/error.ts";
 import type { PostgresClient, PostgresListen } from "../../../../src/stores/postgres/mod.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { until } from "../../../processes/deadline.ts";

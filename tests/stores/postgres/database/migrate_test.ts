@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import pg from "pg";
 import { createEngine, defineJob } from "../../../../mod.ts";
-import { StoreError } from "../../../../src/error.ts";
+import { StoreError } from "../../../../src/model/error.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../../../support/fixtures.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { HoldDetails } from "../../../../src/hold.ts";
-import type { Store } from "../../../../src/store.ts";
+import type { HoldDetails } from "../../../../src/model/hold.ts";
+import type { Store } from "../../../../src/store/store.ts";
 import { MemoryStore } from "../../../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
 import {

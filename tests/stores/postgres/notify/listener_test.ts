@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { systemHost } from "../../../../src/host.ts";
+import { systemHost } from "../../../../src/model/host.ts";
 import { type Listen, listenAt, listenWith } from "../../../../src/stores/postgres/notify/listen.ts";
 import { NotifyListener } from "../../../../src/stores/postgres/notify/listener.ts";
 import { FakeHost } from "../../../support/fake_host.ts";

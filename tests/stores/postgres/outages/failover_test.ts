@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { LeaseLostError, StoreError } from "../../../../src/error.ts";
-import type { Lease } from "../../../../src/lease.ts";
+import { LeaseLostError, StoreError } from "../../../../src/model/error.ts";
+import type { Lease } from "../../../../src/model/lease.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { aClaimRequest, aPause, aProgress, aRun, aStep } from "../../../support/fixtures.ts";
 import { claimOne, complete, look, park, prepare, startRun } from "../../../../src/testing/contract/arrange.ts";

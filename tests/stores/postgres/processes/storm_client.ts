@@ -1,6 +1,6 @@
 import { ConflictError, createEngine, type Engine, NotFoundError, type TriggerOptions } from "../../../../mod.ts";
-import type { RunEvent } from "../../../../src/event.ts";
-import type { Store } from "../../../../src/store.ts";
+import type { RunEvent } from "../../../../src/model/event.ts";
+import type { Store } from "../../../../src/store/store.ts";
 import type { Chance } from "../../../support/chance.ts";
 import { type StormInput, stormJobs } from "./storm_jobs.ts";
 import type { Tally } from "./tally.ts";

@@ -2,7 +2,7 @@
 // Arguments: the address of the database, the schema, the ledger, and a `WorkerKind` as JSON.
 
 import { createEngine } from "../../../../mod.ts";
-import { systemHost } from "../../../../src/host.ts";
+import { systemHost } from "../../../../src/model/host.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { Ledger } from "../../../processes/ledger.ts";
 import { say } from "../../../processes/parent.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { StoreError } from "../../../../src/error.ts";
+import { StoreError } from "../../../../src/model/error.ts";
 import { type Lane, NotSentError } from "../../../../src/stores/postgres/database/client.ts";
 import { PostgresDatabase } from "../../../../src/stores/postgres/database/postgres_database.ts";
 import { WriteBatch } from "../../../../src/stores/postgres/writes/write_batch.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { uuidV7 } from "../../../../src/host.ts";
-import type { StepWrite } from "../../../../src/step.ts";
+import { uuidV7 } from "../../../../src/model/host.ts";
+import type { StepWrite } from "../../../../src/model/step.ts";
 import type { Claim } from "../../../../src/store/claim.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import {

@@ -1,4 +1,4 @@
-import { POSITIONS_PER_PRIORITY } from "../../../../flow.ts";
+import { POSITIONS_PER_PRIORITY } from "../../../../model/flow.ts";
 import { MAX_TIMERS } from "../../../rules.ts";
 import { ENTRY, JOINS_LISTS } from "../basics.ts";
 

@@ -1,4 +1,4 @@
-import { MAX_COUNTED_WAITS } from "../../../../wait.ts";
+import { MAX_COUNTED_WAITS } from "../../../../model/wait.ts";
 import { MAX_FAILURES, SEARCHED_BY_END } from "../../../operate/timeline_rows.ts";
 import { ENTRY } from "../basics.ts";
 

@@ -1,4 +1,4 @@
-import { MAX_LOG_LINES } from "../../../../log.ts";
+import { MAX_LOG_LINES } from "../../../../model/log.ts";
 import { LARGE_VALUE_BYTES, VALUE_PART_LENGTH, VALUE_PARTS } from "../../../part_builder.ts";
 import { ENTRY } from "../basics.ts";
 

@@ -1,4 +1,4 @@
-import { CONDITION_LIST } from "../../../../run.ts";
+import { CONDITION_LIST } from "../../../../model/run.ts";
 import { type Columns, OPERATORS } from "../../../run_conditions.ts";
 import { ENTRY } from "../basics.ts";
 

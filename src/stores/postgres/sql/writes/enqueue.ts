@@ -1,4 +1,4 @@
-import { POSITIONS_PER_PRIORITY } from "../../../../flow.ts";
+import { POSITIONS_PER_PRIORITY } from "../../../../model/flow.ts";
 
 /** How runs are added. A request is what `toNewRunParameter()` makes of it. */
 export const ENQUEUE = `

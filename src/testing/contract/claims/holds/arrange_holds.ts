@@ -1,4 +1,4 @@
-import type { Store } from "../../../../store.ts";
+import type { Store } from "../../../../store/store.ts";
 import type { ClaimRequest } from "../../../../store/claim.ts";
 import type { HeldQuery, NewHold } from "../../../../store/hold_record.ts";
 import type { NewRun } from "../../../../store/new_run.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { LeaseLostError } from "../../../../error.ts";
-import { PLAIN_FLOW } from "../../../../flow.ts";
+import { LeaseLostError } from "../../../../model/error.ts";
+import { PLAIN_FLOW } from "../../../../model/flow.ts";
 import { isoTime } from "../../../../values/iso_time.ts";
 import { FactReader } from "../../fact_reader.ts";
 import { FAKE_START } from "../../../fake_host.ts";

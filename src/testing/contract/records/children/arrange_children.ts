@@ -1,10 +1,10 @@
-import { type Flow, PLAIN_FLOW } from "../../../../flow.ts";
-import type { Lease } from "../../../../lease.ts";
-import type { Store } from "../../../../store.ts";
+import { type Flow, PLAIN_FLOW } from "../../../../model/flow.ts";
+import type { Lease } from "../../../../model/lease.ts";
+import type { Store } from "../../../../store/store.ts";
 import type { Claim, ClaimResult } from "../../../../store/claim.ts";
 import type { NewRun } from "../../../../store/new_run.ts";
 import type { NewPause, PauseResult } from "../../../../store/pause_request.ts";
-import type { ChildResult } from "../../../../wait.ts";
+import type { ChildResult } from "../../../../model/wait.ts";
 import { aClaimRequest, aFailure, aPause, aRun, aStep, type ClaimOverrides } from "../../fixtures.ts";
 import { claimOne, complete, park, startRun } from "../../arrange.ts";
 

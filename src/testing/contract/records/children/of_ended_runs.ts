@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { LeaseLostError } from "../../../../error.ts";
-import { PLAIN_FLOW } from "../../../../flow.ts";
+import { LeaseLostError } from "../../../../model/error.ts";
+import { PLAIN_FLOW } from "../../../../model/flow.ts";
 import { FactReader } from "../../fact_reader.ts";
 import { aClaimRequest, aPause, aStep } from "../../fixtures.ts";
 import { add, addIds, claimedIds, claimOne, complete, look, park, prepare, startRun } from "../../arrange.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { uuidV7 } from "../../../../host.ts";
+import { uuidV7 } from "../../../../model/host.ts";
 import { FAKE_START } from "../../../fake_host.ts";
 import { aClaimRequest, aFailure, aKnownJob, aPause } from "../../fixtures.ts";
 import { add, claimOne, complete, inOrder, NO_PAUSE, park, prepare } from "../../arrange.ts";

@@ -1,0 +1,382 @@
+import type { Duration } from "../values/duration.ts";
+import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
+import { type ChangeDefinition, type JobChanges, readJobChanges } from "./job/job_changes.ts";
+import type { Json, Jsonify } from "../values/json.ts";
+import { isInstance } from "../values/is_instance.ts";
+import { kindOf } from "../values/kind_of.ts";
+import { checkName } from "../values/name.ts";
+import type { Coalesce, Disposition, Labels } from "./run.ts";
+import { checkOptionNames } from "../values/option_names.ts";
+import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
+import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
+import type { Wait, WaitResult } from "./wait.ts";
+
+/** The argument of a step's function. */
+export interface StepTools {
+  /** Fires when the run was cancelled or is late (`finishWithin`), its lease was lost, or the engine stops. */
+  readonly abortSignal: AbortSignal;
+  /**
+   * The same for every attempt at this step of this run and of its retries from the failure: pass it to external
+   * systems, so that they recognise a repeated call.
+   */
+  readonly idempotencyKey: string;
+  /** 1 for the first attempt, one more after each failed one. An attempt that a crash interrupted is not counted. */
+  readonly attempt: number;
+}
+
+/** Options of a step. */
+export interface StepOptions {
+  /** How often and when the step is retried. Default: the job's policy, or no retries. */
+  retry?: RetryPolicy;
+  /**
+   * How long one attempt may take. After that its `abortSignal` fires, and the attempt fails with a
+   * `TimeoutError` even if its function never settles; a later result is ignored. Default: no limit.
+   */
+  timeout?: Duration;
+}
+
+/** Options of a wait. */
+export interface WaitForSignalOptions {
+  /** How long signals are accepted from now on. Default: without limit. */
+  timeout?: Duration;
+  /** Until when signals are accepted. Set this or `timeout`, not both. */
+  deadline?: Date | string;
+  /** Information for those who may signal: any JSON value. */
+  metadata?: unknown;
+}
+
+/** How the payload of a signal is checked. */
+export interface PayloadOptions<Payload> {
+  /** A Standard Schema. If it refuses a payload, the job's call throws a `ValidationError`, on a replay too. */
+  schema?: Schema<unknown, Payload>;
+}
+
+/** Options of a child run. */
+export interface InvokeOptions {
+  /** Runs with this key, of any job, are executed one after another. A child does not inherit it. */
+  concurrencyKey?: string;
+  /** Labels besides those of the run that starts it, which it inherits; of two with the same key, this one counts. */
+  labels?: Labels;
+  /** From -1,000 to 1,000: higher ones are claimed first. Default: that of the run that starts it. */
+  priority?: number;
+  /**
+   * Not claimed before this instant: a `Date`, or ISO 8601 with a time zone; a date alone is its midnight in UTC. Not
+   * together with `delay`.
+   */
+  startAt?: Date | string;
+  /** The same as `startAt`, as a duration from now. */
+  delay?: Duration;
+  /** If it has not started this long after it was due, it fails as `expired`. Default: that of its job. */
+  startWithin?: Duration;
+  /** If it has not ended this long after its first start, it fails as `timeout`. Default: that of its job. */
+  finishWithin?: Duration;
+}
+
+/** One of several child runs. */
+export interface InvokeItem<Input> extends InvokeOptions {
+  /** The input. */
+  input: Input;
+}
+
+/** Options of a run that is started without waiting for it. */
+export interface StepTriggerOptions extends InvokeOptions {
+  /** Runs with different keys take turns. Default: that of the run that starts it. */
+  fairnessKey?: string;
+  /** If a run of the same job with this key exists, it is returned instead of a new one. */
+  idempotencyKey?: string;
+  /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. Default: add another run. */
+  coalesce?: Coalesce;
+}
+
+/** The run that {@linkcode StepContext.trigger} has started or found. */
+export interface StepTriggerResult {
+  /** The run. */
+  runId: string;
+  /** Whether it is new. */
+  disposition: Disposition;
+}
+
+/** How a child run of {@linkcode StepContext.invokeAll} ended. */
+export type ChildOutcome<Output = unknown> =
+  | { runId: string; status: "completed"; output: Output }
+  | { runId: string; status: "failed" | "cancelled"; error: string };
+
+/** Writes log lines: each is a `log:write` event, and is kept when the `persistLogs()` plugin is in use. */
+export interface StepLog {
+  /** Writes a line of level `info`. */
+  info(message: string, data?: unknown): void;
+  /** Writes a line of level `warn`. */
+  warn(message: string, data?: unknown): void;
+  /** Writes a line of level `error`. */
+  error(message: string, data?: unknown): void;
+}
+
+/** A slot of a schedule: an instant at which it is due. */
+export interface ScheduleSlot {
+  /** The instant: ISO 8601 in UTC. */
+  readonly at: string;
+  /** The zone of the schedule, such as `Europe/Berlin`. */
+  readonly timezone: string;
+  /** The date of the slot in that zone, such as `2040-01-31`. In UTC it may be the day before or after. */
+  readonly localDate: string;
+  /** The slot before this one by the pattern, whether it was fired or not: ISO 8601 in UTC. `null`: there is none. */
+  readonly previousAt: string | null;
+}
+
+/**
+ * The API that a job's function works with. After an interruption the function is called again from the beginning;
+ * recorded steps return their saved output and are not executed again.
+ *
+ * When the run parks, is cancelled, loses its lease, or the engine stops, what the job awaits here never settles: no
+ * `try` can swallow it, and `finally` does not run. Put cleanup into a step: its `abortSignal` fires.
+ */
+export interface StepContext {
+  /** The id of the run. */
+  readonly runId: string;
+  /** 1 for the first execution of the run, one more after each interruption. */
+  readonly execution: number;
+  /**
+   * The slot for which a schedule has made the run: ISO 8601 in UTC. A retry has the slot of the old run. `null` in any
+   * other run.
+   */
+  readonly slotAt: string | null;
+  /**
+   * The same slot with the zone of its schedule, the date there, and the slot before it, as they were when the schedule
+   * made the run: also in a retry, and after a change of the schedule.
+   */
+  readonly slot: ScheduleSlot | null;
+  /** Fires when the run was cancelled or is late (`finishWithin`), its lease was lost, or the engine stops. */
+  readonly abortSignal: AbortSignal;
+  /**
+   * Executes a function and records what it returns, so that it is never executed again once it is recorded.
+   *
+   * The value is returned after one round trip through JSON, the first time as on every replay. A name that is used
+   * again is another step (`name#2`), so that loops work; steps that run in parallel need different names.
+   *
+   * The function may be executed again if the process dies before its result was recorded.
+   *
+   * @throws {StepError} The last attempt threw, took too long, or returned a value that cannot be stored as JSON.
+   */
+  run<T>(name: string, work: (tools: StepTools) => T | Promise<T>, options?: StepOptions): Promise<Jsonify<T>>;
+  /**
+   * Pauses for some time: `step.sleep("nap", "2h")`. A paused run holds no worker, no lease and no memory: the code after the pause is
+   * executed when the run resumes, on any worker.
+   *
+   * A pause never throws into the job. `finally` and `using` around it do not run while the run waits.
+   */
+  sleep(name: string, duration: Duration): Promise<void>;
+  /** Pauses until an instant of the wall clock. An instant in the past ends the pause at once. */
+  sleepUntil(name: string, date: Date | string): Promise<void>;
+  /**
+   * Prepares a wait without pausing on it, so that its id can be handed out first. A signal that arrives before the
+   * run pauses is kept. A replay returns the same wait, with its first deadline.
+   *
+   * @returns The wait as it was prepared.
+   */
+  prepareWait(name: string, options?: WaitForSignalOptions): Promise<Wait>;
+  /** Pauses until a signal or the deadline ends a wait. */
+  waitFor<Payload = Json>(wait: Pick<Wait, "id">, options?: PayloadOptions<Payload>): Promise<WaitResult<Payload>>;
+  /** Prepares a wait and pauses on it. */
+  wait<Payload = Json>(
+    name: string,
+    options?: WaitForSignalOptions & PayloadOptions<Payload>,
+  ): Promise<WaitResult<Payload>>;
+  /**
+   * Starts a run of a job and pauses until it has ended. Like every pause, this holds no worker, and a replay returns
+   * the same result. If this run ends first, the child is cancelled.
+   *
+   * A child inherits the labels, the priority and the fairness key of this run. This engine must have the job, and some
+   * live worker has to execute it.
+   *
+   * @returns What the child's function returned.
+   * @throws {RunFailedError} The child failed.
+   * @throws {RunCancelledError} The child was cancelled.
+   * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
+   * @throws {RangeError} This run has 32 parents above it already.
+   * @throws {TypeError} `job` is not a job, or this engine does not have it.
+   */
+  invoke<Input, Output>(
+    name: string,
+    job: Job<Input, Output>,
+    input: NoInfer<Input>,
+    options?: InvokeOptions,
+  ): Promise<Output>;
+  /**
+   * Starts up to 10,000 runs of a job and pauses until all of them have ended, however they end.
+   *
+   * @returns How they ended, in the order of the items.
+   * @throws {RangeError} There are too many items, the results take more than 64 MiB together, or this run has 32
+   * parents above it already.
+   * @throws {ValidationError} An input does not fit the job's schema, or an option is not valid.
+   * @throws {TypeError} `job` is not a job, or this engine does not have it.
+   */
+  invokeAll<Input, Output>(
+    name: string,
+    job: Job<Input, Output>,
+    items: readonly InvokeItem<NoInfer<Input>>[],
+  ): Promise<ChildOutcome<Output>[]>;
+  /**
+   * Starts a run of a job and does not wait for it: a step that is recorded once the run is stored. There is never more
+   * than one run, even if the process dies in between. The run goes on when this one ends.
+   *
+   * @throws {StepError} The input does not fit the job's schema, an option is not valid, or this engine does not have
+   * the job.
+   * @throws {TypeError} `job` is not a job.
+   */
+  trigger<Input, Output>(
+    name: string,
+    job: Job<Input, Output>,
+    input: NoInfer<Input>,
+    options?: StepTriggerOptions,
+  ): Promise<StepTriggerResult>;
+  /**
+   * Reports the run's progress and publishes one event for each call. The latest report is stored with the run's next
+   * write, or by a write of its own 20 to 120 ms after the call; a crash may lose one that was not yet written. Does
+   * nothing while a replay repeats earlier code.
+   */
+  progress(current: number, total?: number, message?: string): void;
+  /**
+   * Whether code that was added to the job is executed in this run: `true` if the run had not been further than this
+   * place when it first came here, else `false`. The answer is recorded, so it never changes. In a run that had been
+   * further, the first call takes a second.
+   */
+  patch(name: string): Promise<boolean>;
+  /** Writes log lines. They write nothing while a replay repeats earlier code. */
+  readonly log: StepLog;
+}
+
+/**
+ * A job, made by {@linkcode defineJob}. `Input` is the input of a trigger, `Output` the output of a completed run, and
+ * `Name` the name, from which a typed client knows the job.
+ */
+export interface Job<Input = unknown, Output = unknown, Name extends string = string> {
+  /** The job's name. */
+  readonly name: Name;
+  /** Checks the input of a trigger. */
+  readonly input: Schema<Input, unknown>;
+  /** Checks what the function returns. */
+  readonly output: Schema | null;
+  /** The default retry policy of its steps. */
+  readonly retry: RetryPolicy;
+  /** When, in which order and under which limits its runs are executed. */
+  readonly flow: JobFlow;
+  /** What it says about changes of its code. */
+  readonly changes: JobChanges;
+  /** The definitions of earlier versions, with those that they have before them. */
+  readonly previous: readonly Job[];
+  /** The job's function. It receives the parsed input as stored. */
+  readonly run: (step: StepContext, input: unknown) => unknown;
+  /** Used only for type inference: it is never set. */
+  readonly outputType?: Output;
+}
+
+/** The input of a job, as a trigger takes it: `JobInput<typeof greet>`. */
+export type JobInput<J extends Job> = J extends Job<infer Input> ? Input : never;
+
+/** The output of a job's completed runs: `JobOutput<typeof greet>`. */
+export type JobOutput<J extends Job> = J extends Job<unknown, infer Output> ? Output : never;
+
+/** The definition of a job, for {@linkcode defineJob}. */
+export interface JobDefinition<S extends Schema, Output, Name extends string = string>
+  extends FlowDefinition, ChangeDefinition {
+  /** The job's name: 1 to 255 characters, unique in an engine. */
+  name: Name;
+  /**
+   * A Standard Schema (zod, valibot, arktype, ...). The input is parsed once, when a run is triggered, as the JSON that
+   * is stored: a `Date` is a string by then.
+   */
+  input: S;
+  /** A Standard Schema. The run fails if the function's result does not fit, or if the schema takes over 30 seconds. */
+  output?: Schema<Output, unknown>;
+  /** The default retry policy of its steps. Default: no retries. */
+  retry?: RetryPolicy;
+  /** Does the work, in steps. */
+  run: (step: StepContext, input: Jsonify<SchemaOutput<S>>) => Output | Promise<Output>;
+}
+
+/**
+ * Defines a job.
+ *
+ * @example
+ * ```ts
+ * import { defineJob } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const greet = defineJob({
+ *   name: "greet",
+ *   input: z.object({ name: z.string() }),
+ *   async run(step, input) {
+ *     return await step.run("compose", () => `Hello, ${input.name}!`);
+ *   },
+ * });
+ * console.log(greet.name);
+ * ```
+ *
+ * @throws {ValidationError} The name is not valid.
+ * @throws {TypeError} An option is unknown, `input` or `output` is not a Standard Schema, or `run` is not a function.
+ * @throws {RangeError} A priority, a duration, a limit or a number of the retry policy is out of range.
+ */
+export function defineJob<const S extends Schema, Output, const Name extends string = string>(
+  definition: JobDefinition<S, Output, Name>,
+): Job<SchemaInput<S>, Jsonify<Output>, Name> {
+  checkName(definition.name, "The name of a job");
+  checkDefinition(definition);
+  const { retry = {} } = definition;
+  checkRetryPolicy(retry, ` of job "${definition.name}"`);
+  const subject = `job "${definition.name}"`;
+  return {
+    name: definition.name,
+    input: definition.input as Schema<SchemaInput<S>, unknown>, // the input type of S, which TypeScript cannot derive
+    output: definition.output ?? null,
+    retry: { ...retry },
+    flow: readJobFlow(definition, subject),
+    changes: readJobChanges(definition, subject),
+    previous: readPrevious(definition),
+    // The stored value is the schema's output, so it has the type of the function's parameter.
+    run: definition.run as Job["run"],
+  };
+}
+
+const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
+  name: true,
+  input: true,
+  output: true,
+  retry: true,
+  priority: true,
+  startWithin: true,
+  finishWithin: true,
+  limits: true,
+  aliases: true,
+  version: true,
+  continues: true,
+  previous: true,
+  changes: true,
+  onDivergence: true,
+  upgradeInput: true,
+  recheckInput: true,
+  run: true,
+};
+
+/** The definitions of earlier versions, and those that they have before them: of the same name. */
+function readPrevious({ name, previous = [] }: ChangeDefinition & { name: string }): readonly Job[] {
+  if (!isInstance(previous, Array)) {
+    throw new TypeError(`previous of job "${name}" must be an array, not ${kindOf(previous)}`);
+  }
+  const jobs = previous as readonly Job[]; // the type of the option only names what is checked here
+  for (const job of jobs) {
+    if (typeof job?.changes !== "object" || !isInstance(job.previous, Array)) {
+      throw new TypeError(`previous of job "${name}" has something that defineJob() has not made`);
+    }
+    if (job.name === name) continue;
+    throw new TypeError(`previous of job "${name}" has a definition of job "${job.name}": it must have the same name`);
+  }
+  return Object.freeze([...new Set(jobs.flatMap((job) => [job, ...job.previous]))]);
+}
+
+function checkDefinition(definition: { name: string; input?: unknown; output?: unknown; run?: unknown }): void {
+  const { name, input, output, run } = definition;
+  checkOptionNames(definition, JOB_OPTIONS, `defineJob() of job "${name}"`);
+  checkSchema(input, `The input of job "${name}"`);
+  if (output !== undefined) checkSchema(output, `The output of job "${name}"`);
+  if (typeof run !== "function") throw new TypeError(`Job "${name}" needs a function run, not ${kindOf(run)}`);
+}
