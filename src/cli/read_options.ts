@@ -12,6 +12,7 @@ export const FILTER_OPTIONS: OptionSpecs = {
   status: { value: "STATUS", about: RUN_STATUSES.join(", "), isList: true },
   label: { value: "KEY=VALUE", about: "runs with this label", isList: true },
   since: { value: "TIME", about: "triggered since then: 1h, 2d, or an instant" },
+  held: { value: null, about: "held runs: their code has changed, and does not fit" },
   "ended-since": { value: "TIME", about: "ended since then" },
 };
 
@@ -32,6 +33,7 @@ export function readFilter(args: Arguments, now: number): RunFilter {
     ...(jobs.length === 0 ? {} : { jobName: jobs }),
     ...(statuses.length === 0 ? {} : { status: statuses.filter(isRunStatus) }),
     ...(labels.length === 0 ? {} : { labels: readLabels(labels) }),
+    ...(args.has("held") ? { held: true } : {}),
     ...(since === undefined ? {} : { createdAfter: readSince(since, "since", now) }),
     ...(endedSince === undefined ? {} : { completedAfter: readSince(endedSince, "ended-since", now) }),
   };

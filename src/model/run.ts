@@ -150,6 +150,8 @@ export interface RunFilter {
   parentRunId?: string;
   /** Runs that failed for this reason. */
   failureKind?: FailureKind;
+  /** Runs that are held; `false`: those that are not. */
+  held?: boolean;
   /** Runs that ended at this instant or later: ISO 8601. */
   completedAfter?: string;
   /** Runs that ended before this instant: ISO 8601. */
@@ -168,11 +170,11 @@ export interface RunFilter {
 export interface Condition {
   /** The field of a run. */
   readonly field: keyof Run;
-  /** `is`: it has this value; `from`: it is this instant or later; `until`: it is an earlier one. */
-  readonly by: "is" | "from" | "until";
+  /** `is`: it has this value; `from`: it is this instant or later; `until`: it is an earlier one; `has`: it has a value, or none. */
+  readonly by: "is" | "from" | "until" | "has";
   /** The values that it can have; left out: any name. */
   readonly values?: readonly string[];
-  /** The statuses of the runs that can meet it; left out: all. */
+  /** The statuses of the runs that can meet it; those that have a value, for `has`; left out: all. */
   readonly statuses?: readonly RunStatus[];
 }
 
@@ -189,6 +191,7 @@ export const CONDITIONS = {
   createdAfter: { field: "createdAt", by: "from" },
   createdBefore: { field: "createdAt", by: "until" },
   failureKind: { field: "failureKind", by: "is", values: FAILURE_KINDS, statuses: ["failed"] },
+  held: { field: "held", by: "has", statuses: ["pending"] },
 } as const satisfies Record<Exclude<keyof RunFilter, "jobName" | "status" | "labels" | "limit" | "offset">, Condition>;
 
 type ConditionName = keyof typeof CONDITIONS;
@@ -213,7 +216,8 @@ export function conditionsOf(filter: RunFilter) {
 }
 
 /** Whether a value meets a condition: instants are numbers, or strings in UTC with milliseconds. */
-export function meets<T extends string | number>(value: T | null, by: Condition["by"], wanted: T): boolean {
+export function meets(value: string | number | object | null, by: Condition["by"], wanted: string | number | boolean) {
+  if (by === "has") return (value !== null) === wanted;
   return value !== null && (by === "is" ? value === wanted : by === "from" ? value >= wanted : value < wanted);
 }
 

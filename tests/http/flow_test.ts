@@ -197,6 +197,9 @@ Deno.test("GET /runs answers 400 to wrong filters", async () => {
     "completedAfter=2040-01-01T01:00:00+01:00", // an unescaped + is a space
     "completedBefore=2040-02-30",
     "completedBefore=2040-01-01&completedBefore=2041-01-01",
+    "held=",
+    "held=yes",
+    "held=true&held=true",
   ];
 
   for (const query of wild) {

@@ -30,7 +30,7 @@ const PAGE = 1_000;
 /** Lists runs. */
 export const runs: Command = {
   name: "runs",
-  usage: "[--job NAME] [--status STATUS] [--label KEY=VALUE] [--since TIME]",
+  usage: "[--job NAME] [--status STATUS] [--label KEY=VALUE] [--held] [--since TIME]",
   about: "list runs, newest first",
   arity: [0, 0],
   options: { ...FILTER_OPTIONS, limit: { value: "NUMBER", about: `how many (${DEFAULT_LIMIT})` } },

@@ -5,7 +5,7 @@ import type { routes } from "../../http/routes.ts";
 import type { Service } from "./service.ts";
 
 /** The parameters of a route; those that are `undefined` are left out. */
-export type Query = { readonly [name: string]: string | number | readonly string[] | undefined };
+export type Query = { readonly [name: string]: string | number | boolean | readonly string[] | undefined };
 
 type Routes = typeof routes;
 

@@ -58,9 +58,15 @@ export function checkFields(filter: RunFilter): RunFilter {
   checkInteger(limit, "limit", MAX_RUN_LIMIT);
   checkInteger(offset, "offset", MAX_RUN_OFFSET);
   const instants = conditionsOf(filter).flatMap(({ name, by, values, value }) => {
+    if (by === "has") {
+      if (typeof value !== "boolean") throw new ValidationError(`${name} must be true or false`);
+      return [];
+    }
     if (by !== "is") return [[name, isoTime(readInstant(value, name))]];
     if (values === undefined) checkName(value, name);
-    else if (!values.includes(value)) throw new ValidationError(`${name} must be one of ${values.join(", ")}`);
+    else if (!values.some((one) => one === value)) {
+      throw new ValidationError(`${name} must be one of ${values.join(", ")}`);
+    }
     return [];
   });
   return instants.length === 0 ? filter : { ...filter, ...Object.fromEntries(instants) };

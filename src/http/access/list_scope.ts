@@ -98,7 +98,9 @@ function narrowerOf(filter: RunFilter, scope: RunFilter) {
 
 /** Whether a field that has one value has another one in the scope. */
 function contradicts(filter: RunFilter, scope: RunFilter): boolean {
-  return conditionsOf(scope).some(({ name, by, value }) => by === "is" && (filter[name] ?? value) !== value);
+  return conditionsOf(scope).some(({ name, by, value }) =>
+    (by === "is" || by === "has") && (filter[name] ?? value) !== value
+  );
 }
 
 /** The same for a stream of events. */

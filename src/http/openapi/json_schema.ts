@@ -36,6 +36,7 @@ export function oneOf(values: readonly string[]): JsonSchema {
 
 /** The schema of what a condition of a filter takes. */
 export function conditionSchema({ by, values }: Condition): JsonSchema {
+  if (by === "has") return FLAG;
   return by !== "is" ? INSTANT : values === undefined ? TEXT : oneOf(values);
 }
 

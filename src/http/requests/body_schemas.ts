@@ -87,8 +87,8 @@ export const noteBody = z.object({ note: z.string().optional() });
 
 const listOf = <T>(value: z.ZodType<T>) => z.union([value, z.array(value)]);
 
-const schemaOf = (by: string, values: readonly string[] | undefined): z.ZodType<string> =>
-  by !== "is" ? instant : values === undefined ? name : z.enum(values);
+const schemaOf = (by: string, values: readonly string[] | undefined): z.ZodType<string | boolean> =>
+  by === "has" ? z.boolean() : by !== "is" ? instant : values === undefined ? name : z.enum(values);
 
 const bulkFields = {
   runIds: z.array(name).meta({ maxItems: MAX_BULK_IDS }).optional(),

@@ -137,7 +137,9 @@ export const RUN_FILTER: Query<{ filter: RunFilter }> = {
   read: (query) => ({
     filter: readFilter(query, {
       status: readList(query, "status") as RunFilter["status"], // checked below
-      ...Object.fromEntries(CONDITION_LIST.map(({ name }) => [name, readText(query, name)])),
+      ...Object.fromEntries(
+        CONDITION_LIST.map(({ name, by }) => [name, by === "has" ? readFlag(query, name) : readText(query, name)]),
+      ),
       limit: readInteger(query, "limit"),
       offset: readInteger(query, "offset"),
     }),
@@ -208,6 +210,12 @@ function readInteger(query: URLSearchParams, name: string): number | undefined {
   if (text === undefined) return undefined;
   if (!/^\d+$/.test(text)) throw new ValidationError(`The parameter ${name} must be an integer`);
   return Number(text);
+}
+
+function readFlag(query: URLSearchParams, name: string): boolean | undefined {
+  const text = readText(query, name);
+  if (text === undefined || text === "true" || text === "false") return text === undefined ? text : text === "true";
+  throw new ValidationError(`The parameter ${name} must be true or false`);
 }
 
 function readText(query: URLSearchParams, name: string): string | undefined {

@@ -109,11 +109,12 @@ function behind<T>(items: readonly T[], isReached: (item: T) => boolean): T[] {
   return items.slice(items.findLastIndex(isReached) + 1);
 }
 
-const VALUES: Columns<(run: KeptRun) => string | number | null | undefined> = {
+const VALUES: Columns<(run: KeptRun) => string | number | object | null | undefined> = {
   parentRunId: (run) => run.parent?.run.id,
   failureKind: (run) => run.failure?.kind,
   completedAt: (run) => run.completedAt,
   createdAt: (run) => run.createdAt,
+  held: (run) => run.hold,
 };
 
 /** Returns a function that says whether a run is one of those to find, on whatever page. */

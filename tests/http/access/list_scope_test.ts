@@ -30,8 +30,10 @@ for (const [filter, scope, both] of NARROWED) {
 }
 
 for (const { name, by, values = ["one", "other"] } of CONDITION_LIST) {
-  const [early, late] = by === "is" ? values : ["2040-01-01T00:00:00.000Z", "2041-01-01T00:00:00.000Z"];
-  const ofScope = { is: late, from: late, until: early }[by];
+  const instants = ["2040-01-01T00:00:00.000Z", "2041-01-01T00:00:00.000Z"];
+  const [early, late] = by === "is" ? values : by === "has" ? [true, false] : instants;
+  const ofScope = { is: late, from: late, until: early, has: late }[by];
+  const isSingle = by === "is" || by === "has";
 
   Deno.test(`narrow() keeps ${name} of a scope, whatever the client asks for`, () => {
     const scope = readScope({ [name]: ofScope });
@@ -41,7 +43,7 @@ for (const { name, by, values = ["one", "other"] } of CONDITION_LIST) {
     assert.equal(narrow({ [name]: ofScope }, scope)[name], ofScope);
     const narrowed = narrow({ [name]: asked }, scope);
 
-    if (by === "is") assert.deepEqual(narrowed.jobName, []);
+    if (isSingle) assert.deepEqual(narrowed.jobName, []);
     else assert.equal(narrowed[name], ofScope);
   });
 
@@ -49,12 +51,12 @@ for (const { name, by, values = ["one", "other"] } of CONDITION_LIST) {
     const asked = by === "until" ? early : late;
 
     assert.equal(narrow({ [name]: asked }, readScope({}))[name], asked);
-    if (by !== "is") {
+    if (!isSingle) {
       assert.equal(narrow({ [name]: asked }, readScope({ [name]: by === "from" ? early : late }))[name], asked);
     }
   });
 
-  Deno.test(`readScope() refuses a ${name} that is no string`, () => {
+  Deno.test(`readScope() refuses a ${name} of another type`, () => {
     assert.throws(() => readScope({ [name]: 7 }));
     assert.throws(() => readScope({ [name]: null }));
   });

@@ -19,6 +19,8 @@ interface Conditions {
   statuses: readonly string[] | null;
   labels: readonly Label[];
   parentRunId: string | null;
+  /** Whether only held runs are found: there are few of them. */
+  isHeld: boolean;
   /** Conditions on further columns of a run `r`. */
   columns: readonly Sql[];
   /** Only runs with a smaller row number. */
@@ -57,6 +59,7 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery): Generator<void, 
     statuses: statusesOf(query),
     labels: Object.entries(query.labels ?? {}),
     parentRunId: query.parentRunId ?? null,
+    isHeld: query.held === true,
     columns: columnsOf(query),
     before: query.before ?? NO_SEQ,
   };
@@ -103,12 +106,17 @@ const COLUMNS: Columns<string | null> = {
   failureKind: "r.failure ->> '$.kind'",
   completedAt: "r.completed_at",
   createdAt: "r.created_at",
+  held: `(r.status = 'pending'
+    AND (SELECT 1 FROM holdfast_holds h WHERE h.run_seq = r.seq AND h.since IS NOT NULL) IS NOT NULL)`,
 };
 
 function columnsOf(query: RunQuery): readonly Sql[] {
   return [
     ...storedConditionsOf(query).filter(({ field }) => COLUMNS[field] !== null)
-      .map(({ field, operator, value }) => ({ text: `${COLUMNS[field]} ${operator} ?`, parameters: [value] })),
+      .map(({ field, operator, value }) => ({
+        text: `${COLUMNS[field]} ${operator} ?`,
+        parameters: [typeof value === "boolean" ? Number(value) : value],
+      })),
     ...(query.notRetried === true ? [{ text: "r.retriggered_as IS NULL", parameters: [] }] : []),
   ];
 }
@@ -154,8 +162,9 @@ function chooseRange(
   return byJob ? { by: "job", values: jobs } : { by: "status", values: statuses };
 }
 
-/** Runs that an index has in their order: those of some jobs, in some statuses, with a parent, or with a label. */
+/** Runs that an index has in their order: those of some jobs, in some statuses, with a parent, with a label, or held. */
 type IndexRange =
+  | { by: "hold" }
   | { by: "job" | "status"; values: readonly string[] }
   | { by: "parent"; parentRunId: string }
   | { by: "label"; label: Label };
@@ -164,6 +173,13 @@ type IndexRange =
 function newestIn(range: IndexRange | null, before: number, limit: number): Sql {
   const end = { text: "seq < ? ORDER BY seq DESC LIMIT ?", parameters: [before, limit] };
   if (range === null) return { text: `SELECT seq FROM holdfast_runs WHERE ${end.text}`, parameters: end.parameters };
+  if (range.by === "hold") {
+    return {
+      text: `SELECT run_seq AS seq FROM holdfast_holds INDEXED BY holdfast_holds_by_run
+        WHERE since IS NOT NULL AND run_seq < ? ORDER BY run_seq DESC LIMIT ?`,
+      parameters: end.parameters,
+    };
+  }
   if (range.by === "label") {
     return {
       text: `SELECT run_seq AS seq FROM holdfast_labels WHERE key = ? AND value = ? AND run_seq < ?
@@ -208,7 +224,7 @@ interface Scan {
 /**
  * Chooses the scan for a filter with labels or with conditions on columns. If a scope says which runs are the caller's own, it examines these, by the
  * scope's rarest label or by its jobs, so that the time depends only on them. Otherwise it examines the runs with the
- * parent, or with the rarest label, or those of the jobs or statuses.
+ * parent, or those that are held, or with the rarest label, or those of the jobs or statuses.
  */
 function chooseScan(db: SqliteDatabase, conditions: Conditions, scope: RunQuery["scope"]): Scan {
   const own = conditions.labels.filter(([key]) => scope?.labels.includes(key));
@@ -218,6 +234,8 @@ function chooseScan(db: SqliteDatabase, conditions: Conditions, scope: RunQuery[
     ? { by: "job", values: conditions.jobs }
     : conditions.parentRunId !== null
     ? { by: "parent", parentRunId: conditions.parentRunId }
+    : conditions.isHeld
+    ? { by: "hold" }
     : conditions.labels.length > 0
     ? { by: "label", label: rarest(db, conditions.labels) }
     : chooseRange(db, conditions, scope);

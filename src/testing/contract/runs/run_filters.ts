@@ -5,13 +5,14 @@ import type { RunFilter } from "../../../model/run.ts";
 import type { Store } from "../../../store/store.ts";
 import { FAKE_START, type FakeHost } from "../../fake_host.ts";
 import { aFailure, aFlow } from "../fixtures.ts";
-import { add, addCompleted, startRun } from "../arrange.ts";
+import { add, addCompleted, claimOne, startRun } from "../arrange.ts";
+import { addHeld, offering } from "../claims/holds/arrange_holds.ts";
 import { newCases } from "../case.ts";
 import { getRun, getRuns } from "../../../store/reads.ts";
 
 const { cases, test, timed } = newCases();
 
-/** What `Store.findRuns()` promises of filters by time, by failure and by parent. */
+/** What `Store.findRuns()` promises of filters by time, by failure, by hold and by parent. */
 export const runFilterCases = cases;
 
 const KINDS: FailureKind[] = ["error", "timeout", "expired", "abandoned"];
@@ -75,6 +76,43 @@ timed("getRuns() takes instants in any time zone, and without milliseconds", asy
 
   assert.deepEqual(await find(store, { createdAfter: "2040-01-01T01:00:01+01:00" }), [run.id]);
   assert.deepEqual(await find(store, { createdAfter: "2040-01-01T00:00:01Z" }), [run.id]);
+});
+
+test("getRuns() finds the runs that are held, and those that are not", async ({ store }) => {
+  const [older, newer] = [await addHeld(store, { labels: { org: "acme" } }), await addHeld(store)];
+  const cancelled = await addHeld(store);
+  await store.cancel(cancelled, "request-1", null);
+  const other = await addHeld(store, { jobName: "export" });
+  const resumed = await addHeld(store);
+  await store.resumeHeld(resumed, false);
+
+  assert.deepEqual(await find(store, { held: true }), [other, newer, older]);
+  assert.deepEqual(await find(store, { held: false }), [resumed, cancelled]);
+  assert.deepEqual(await find(store, { held: true, jobName: "import-csv" }), [newer, older]);
+  assert.deepEqual(await find(store, { held: true, labels: { org: "acme" } }), [older]);
+  assert.deepEqual(await find(store, { held: false, status: "pending" }), [resumed]);
+  assert.deepEqual(await find(store, { held: true, status: ["waiting", "failed"] }), []);
+  assert.deepEqual((await store.findRuns({ held: true, limit: 1, offset: 1, uncounted: true })).ids, [newer]);
+});
+
+test("getRuns() finds a held run until its code has claimed it", async ({ store }) => {
+  const runId = await addHeld(store);
+  await store.claim(offering("print-2", { limit: 0 }));
+  const offered = await find(store, { held: true });
+
+  await claimOne(store, offering("print-2"));
+
+  assert.deepEqual([offered, await find(store, { held: true })], [[runId], []]);
+});
+
+test("findRuns() finds the held runs of a scope", async ({ store }) => {
+  const own = await addHeld(store, { labels: { org: "acme" } });
+  await addHeld(store, { labels: { org: "other" } });
+  const scope = { labels: ["org"], jobs: false };
+
+  const { ids } = await store.findRuns({ held: true, labels: { org: "acme" }, scope });
+
+  assert.deepEqual(ids, [own]);
 });
 
 test("getRuns() finds no run of a parent that has none", async ({ store }) => {

@@ -17,13 +17,16 @@ const COLUMNS: Columns<readonly [column: string, value?: string] | null> = {
   failureKind: ["failure", String.raw`replace(replace(l.failure, ''\\'', ''''), ''\u'', ''u'')::jsonb ->> ''kind''`],
   completedAt: ["completed_at"],
   createdAt: ["created_at"],
+  held: ["is_held"],
 };
+
+const CASTS = { is: "", from: "::bigint", until: "::bigint", has: "::boolean" };
 
 const TERMS = CONDITION_LIST.flatMap(({ name, field, by }) => {
   const column = COLUMNS[field];
   if (column === null) return [];
   const value = column[1] ?? `l.${column[0]}`;
-  return `('${name}', '${value} ${OPERATORS[by]} ($5 ->> ''${name}'')${by === "is" ? "" : "::bigint"}')`;
+  return `('${name}', '${value} ${OPERATORS[by]} ($5 ->> ''${name}'')${CASTS[by]}')`;
 }).join(",\n    ");
 const READ = Object.values(COLUMNS).flatMap((one) => one === null ? [] : `, q.${one[0]}`).join("");
 
@@ -45,6 +48,7 @@ declare
   v_jobs text[]; v_statuses text[] := fn.texts_or_null(p -> 'statuses');
   v_keys text[]; v_values text[]; v_scoped boolean[]; v_own_job boolean := (p ->> 'scopedByJob')::boolean;
   v_limit bigint := (p ->> 'limit')::bigint; v_offset bigint := (p ->> 'offset')::bigint;
+  v_held boolean := coalesce((p ->> 'held')::boolean, false);
   v_uncounted boolean := (p ->> 'uncounted')::boolean; v_before bigint := (p ->> 'before')::bigint;
   v_wanted bigint := v_limit; v_label int; v_by text; v_fewest bigint; v_runs bigint; v_by_index boolean;
   v_range text; v_rest text; v_terms text[] := '{}'; v_own_terms text[] := '{}'; v_columns text[] := '{}';
@@ -61,10 +65,10 @@ begin
     into v_keys, v_values, v_scoped from jsonb_array_elements(p -> 'labels') with ordinality t (x, no);
 
   -- Which runs to examine: the caller's own, by the rarest label or the jobs of its scope; then those with the parent,
-  -- with the rarest label, of the jobs, in the statuses.
+  -- those that are held, with the rarest label, of the jobs, in the statuses.
   for i in 1 .. coalesce(cardinality(v_keys), 0) loop
     continue when not v_scoped[i] and (true = any(v_scoped) or v_own_job and v_jobs is not null
-      or p ->> 'parentRunId' is not null);
+      or p ->> 'parentRunId' is not null or v_held);
     select count(*) into v_runs from (select from {schema}.labels n
       where n.key = v_keys[i] and n.value = v_values[i] limit ${FEW}) few;
     if v_label is null or v_runs < v_fewest then v_label := i; v_fewest := v_runs; end if;
@@ -72,6 +76,7 @@ begin
   v_by := case when v_label is not null then 'label'
     when v_own_job and v_jobs is not null then 'job'
     when p ->> 'parentRunId' is not null then 'parent'
+    when v_held then 'hold'
     when v_jobs is null then case when v_statuses is null then 'all' else 'status' end
     when v_statuses is null or fn.count_runs(v_jobs, null) < fn.count_runs(null, v_statuses) then 'job'
     else 'status' end;
@@ -116,6 +121,8 @@ begin
     when 'label' then format('select n.run_seq as seq from {schema}.labels n
       where n.key = $3[%1$s] and (n.value, n.run_seq) < ($4[%1$s], $6) and n.value >= $4[%1$s]
       order by n.value desc, n.run_seq desc limit $7', v_label)
+    when 'hold' then 'select h.run_seq as seq from {schema}.holds h
+      where h.since is not null and h.run_seq < $6 order by h.run_seq desc limit $7'
     when 'parent' then format('select q.seq%s from {schema}.runs q
       where (q.parent_id, q.seq) < ($5 ->> ''parentRunId'', $6) and q.parent_id >= $5 ->> ''parentRunId''
       order by q.parent_id desc, q.seq desc limit $7', v_read)
@@ -130,10 +137,11 @@ begin
   v_all := case v_by
     when 'label' then format('select n.run_seq as seq from {schema}.labels n
       where n.key = $3[%1$s] and n.value = $4[%1$s] and n.run_seq < $6 offset 0', v_label)
+    when 'hold' then 'select h.run_seq as seq from {schema}.holds h where h.since is not null and h.run_seq < $6 offset 0'
     else format('select q.seq%s from {schema}.runs q where q.seq < $6%s offset 0', v_read, case v_by
       when 'parent' then ' and q.parent_id = $5 ->> ''parentRunId'''
       when 'job' then ' and q.job = any($1)' when 'status' then ' and q.status = any($2)' else '' end) end;
-  if v_by = 'label' and v_read <> '' then
+  if v_by in ('label', 'hold') and v_read <> '' then
     v_range := format('select q.* from (%s) n cross join lateral (
       select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) q', v_range, v_read);
     v_all := format('select q.* from (%s) n cross join lateral (

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { anything, forEachStore, holdRun } from "../support/stores/for_each_store.ts";
+import { defineJob } from "../../src/model/job.ts";
+import { aService, type Service } from "../support/http/http.ts";
+
+const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
+
+/** Adds a run of `echo`, and holds it. */
+async function addHeld(service: Service, store: Parameters<typeof holdRun>[0], labels = {}): Promise<string> {
+  const { id } = await service.engine.trigger(echo, {}, { labels });
+  await holdRun(store, "echo", id);
+  return id;
+}
+
+async function idsOf({ ask }: Service, query: string, headers = {}): Promise<string[]> {
+  const { body } = await ask("GET", `/runs?${query}`, { headers });
+  return body.runs.map(({ id }: { id: string }) => id);
+}
+
+forEachStore("GET /runs?held= lists the runs that are held, or those that are not", async (context) => {
+  await using service = aService({}, context);
+  const held = await addHeld(service, context.store);
+  const { id: due } = await service.engine.trigger(echo, {});
+
+  assert.deepEqual(await idsOf(service, "held=true"), [held]);
+  assert.deepEqual(await idsOf(service, "held=false"), [due]);
+  assert.deepEqual(await idsOf(service, "held=true&status=failed"), []);
+  assert.deepEqual((await service.engine.getRuns({ held: true })).runs.map(({ id }) => id), [held]);
+});
+
+forEachStore("held=true lists no run that a tenant may not list", async (context) => {
+  const { store } = context;
+  await using service = aService({
+    auth: {
+      authenticate: (request) => request.headers.get("tenant"),
+      scopeRuns: (org, filter) => ({ ...filter, labels: { ...filter.labels, org: `${org}` } }),
+      onRunAccess: () => {},
+      onTrigger: () => {},
+    },
+  }, context);
+  const own = await addHeld(service, store, { org: "acme" });
+  await addHeld(service, store, { org: "other" });
+
+  assert.deepEqual(await idsOf(service, "held=true", { tenant: "acme" }), [own]);
+  assert.deepEqual(await idsOf(service, "held=true&label.org=other", { tenant: "acme" }), []);
+});
+
+forEachStore("a scope that leaves out held runs cannot be widened", async (context) => {
+  await using service = aService({
+    auth: {
+      authenticate: () => null,
+      scopeRuns: (_context, filter) => ({ ...filter, held: false }),
+      onRunAccess: () => {},
+      onTrigger: () => {},
+    },
+  }, context);
+  await addHeld(service, context.store);
+
+  assert.deepEqual([await idsOf(service, "held=true"), await idsOf(service, "")], [[], []]);
+});
+
+forEachStore("POST /runs/cancel takes held as a filter", async (context) => {
+  await using service = aService({}, context);
+  const held = await addHeld(service, context.store);
+  await service.engine.trigger(echo, {});
+
+  const { body } = await service.ask("POST", "/runs/cancel", { body: { filter: { held: true } } });
+  const { status } = await service.ask("POST", "/runs/cancel", { body: { filter: { held: "true" } } });
+
+  assert.deepEqual([body.matched, body.done, status], [1, 1, 400]);
+  assert.equal((await service.engine.getRun(held))?.status, "cancelled");
+});
