@@ -123,7 +123,9 @@ Deno.test("the members of the engine, the step, the handler, the client and the 
 
   const spans = pages.flatMap(({ path, prose }) =>
     prose.flatMap((line, at) =>
-      [...line.matchAll(/`(?:await )?(engine|step|handler|client|store)\.(\w+)/g)].map(([, object, member]) => ({
+      [...line.matchAll(/`(?:await )?(engine|step|handler|client|store)\.(?!ts\b)(\w+)/g)].map((
+        [, object, member],
+      ) => ({
         place: `${path}:${at + 1}`,
         object: object!,
         member: member!,
