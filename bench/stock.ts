@@ -12,11 +12,11 @@ import type { Setting } from "./setting.ts";
  *   runs each
  * - `waiting`: runs that wait for a signal until tomorrow
  * - `behind`: runs behind one concurrency key that another worker holds
- * - `in line`: runs of one concurrency key, which is free
+ * - `queued`: runs of one concurrency key, which is free
  * - `limited`: pending runs of `LIMITED_JOB`, one of which another worker executes: all that its limit allows
  * - `delayed`: runs that start tomorrow
  */
-export type Stock = "finished" | "waiting" | "behind" | "in line" | "limited" | "delayed";
+export type Stock = "finished" | "waiting" | "behind" | "queued" | "limited" | "delayed";
 
 /** The job whose runs they are, but for the limited ones. */
 export const STOCK_JOB = "stocked";
@@ -98,33 +98,33 @@ const DAY_MS = 86_400_000;
 
 const RUNS: Record<Stock, string> = {
   finished: `
-    INSERT INTO holdfast_runs (id, job, status, labels, lease_generation, output, created_at, updated_at, started_at,
+    INSERT INTO holdfast_runs (id, job, queue, position, status, labels, lease_generation, output, created_at, updated_at, started_at,
       completed_at)
-    SELECT ${ID}, '${STOCK_JOB}', 'completed', json_object('tenant', 't' || (n % 10), 'batch', 'b' || (n / 50)), 1, '1',
+    SELECT ${ID}, '${STOCK_JOB}', '${STOCK_JOB}', n, 'completed', json_object('tenant', 't' || (n % 10), 'batch', 'b' || (n / 50)), 1, '1',
       :now - 60000, :now - 59000, :now - 60000, :now - 59000 FROM numbers;
   `,
   waiting: `
-    INSERT INTO holdfast_runs (id, job, status, labels, timer_at, lease_generation, recorded, has_pauses, created_at,
+    INSERT INTO holdfast_runs (id, job, queue, position, status, labels, timer_at, lease_generation, recorded, has_pauses, created_at,
       updated_at, started_at)
-    SELECT ${ID}, '${STOCK_JOB}', 'waiting', '{}', :now + ${DAY_MS} + n, 1, 1, 1, :now - 60000, :now - 59000,
+    SELECT ${ID}, '${STOCK_JOB}', '${STOCK_JOB}', n, 'waiting', '{}', :now + ${DAY_MS} + n, 1, 1, 1, :now - 60000, :now - 59000,
       :now - 60000 FROM numbers;
   `,
   behind: `
-    INSERT INTO holdfast_runs (id, job, status, labels, concurrency_key, queue_state, created_at, updated_at)
-    SELECT ${ID}, '${STOCK_JOB}', 'pending', '{}', 'busy', 'B', :now - 60000, :now - 60000 FROM numbers;
+    INSERT INTO holdfast_runs (id, job, queue, position, status, labels, concurrency_key, queue_state, created_at, updated_at)
+    SELECT ${ID}, '${STOCK_JOB}', '${STOCK_JOB}', n, 'pending', '{}', 'busy', 'B', :now - 60000, :now - 60000 FROM numbers;
   `,
-  "in line": `
-    INSERT INTO holdfast_runs (id, job, status, labels, concurrency_key, queue_state, created_at, updated_at)
-    SELECT ${ID}, '${STOCK_JOB}', 'pending', '{}', 'line', iif(n = 1, 'R', 'B'), :now - 60000, :now - 60000
+  queued: `
+    INSERT INTO holdfast_runs (id, job, queue, position, status, labels, concurrency_key, queue_state, created_at, updated_at)
+    SELECT ${ID}, '${STOCK_JOB}', '${STOCK_JOB}', n, 'pending', '{}', 'free', iif(n = 1, 'R', 'B'), :now - 60000, :now - 60000
     FROM numbers;
   `,
   limited: `
-    INSERT INTO holdfast_runs (id, job, status, labels, queue_state, created_at, updated_at)
-    SELECT ${ID}, '${LIMITED_JOB.name}', 'pending', '{}', 'R', :now - 60000, :now - 60000 FROM numbers;
+    INSERT INTO holdfast_runs (id, job, queue, position, status, labels, queue_state, created_at, updated_at)
+    SELECT ${ID}, '${LIMITED_JOB.name}', '${LIMITED_JOB.name}', n, 'pending', '{}', 'R', :now - 60000, :now - 60000 FROM numbers;
   `,
   delayed: `
-    INSERT INTO holdfast_runs (id, job, status, labels, flow, created_at, updated_at)
-    SELECT ${ID}, '${STOCK_JOB}', 'pending', '{}', 1, :now - 60000, :now - 60000 FROM numbers;
+    INSERT INTO holdfast_runs (id, job, queue, position, status, labels, start_at, due_at, created_at, updated_at)
+    SELECT ${ID}, '${STOCK_JOB}', '${STOCK_JOB}', n, 'pending', '{}', :now + ${DAY_MS} + n, :now + ${DAY_MS} + n, :now - 60000, :now - 60000 FROM numbers;
   `,
 };
 
@@ -156,12 +156,9 @@ const REST: Record<Stock, string> = {
     INSERT INTO holdfast_holders (concurrency_key, run_id, generation)
     SELECT concurrency_key, id, lease_generation FROM holdfast_runs WHERE seq = :before + 1;
   `,
-  "in line": "",
+  queued: "",
   limited: EXECUTED,
-  delayed: `
-    INSERT INTO holdfast_flow (run_seq, job, priority, position, begun, key_concurrency, start_at, due_at)
-    SELECT n, '${STOCK_JOB}', 0, n, 0, 1, :now + ${DAY_MS} + n, :now + ${DAY_MS} + n FROM numbers;
-  `,
+  delayed: "",
 };
 
 const RAW = `

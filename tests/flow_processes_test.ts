@@ -89,7 +89,8 @@ function tooManyStarts(db: DatabaseSync): number[] {
 
 /** What is wrong with the slots: every second from the first to the last one has exactly one run. */
 function wrongSlots(db: DatabaseSync): string[] {
-  const slots = db.prepare("SELECT slot_at AS at FROM holdfast_scheduled_runs ORDER BY slot_at").all()
+  const slots = db.prepare("SELECT slot_at AS at FROM holdfast_runs WHERE schedule_name IS NOT NULL ORDER BY slot_at")
+    .all()
     .map(({ at }) => Number(at));
   if (slots.length < SECONDS - 2) return [`only ${slots.length} slots`];
   return slots.flatMap((at, n) => n === 0 || at === slots[n - 1]! + 1_000 ? [] : [`${at} after ${slots[n - 1]}`]);

@@ -12,7 +12,7 @@ import type { Figure, Measure, Trial, Workload } from "../workload.ts";
 const RUNS = 4_000;
 const PEER_RUNS = 400;
 const TOGETHER = 100;
-const IN_LINE = 200;
+const RUNS_OF_ONE_KEY = 200;
 const AS_EMPTY = [{ atLeast: 0.9, of: "empty" }] as const;
 
 /** Whether runs that have ended, wait or are blocked slow down those that are triggered and executed meanwhile. */
@@ -28,10 +28,10 @@ export const growth: Workload = {
     growthTrial("waiting", 100_000),
     growthTrial("behind", 100_000),
     {
-      name: "100,000 runs in line for one key: the first 200 of them, one after another",
+      name: "100,000 runs queued for one key: the first 200 of them, one after another",
       figures: [{ name: "worked off", unit: "per second", goals: AS_EMPTY }],
       rounds: 3,
-      contenders: { empty: inLine(IN_LINE), holdfast: inLine(100_000) },
+      contenders: { empty: ofOneKey(RUNS_OF_ONE_KEY), holdfast: ofOneKey(100_000) },
     },
   ],
 };
@@ -97,11 +97,11 @@ function raw(finished: number): Measure {
 }
 
 /** All of the same key: the worker can execute only one at a time, and each end lets the next one begin. */
-function inLine(runs: number): Measure {
+function ofOneKey(runs: number): Measure {
   return async (setting) => {
-    const count = setting.size(IN_LINE, 20);
+    const count = setting.size(RUNS_OF_ONE_KEY, 20);
     const path = `${setting.folder}/jobs.db`;
-    await copyFile(await stock(setting, "in line", setting.size(runs, 100)), path);
+    await copyFile(await stock(setting, "queued", setting.size(runs, 100)), path);
     await using engine = await openHoldfast({ path, jobs: { [STOCK_JOB]: () => {} } });
     const startedAt = performance.now();
     await engine.start();

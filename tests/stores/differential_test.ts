@@ -6,7 +6,7 @@ const SEEDS = [1, 2];
 Deno.test("MemoryStore and SqliteStore answer the same to any operations, and K1 and K2 hold", () =>
   compareHistories(SEEDS, { flow: false }));
 
-Deno.test("MemoryStore and SqliteStore answer the same to any operations with flow, and T1 and T2 hold", () =>
+Deno.test("MemoryStore and SqliteStore answer the same to any operations with flow, and T1 holds", () =>
   compareHistories(SEEDS, { flow: true }));
 
 Deno.test("MemoryStore and SqliteStore answer the same to any operations with child runs", () =>

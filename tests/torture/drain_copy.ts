@@ -68,8 +68,7 @@ function countLeft(path: string): number {
   return withDatabase(path, (database) => {
     const row = database.prepare(
       `SELECT count(*) AS runs FROM holdfast_runs
-       WHERE completed_at IS NULL AND (status <> 'waiting' OR queue_state IS NOT NULL OR timer_at IS NOT NULL
-         OR (SELECT queue_state FROM holdfast_flow WHERE run_seq = seq) IS NOT NULL)`,
+       WHERE completed_at IS NULL AND (status <> 'waiting' OR queue_state IS NOT NULL OR timer_at IS NOT NULL)`,
     ).get()!;
     return Number(row.runs);
   });

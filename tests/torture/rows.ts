@@ -66,8 +66,7 @@ export function isOver(status: string): boolean {
 export function readRuns(database: DatabaseSync, where: string, ...values: SQLInputValue[]): RunRows[] {
   const all = (sql: string) => database.prepare(sql).all(...values) as Row[];
   const runs = all(
-    `SELECT r.*, i.payload, f.queue_state AS flow_state, f.due_at FROM holdfast_runs r
-     LEFT JOIN holdfast_inputs i ON i.run_seq = r.seq LEFT JOIN holdfast_flow f ON f.run_seq = r.seq
+    `SELECT r.*, i.payload FROM holdfast_runs r LEFT JOIN holdfast_inputs i ON i.run_seq = r.seq
      WHERE r.seq IN (SELECT seq FROM holdfast_runs WHERE ${where}) ORDER BY r.seq`,
   );
   const ofRuns = `WHERE run_seq IN (SELECT seq FROM holdfast_runs WHERE ${where}) ORDER BY seq`;
@@ -89,7 +88,7 @@ function toRunRows(run: Row, steps: Row[], pauses: Row[]): RunRows {
     status: String(run.status),
     key: run.concurrency_key as string | null,
     generation: Number(run.lease_generation),
-    place: (run.queue_state ?? run.flow_state) as string | null,
+    place: run.queue_state as string | null,
     dueAt: run.due_at as number | null,
     timerAt: run.timer_at as number | null,
     leaseOwner: run.lease_owner as string | null,

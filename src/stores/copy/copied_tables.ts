@@ -18,40 +18,21 @@ function same(alias: string, names: string): Record<string, string> {
 
 /**
  * All tables that are copied. Row numbers stay, and with them the order of runs, their positions and all references.
- *
- * `SqliteStore` keeps the flow, the schedule and the parent of a run in tables of their own, and its place in a queue in
- * one of two tables. A hold that is left over of a run that is not pending has ended.
  */
 export const COPIED_TABLES: readonly CopiedTable[] = [
   {
     to: "runs",
     from: `holdfast_runs r
-      LEFT JOIN holdfast_flow f ON f.run_seq = iif(r.flow = 1, r.seq, NULL)
-      LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = r.seq
-      LEFT JOIN holdfast_child_runs c ON c.run_seq = r.seq
-      LEFT JOIN holdfast_holds h ON h.run_seq = r.seq AND h.since IS NOT NULL AND r.status = 'pending'`,
+      LEFT JOIN holdfast_holds h ON h.run_seq = r.seq AND h.since IS NOT NULL`,
     columns: {
       ...same(
         "r",
-        `seq id job status labels idempotency_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
+        `seq id job status queue position queue_state labels idempotency_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
         lease_generation last_report_no recorded has_pauses interruptions abandonments abandonments_alone retrigger_of retriggered_as
         origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at
-        leased_at trace`,
+        leased_at trace fairness_key priority due_at deadline_at key_concurrency key_rate_limit key_rate_period start_at
+        start_within start_by finish_within finish_by schedule_name slot_at slot parent_id parent_seq parent_pause depth`,
       ),
-      ...same(
-        "f",
-        `fairness_key due_at deadline_at key_rate_limit key_rate_period start_at start_within start_by finish_within
-        finish_by`,
-      ),
-      ...same("s", "schedule_name slot_at slot"),
-      ...same("c", "parent_id parent_seq"),
-      parent_pause: "c.pause_seq",
-      depth: "coalesce(c.depth, 0)",
-      queue: "iif(h.offered_in > '', h.offered_in, iif(substr(f.job, -1) = char(9), f.job, r.job))",
-      position: "coalesce(f.position, r.seq)",
-      queue_state: "coalesce(f.queue_state, r.queue_state)",
-      priority: "coalesce(f.priority, 0)",
-      key_concurrency: "coalesce(f.key_concurrency, 1)",
       is_held: "h.run_seq IS NOT NULL",
     },
   },
@@ -89,12 +70,8 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
   { to: "orphans", from: "holdfast_orphans n", columns: same("n", "parent_seq") },
   {
     to: "holds",
-    from: "holdfast_holds d LEFT JOIN holdfast_runs x ON x.seq = d.run_seq AND x.status = 'pending'",
-    columns: {
-      ...same("d", "run_seq queue code message details generation recorded prints continues"),
-      since: "iif(x.seq IS NULL, NULL, d.since)",
-      offered_in: "iif(x.seq IS NULL OR d.since IS NULL, '', d.offered_in)",
-    },
+    from: "holdfast_holds d",
+    columns: same("d", "run_seq queue code message details since generation recorded prints offered_in continues"),
   },
   { to: "copies", from: "holdfast_copies y", columns: same("y", "run_seq copied_up_to unfinished") },
   {
@@ -112,12 +89,12 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
   {
     to: "openings",
     from: "holdfast_openings e",
-    columns: { ...same("e", "concurrency_key opens_at period is_open"), queue: "e.job" },
+    columns: same("e", "concurrency_key queue opens_at period is_open"),
   },
   {
     to: "heads",
     from: "holdfast_heads b",
-    columns: { ...same("b", "fairness_key turn position run_seq"), queue: "b.job" },
+    columns: same("b", "queue fairness_key turn position run_seq"),
   },
   { to: "fairness_keys", from: "holdfast_fairness_keys k", columns: same("k", "fairness_key next_turn") },
   { to: "serving", from: "holdfast_serving v", columns: same("v", "turn keyless") },
@@ -144,9 +121,6 @@ export const LEFT_OUT: {
     "holdfast_workers": "none is live, and each adds itself when it claims",
     "holdfast_stats": "statistics begin anew",
     "holdfast_schema": "the version of the tables",
-    "holdfast_flow.concurrency_key": "that of the run",
-    "holdfast_flow.begun": "a run has begun if it has a start",
-    "holdfast_child_runs.is_open": "a run is open until it has an end",
     "holdfast_steps.fact_in_row": "part of the journal",
     "holdfast_serving.id": "always 1",
   },

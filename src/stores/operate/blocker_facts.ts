@@ -135,7 +135,7 @@ export interface KeyFacts {
   firsts: readonly FirstInQueue[];
 }
 
-/** The first run of a queue in the line of a key. */
+/** The first run of a queue that is due for a key. */
 export interface FirstInQueue {
   /** The queue. */
   queue: string;

@@ -2,9 +2,7 @@ import type { TableCheck } from "../table_check.ts";
 import { LAST_KEPT } from "../rules.ts";
 
 const ENDED = "('completed', 'failed', 'cancelled')";
-const RUNS = `holdfast_runs r LEFT JOIN holdfast_flow f ON f.run_seq = r.seq
-     LEFT JOIN holdfast_holds h ON h.run_seq = r.seq AND h.since IS NOT NULL`;
-const STATE = "coalesce(r.queue_state, f.queue_state)";
+const RUNS = "holdfast_runs r LEFT JOIN holdfast_holds h ON h.run_seq = r.seq AND h.since IS NOT NULL";
 const PAUSES = "holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq";
 
 /** The number of runs of each job and status that is kept is right. */
@@ -18,55 +16,43 @@ export const COUNT_CHECK: TableCheck = {
 };
 
 /**
- * The queues are right: T2, K1 and K2 of flow/concurrency_keys.ts, T1 of flow/turns.ts, and a held run is in the queue in
+ * The queues are right: K1 and K2 of flow/concurrency_keys.ts, T1 of flow/turns.ts, and a held run is in the queue in
  * which it is offered, or in none.
  */
 export const QUEUE_CHECKS: readonly TableCheck[] = [
-  {
-    name: "a run is in one queue",
-    sql: `SELECT 'T2 is broken: run ' || r.id || ' is in two queues, or its row of flow is missing' AS r
-       FROM holdfast_runs r LEFT JOIN holdfast_flow f ON f.run_seq = r.seq
-       WHERE (r.flow IS NOT NULL AND (r.queue_state IS NOT NULL OR f.run_seq IS NULL))
-         OR (r.flow IS NULL AND f.run_seq IS NOT NULL)`,
-  },
   {
     name: "of each concurrency key the first runs are ready, as many as it has room for",
     sql: `SELECT iif(state = 'R', 'K1', 'K2') || ' is broken: run ' || id || ' of the key ' || key || ' is ' ||
          iif(state = 'R', 'ready, and has to wait for its key', 'blocked, and its key is free') AS r
        FROM (SELECT id, key, state, iif(position < ${LAST_KEPT} OR (
-           row_number() OVER (PARTITION BY key, job ORDER BY position, seq) = 1
+           row_number() OVER (PARTITION BY key, queue ORDER BY position, seq) = 1
            AND (SELECT count(*) FROM holdfast_holders WHERE concurrency_key = key) < concurrency
            AND NOT (is_rated AND EXISTS (SELECT 1 FROM holdfast_openings o
-             WHERE o.concurrency_key = key AND o.job = q.job AND o.is_open = 0))), 'R', 'B') AS expected
-         FROM (SELECT id, job, concurrency_key AS key, seq AS position, queue_state AS state, 1 AS concurrency,
-             0 AS is_rated, seq
-           FROM holdfast_runs WHERE concurrency_key IS NOT NULL AND queue_state IS NOT NULL
-           UNION ALL
-           SELECT r.id, f.job, f.concurrency_key, f.position, f.queue_state, f.key_concurrency,
-             f.key_rate_limit IS NOT NULL AND f.begun = 0, f.run_seq
-           FROM holdfast_flow f JOIN holdfast_runs r ON r.seq = f.run_seq
-           WHERE f.concurrency_key IS NOT NULL AND f.queue_state IS NOT NULL) q)
+             WHERE o.concurrency_key = key AND o.queue = q.queue AND o.is_open = 0))), 'R', 'B') AS expected
+         FROM (SELECT seq, id, queue, concurrency_key AS key, position, queue_state AS state,
+             key_concurrency AS concurrency, key_rate_limit IS NOT NULL AND started_at IS NULL AS is_rated
+           FROM holdfast_runs WHERE concurrency_key IS NOT NULL AND queue_state IS NOT NULL) q)
        WHERE state <> expected`,
   },
   {
     name: "the first run of each fairness key is known",
     sql:
-      `SELECT 'T1 is broken: the first run of the fairness key ' || key || ' of ' || job || ' is not the one that is kept' AS r
-       FROM (SELECT job, fairness_key AS key, run_seq AS seq, position FROM holdfast_heads
+      `SELECT 'T1 is broken: the first run of the fairness key ' || key || ' of ' || queue || ' is not the one that is kept' AS r
+       FROM (SELECT queue, fairness_key AS key, run_seq AS seq, position FROM holdfast_heads
          UNION ALL
-         SELECT job, key, seq, position FROM (SELECT job, fairness_key AS key, run_seq AS seq, position,
-             row_number() OVER (PARTITION BY job, fairness_key ORDER BY position, run_seq) AS place
-           FROM holdfast_flow WHERE queue_state = 'R' AND fairness_key IS NOT NULL) WHERE place = 1)
-       GROUP BY job, key HAVING count(*) <> 2 OR min(seq) <> max(seq) OR min(position) <> max(position)`,
+         SELECT queue, key, seq, position FROM (SELECT queue, fairness_key AS key, seq, position,
+             row_number() OVER (PARTITION BY queue, fairness_key ORDER BY position, seq) AS place
+           FROM holdfast_runs WHERE queue_state = 'R' AND fairness_key IS NOT NULL) WHERE place = 1)
+       GROUP BY queue, key HAVING count(*) <> 2 OR min(seq) <> max(seq) OR min(position) <> max(position)`,
   },
   {
     name: "a held run is in the queue in which it is offered",
     sql:
       `SELECT 'Run ' || r.id || ' is in another queue than that of its job, or in which it is offered' AS r FROM ${RUNS}
        WHERE iif(h.run_seq IS NULL,
-         f.queue_state IS NOT NULL AND f.job <> r.job AND substr(f.job, -1) <> char(9),
-         r.status <> 'pending' OR r.queue_state IS NOT NULL OR
-           iif(h.offered_in = '', f.queue_state IS NOT NULL, f.queue_state IS NULL OR f.job <> h.offered_in))`,
+         r.queue_state IS NOT NULL AND r.queue <> r.job AND substr(r.queue, -1) <> char(9),
+         r.status <> 'pending' OR
+           iif(h.offered_in = '', r.queue_state IS NOT NULL, r.queue_state IS NULL OR r.queue <> h.offered_in))`,
   },
 ];
 
@@ -88,21 +74,21 @@ export const RUN_CHECKS: readonly TableCheck[] = [
   {
     name: "only a run that is not executed and has not ended is in a queue, or wakes at a time",
     sql:
-      `SELECT 'Run ' || r.id || ' is ' || r.status || ', and ' || iif(${STATE} IS NULL, 'wakes at a time', 'is in a queue') AS r
-       FROM ${RUNS} WHERE (${STATE} IS NOT NULL AND r.status NOT IN ('pending', 'waiting'))
+      `SELECT 'Run ' || r.id || ' is ' || r.status || ', and ' || iif(r.queue_state IS NULL, 'wakes at a time', 'is in a queue') AS r
+       FROM ${RUNS} WHERE (r.queue_state IS NOT NULL AND r.status NOT IN ('pending', 'waiting'))
          OR (r.timer_at IS NOT NULL AND r.status <> 'waiting')`,
   },
   {
     name: "each pending run is in a queue, or comes into one",
     sql: `SELECT 'Run ' || r.id || ' is pending, and in no queue' AS r
-       FROM ${RUNS} WHERE r.status = 'pending' AND ${STATE} IS NULL AND f.due_at IS NULL AND h.run_seq IS NULL`,
+       FROM ${RUNS} WHERE r.status = 'pending' AND r.queue_state IS NULL AND r.due_at IS NULL AND h.run_seq IS NULL`,
   },
   {
     name: "each waiting run is due, or something can resume it",
     sql: `SELECT 'Run ' || r.id || ' is waiting, and ' || CASE
            WHEN EXISTS (SELECT 1 FROM holdfast_pauses p WHERE p.run_seq = r.seq AND p.awaited = 1 AND p.status = 'resolved')
            THEN 'not due though it waits for nothing any more' ELSE 'nothing can resume it' END AS r
-       FROM ${RUNS} WHERE r.status = 'waiting' AND ${STATE} IS NULL AND (
+       FROM ${RUNS} WHERE r.status = 'waiting' AND r.queue_state IS NULL AND (
          EXISTS (SELECT 1 FROM holdfast_pauses p WHERE p.run_seq = r.seq AND p.awaited = 1 AND p.status = 'resolved')
          OR (r.timer_at IS NULL AND NOT EXISTS (SELECT 1 FROM holdfast_pauses p WHERE p.run_seq = r.seq AND p.awaited = 1)))`,
   },
@@ -110,7 +96,7 @@ export const RUN_CHECKS: readonly TableCheck[] = [
     name: "each waiting run wakes at the first deadline of its pauses",
     sql: `SELECT 'Run ' || r.id || ' is waiting, and wakes after the deadline of "' || p.name || '"' AS r
        FROM ${RUNS} JOIN holdfast_pauses p ON p.run_seq = r.seq
-       WHERE r.status = 'waiting' AND ${STATE} IS NULL AND p.awaited = 1 AND p.status = 'pending'
+       WHERE r.status = 'waiting' AND r.queue_state IS NULL AND p.awaited = 1 AND p.status = 'pending'
          AND p.deadline_at IS NOT NULL AND (r.timer_at IS NULL OR r.timer_at > p.deadline_at)`,
   },
   {
@@ -166,9 +152,9 @@ export const RUN_CHECKS: readonly TableCheck[] = [
   {
     name: "a concurrency key has no more holders than it allows",
     sql:
-      `SELECT 'The key ' || k.concurrency_key || ' is held by ' || count(*) || ' runs, of ' || max(coalesce(f.key_concurrency, 1)) AS r
-       FROM holdfast_holders k LEFT JOIN holdfast_runs r ON r.id = k.run_id LEFT JOIN holdfast_flow f ON f.run_seq = r.seq
-       GROUP BY k.concurrency_key HAVING count(*) > max(coalesce(f.key_concurrency, 1))
+      `SELECT 'The key ' || k.concurrency_key || ' is held by ' || count(*) || ' runs, of ' || max(coalesce(r.key_concurrency, 1)) AS r
+       FROM holdfast_holders k LEFT JOIN holdfast_runs r ON r.id = k.run_id
+       GROUP BY k.concurrency_key HAVING count(*) > max(coalesce(r.key_concurrency, 1))
          AND sum(r.id IS NULL OR r.status IN ${ENDED}) = 0`,
   },
 ];

@@ -4,61 +4,101 @@ import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Labels, RunIdentity, StoredRun } from "../../model/run.ts";
 import type { AwaitedPause } from "../../store/run_state.ts";
-
 import { jobNameOf } from "../queue_name.ts";
 import { type IdentityRow, type PauseColumns, toLabels } from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";
 import type { HeldRun } from "./writes/lease_cache.ts";
 
-/** A row of {@linkcode SELECT_RUN}. */
-export interface RunRow extends RunColumns {
+/** The columns of `holdfast_runs` that {@linkcode toRunText} does not read. */
+interface OtherColumns {
   seq: number;
+  queue: string;
   lease_claim: string | null;
   recorded: number;
   last_report_no: number;
   interruptions: number;
+  has_pauses: number;
   ended_by: string | null;
+  parent_seq: number | null;
+  parent_pause: number | null;
   /** The trace of its trigger. */
   trace: TraceText | null;
-  /** 1 if it has a row of `holdfast_flow`. */
-  flow: number | null;
+}
+
+/** The columns of a run of other tables. */
+interface JoinedColumns {
   /** Its hold as a JSON array of code, message and instant; NULL: it is not held. */
   held: JsonText | null;
 }
 
-/** The columns of {@linkcode RunRow} of other tables: NULL for a run that has no row there. */
-export type FlowColumn = "start_at" | "priority" | "fairness_key" | "start_by" | "finish_by" | "parent_id" | "held";
+/** A row of {@linkcode SELECT_RUN}. */
+export interface RunRow extends RunColumns, OtherColumns, JoinedColumns {}
 
-/** The columns of {@linkcode RunRow} that are those of `holdfast_scheduled_runs`: NULL for a run that has no row there. */
-export type ScheduleColumn = "schedule_name" | "slot_at";
+const COLUMNS: Record<Exclude<keyof RunRow, "payload" | "held">, true> = {
+  seq: true,
+  id: true,
+  job: true,
+  queue: true,
+  status: true,
+  labels: true,
+  idempotency_key: true,
+  concurrency_key: true,
+  lease_owner: true,
+  lease_claim: true,
+  lease_expires_at: true,
+  lease_generation: true,
+  last_report_no: true,
+  recorded: true,
+  has_pauses: true,
+  interruptions: true,
+  ended_by: true,
+  retrigger_of: true,
+  retriggered_as: true,
+  progress: true,
+  output: true,
+  error: true,
+  failure: true,
+  failed_step: true,
+  created_at: true,
+  updated_at: true,
+  started_at: true,
+  completed_at: true,
+  trace: true,
+  fairness_key: true,
+  priority: true,
+  start_at: true,
+  start_by: true,
+  finish_by: true,
+  schedule_name: true,
+  slot_at: true,
+  parent_id: true,
+  parent_seq: true,
+  parent_pause: true,
+};
 
-/** The columns of `holdfast_runs` that {@linkcode toRunText} does not read. */
-type Unread = "seq" | "trace" | "lease_claim" | "recorded" | "last_report_no" | "interruptions" | "ended_by" | "flow";
+/** The columns of `holdfast_runs` that are read of a run. */
+export const RUN_COLUMNS: readonly string[] = Object.keys(COLUMNS);
 
 /**
- * The columns of `holdfast_flow`, `holdfast_child_runs` and `holdfast_holds` that {@linkcode toRunText} reads. Only a pending
- * run that is not in a queue of `holdfast_runs` can be held.
+ * The hold of a run. Only a pending run that is in no queue, or in that of a print, can be held.
  *
  * `|| ''` makes a plain string of the JSON: `jsr:@db/sqlite` parses a column that a JSON function has returned.
  */
-export const FLOW_COLUMNS = "f.start_at, f.priority, f.fairness_key, f.start_by, f.finish_by, " +
-  "iif(r.has_pauses = 1, (SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = r.seq), NULL) AS parent_id, " +
-  "iif(r.status = 'pending' AND r.queue_state IS NULL, (SELECT json_array(h.code, h.message, h.since) || '' " +
+export const HELD = "iif(r.status = 'pending' AND (r.queue_state IS NULL OR r.queue <> r.job), " +
+  "(SELECT json_array(h.code, h.message, h.since) || '' " +
   "FROM holdfast_holds h WHERE h.run_seq = r.seq AND h.since IS NOT NULL), NULL) AS held";
 
-/** The columns of `holdfast_scheduled_runs` that {@linkcode toRunText} reads. */
-export const SCHEDULE_COLUMNS = "s.schedule_name, s.slot_at";
+/** The tables that {@linkcode toRunText} reads. */
+export const RUN_TABLES = "holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq";
 
-/** The tables that {@linkcode toRunText} reads. For a run without flow nothing is looked up in `holdfast_flow`. */
-export const RUN_TABLES = "holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq " +
-  "LEFT JOIN holdfast_flow f ON f.run_seq = iif(r.flow = 1, r.seq, NULL) " +
-  "LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = r.seq";
+/** The columns of {@linkcode RunRow}, of {@linkcode RUN_TABLES}. */
+export const ALL_COLUMNS: string = [...RUN_COLUMNS.map((column) => `r.${column}`), "i.payload", HELD].join(", ");
 
 /** Reads what {@linkcode toRunText} needs; a WHERE on `r` or `i` follows. */
-export const SELECT_RUN = `SELECT r.*, i.payload, ${FLOW_COLUMNS}, ${SCHEDULE_COLUMNS} FROM ${RUN_TABLES}`;
+export const SELECT_RUN = `SELECT ${ALL_COLUMNS} FROM ${RUN_TABLES}`;
 
 /** A row of {@linkcode SELECT_RUN} as a run, with its values as stored JSON. */
-export function toRunText(row: Omit<RunRow, Unread>): StoredRun {
+export function toRunText(row: RunColumns & JoinedColumns): StoredRun {
   return readRunColumns(row, toHeld(row.held));
 }
 
@@ -81,7 +121,7 @@ export function identityReader(): (row: IdentityRow) => RunIdentity {
 /** What the lease cache keeps of a row of `holdfast_runs`. */
 export interface HeldRow {
   lease_generation: number;
-  lease_claim: string | null;
+  lease_claim: string;
   seq: number;
   job: string;
   recorded: number;

@@ -91,15 +91,15 @@ function enqueue(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now
  */
 function findOverlap(db: SqliteDatabase, name: string): { isOpen: boolean; openFrom: number | null } {
   const open = db.get<{ seq: number }>(
-    `SELECT r.seq FROM holdfast_scheduled_runs s JOIN holdfast_runs r ON r.seq = s.run_seq
-     WHERE s.schedule_name = ? AND s.run_seq >= (SELECT open_from FROM holdfast_schedules WHERE name = ?)
-       AND r.completed_at IS NULL ORDER BY s.run_seq LIMIT 1`,
+    `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_schedule
+     WHERE schedule_name = ? AND seq >= (SELECT open_from FROM holdfast_schedules WHERE name = ?)
+       AND completed_at IS NULL ORDER BY seq LIMIT 1`,
     name,
     name,
   );
   if (open !== undefined) return { isOpen: true, openFrom: open.seq };
   const { last } = db.one<{ last: number | null }>(
-    "SELECT max(run_seq) AS last FROM holdfast_scheduled_runs WHERE schedule_name = ?",
+    "SELECT max(seq) AS last FROM holdfast_runs WHERE schedule_name = ?",
     name,
   );
   return { isOpen: false, openFrom: last === null ? null : last + 1 };

@@ -51,10 +51,10 @@ export class SqliteDatabase {
   /** The groups of runs with a fairness key whose head may have changed; see flow/turns.ts. */
   readonly touchedGroups = new Set<string>();
   /**
-   * The jobs of which the queue of a key has made a run ready, or blocked one: with the lowest position of those made
+   * The queues of which the queue of a key has made a run ready, or blocked one: with the lowest position of those made
    * ready, or `Infinity`.
    */
-  readonly requeuedJobs = new Map<string, number>();
+  readonly requeued = new Map<string, number>();
   /** The facts of the open transaction. */
   readonly facts = new NotedFacts();
 

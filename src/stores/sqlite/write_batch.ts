@@ -133,7 +133,7 @@ export class WriteBatch {
   #rollBack(): void {
     this.#database.counts.clear();
     this.#database.touchedGroups.clear();
-    this.#database.requeuedJobs.clear();
+    this.#database.requeued.clear();
     this.#database.facts.clear();
     this.#database.held.clear();
     this.#database.rollBack();

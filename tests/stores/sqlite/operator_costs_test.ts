@@ -5,7 +5,7 @@ import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aFailure, aFlow, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
 
 // The tables that grow with the runs, and the names that the statements give them.
-const LARGE = /^SCAN (holdfast_(runs|flow|steps|pauses|labels|attempts|holders)|r|f|p|s|l|c|m)\b/;
+const LARGE = /^SCAN (holdfast_(runs|steps|pauses|labels|attempts|holders)|r|p|s|l|c|m)\b/;
 // A search by the end of an id reads the newest 5,000 runs; the index of open waits has these alone.
 const BOUNDED = /ORDER BY seq DESC LIMIT 5000|USING (COVERING )?INDEX holdfast_pauses_open_waits/;
 

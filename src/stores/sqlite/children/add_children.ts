@@ -50,11 +50,8 @@ export function addChildren(
   let unfinished = pause.unfinished ?? request.total;
   const asked = request.runs.slice(Math.max(0, added - request.from));
   if (pause.status !== "pending" || asked.length === 0) return cancelled;
-  const parent = db.one<{ id: string; depth: number | null }>(
-    `SELECT id, (SELECT depth FROM holdfast_child_runs WHERE run_seq = seq) AS depth FROM holdfast_runs WHERE seq = ?`,
-    parentSeq,
-  );
-  const place: ParentOfRun = { seq: parentSeq, id: parent.id, pauseSeq: pause.seq, depth: (parent.depth ?? 0) + 1 };
+  const parent = db.one<{ id: string; depth: number }>("SELECT id, depth FROM holdfast_runs WHERE seq = ?", parentSeq);
+  const place: ParentOfRun = { seq: parentSeq, id: parent.id, pauseSeq: pause.seq, depth: parent.depth + 1 };
   const former = findFormer(db, parentSeq, pause.name);
   for (const run of asked) {
     const formerPause = former.find((pause) => added < pause.added);
@@ -172,9 +169,8 @@ function toRetry(db: SqliteDatabase, request: NewRun, { id, status }: OldChild):
 /** Which of the requested children a pause has: those that this call, or the same call before, has created. */
 export function findCreated(db: SqliteDatabase, pauseSeq: number, { from, runs }: NewChildren): CreatedChild[] {
   const members = db.all<IdentityRow & { no: number; start_at: number | null; retrigger_of: string | null }>(
-    `SELECT m.no, r.id, r.job, r.labels, r.retrigger_of, f.start_at
+    `SELECT m.no, r.id, r.job, r.labels, r.retrigger_of, r.start_at
      FROM holdfast_children m JOIN holdfast_runs r ON r.seq = m.run_seq
-     LEFT JOIN holdfast_flow f ON f.run_seq = iif(r.flow = 1, r.seq, NULL)
      WHERE m.pause_seq = ? AND m.no >= ? AND m.no < ? ORDER BY m.no`,
     pauseSeq,
     from,

@@ -105,7 +105,7 @@ export function readPauseRecord(db: SqliteDatabase, row: PauseRow & { seq: numbe
 export function keepResult(db: SqliteDatabase, runId: string): void {
   const child = db.get<MemberRow & { seq: number; payload: JsonText | null }>(
     `SELECT NULL AS result, r.*, i.payload FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq
-     WHERE r.id = ? AND r.has_pauses = 1 AND r.completed_at IS NOT NULL
+     WHERE r.id = ? AND r.parent_seq IS NOT NULL AND r.completed_at IS NOT NULL
        AND EXISTS (SELECT 1 FROM holdfast_children WHERE run_seq = r.seq)`,
     runId,
   );

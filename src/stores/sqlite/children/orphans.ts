@@ -25,8 +25,8 @@ function findOrphans(db: SqliteDatabase, limit: number): string[] {
     const room = limit - orphans.length;
     if (room === 0) break;
     const found = db.all<{ seq: number; id: string }>(
-      `SELECT r.seq, r.id FROM holdfast_child_runs c JOIN holdfast_runs r ON r.seq = c.run_seq
-       WHERE c.parent_seq = ? AND c.is_open = 1 ORDER BY c.run_seq LIMIT ?`,
+      `SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_open_children
+       WHERE parent_seq = ? AND completed_at IS NULL ORDER BY seq LIMIT ?`,
       parent,
       room + 1,
     );
@@ -70,8 +70,8 @@ export class PassedOrphans {
 /** Whether the run that waited for a run has ended: it is not claimed any more. */
 export function isOrphan(db: SqliteDatabase, seq: number): boolean {
   return db.get(
-    `SELECT 1 FROM holdfast_child_runs c JOIN holdfast_orphans o ON o.parent_seq = c.parent_seq
-     WHERE c.run_seq = ? AND c.is_open = 1`,
+    `SELECT 1 FROM holdfast_runs r JOIN holdfast_orphans o ON o.parent_seq = r.parent_seq
+     WHERE r.seq = ? AND r.completed_at IS NULL`,
     seq,
   ) !== undefined;
 }

@@ -29,10 +29,10 @@ export function holdRun(
   db.held.forget(runId);
   const added = findNewReports(db, lease, reports);
   noteInterruption(db, lease, "held", now);
-  const run = db.get<{ seq: number; job: string; flow: number | null; recorded: number }>(
+  const run = db.get<{ seq: number; job: string; recorded: number }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
-       lease_generation = lease_generation + 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE ${UNDER_LEASE} RETURNING seq, job, flow, recorded`,
+       lease_generation = lease_generation + 1, deadline_at = finish_by, updated_at = ?, ${KEEP_REPORTS}
+     WHERE ${UNDER_LEASE} RETURNING seq, job, recorded`,
     now,
     added.progress,
     added.lastNo,
@@ -53,7 +53,6 @@ export function holdRun(
   moveRun(db, run.job, "running", "pending");
   writeHold(db, run, generation, hold, now);
   db.facts.note([run.seq, "held", hold.code, hold.message]);
-  if (run.flow !== null) db.run("UPDATE holdfast_flow SET deadline_at = finish_by WHERE run_seq = ?", run.seq);
   if (key !== null) releaseKey(db, key, runId, generation, now);
 }
 
@@ -115,7 +114,7 @@ export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean
   );
   db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, run.seq);
   db.facts.note([run.seq, "resumed"]);
-  enterQueue(db, run, now);
+  enterQueue(db, run.seq, now);
   return toRunText({ ...run, updated_at: now, held: null });
 }
 

@@ -1,9 +1,9 @@
-import { type KnownJob, POSITIONS_PER_PRIORITY } from "../../../model/flow.ts";
+import type { KnownJob } from "../../../model/flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { queueName } from "../../queue_name.ts";
 import { latestSince } from "../../tried_prints.ts";
 import { HEAD_START, MAX_OFFERS } from "../../rules.ts";
-import { addFlow, enterQueue } from "../flow/concurrency_keys.ts";
+import { enterQueue, OWN_POSITION } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -84,24 +84,16 @@ function* groupsFor(db: SqliteDatabase, { name, version }: KnownJob, live: LiveQ
 }
 
 function offer(db: SqliteDatabase, seq: number, queue: string, now: number): void {
-  const run = db.get<{ seq: number; concurrency_key: string | null; flow: number | null }>(
-    "SELECT seq, concurrency_key, flow FROM holdfast_runs WHERE seq = ? AND status = 'pending'",
-    seq,
-  );
-  // A process of an earlier version ends a run without ending its hold.
-  if (run === undefined) return endHold(db, seq);
-  if (run.flow === null) addFlow(db, seq);
-  else withdrawOffer(db, seq);
+  withdrawOffer(db, seq);
   db.run("UPDATE holdfast_holds SET offered_in = ? WHERE run_seq = ?", queue, seq);
   // After the runs that are not held: it keeps none of them from its key.
   db.run(
-    "UPDATE holdfast_flow SET job = ?, position = run_seq - ? * priority + ? WHERE run_seq = ?",
+    `UPDATE holdfast_runs SET queue = ?, position = ${OWN_POSITION} + ? WHERE seq = ?`,
     queue,
-    POSITIONS_PER_PRIORITY,
     HEAD_START,
     seq,
   );
-  enterQueue(db, { ...run, flow: 1 }, now);
+  enterQueue(db, seq, now);
 }
 
 /**
@@ -120,22 +112,11 @@ export function endHold(db: SqliteDatabase, runSeq: number, generation: number |
 
 /** Takes a held run out of the queue of the print to which it is offered. The caller puts it into a queue again. */
 export function withdrawOffer(db: SqliteDatabase, seq: number): void {
-  const left = db.get<{ job: string; fairness_key: string | null }>(
-    "SELECT job, fairness_key FROM holdfast_flow WHERE run_seq = ? AND queue_state IS NOT NULL",
+  const left = db.get<{ queue: string; fairness_key: string | null }>(
+    "SELECT queue, fairness_key FROM holdfast_runs WHERE seq = ? AND queue_state IS NOT NULL",
     seq,
   );
   if (left === undefined) return;
-  returnToQueue(db, seq);
-  db.run("UPDATE holdfast_flow SET queue_state = NULL WHERE run_seq = ?", seq);
-  touchGroup(db, left.job, left.fairness_key);
-}
-
-/** Makes the queue of the version of a run its queue again, and its place its own. */
-export function returnToQueue(db: SqliteDatabase, seq: number): void {
-  db.run(
-    `UPDATE holdfast_flow SET job = (SELECT job FROM holdfast_runs WHERE seq = run_seq), position = run_seq - ? * priority
-     WHERE run_seq = ?`,
-    POSITIONS_PER_PRIORITY,
-    seq,
-  );
+  db.run(`UPDATE holdfast_runs SET queue_state = NULL, queue = job, position = ${OWN_POSITION} WHERE seq = ?`, seq);
+  touchGroup(db, left.queue, left.fairness_key);
 }

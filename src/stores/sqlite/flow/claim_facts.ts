@@ -13,8 +13,8 @@ export interface ClaimFacts {
   passedOpeningAt: number | null;
   /** The newest start under a rate; `null`: there is none. */
   newestStart: number | null;
-  /** Whether a run with flow is due. */
-  hasFlow: boolean;
+  /** Whether a run with a fairness key can be claimed. */
+  hasHeads: boolean;
   /** Whether a run is due that is claimed alone. */
   hasAlone: boolean;
   /** Whether a held run is offered to the code with a print. */
@@ -32,8 +32,8 @@ interface FactsRow {
   opening_at: number | null;
   passed_opening_at: number | null;
   newest_start: number | null;
-  /** 0: no run with flow is due, 1: one is, 2: among them may be a held run that is offered. */
-  flow: number;
+  has_heads: number;
+  has_offers: number;
   has_alone: number;
   has_held: number;
   has_paused: number;
@@ -48,17 +48,15 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
          SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
          UNION ALL SELECT min(lease_expires_at) FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
          UNION ALL SELECT min(expires_at) FROM holdfast_ghosts
-         UNION ALL SELECT min(due_at) FROM holdfast_flow WHERE due_at IS NOT NULL
-         UNION ALL SELECT min(deadline_at) FROM holdfast_flow WHERE deadline_at IS NOT NULL)) AS timer_at,
+         UNION ALL SELECT min(due_at) FROM holdfast_runs WHERE due_at IS NOT NULL
+         UNION ALL SELECT min(deadline_at) FROM holdfast_runs WHERE deadline_at IS NOT NULL)) AS timer_at,
        (SELECT min(opens_at) FROM holdfast_openings WHERE is_open = 0) AS opening_at,
        (SELECT max(opens_at) FROM holdfast_openings WHERE is_open = 1) AS passed_opening_at,
        (SELECT max(at) FROM holdfast_starts) AS newest_start,
-       iif(EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready WHERE queue_state = 'R' AND job >= '')
-         OR EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
-           WHERE concurrency_key >= '' AND queue_state IS NOT NULL),
-         1 + EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_offered WHERE offered_in > ''), 0) AS flow,
-       EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_alone
-         WHERE queue_state IS NOT NULL AND substr(job, -1) = char(9) AND job >= '') AS has_alone,
+       EXISTS (SELECT 1 FROM holdfast_heads WHERE queue >= '') AS has_heads,
+       EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_offered WHERE offered_in > '') AS has_offers,
+       EXISTS (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_special
+         WHERE queue_state IS NOT NULL AND queue <> job AND queue >= '' AND substr(queue, -1) = char(9)) AS has_alone,
        EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
          WHERE since IS NOT NULL AND queue >= '') AS has_held,
        EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused,
@@ -69,8 +67,8 @@ export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
     openingAt: row.opening_at,
     passedOpeningAt: row.passed_opening_at,
     newestStart: row.newest_start,
-    hasFlow: row.flow > 0,
-    hasOffers: row.flow === 2,
+    hasHeads: row.has_heads === 1,
+    hasOffers: row.has_offers === 1,
     hasAlone: row.has_alone === 1,
     hasHeld: row.has_held === 1,
     hasPaused: row.has_paused === 1,

@@ -5,6 +5,7 @@ import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
 import { MAX_BEFORE_OPENING } from "../../rules.ts";
 import { versionRange } from "../evolution/queues.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { readyRuns } from "./candidate.ts";
 import { firstsBefore, hasKept } from "./concurrency_keys.ts";
 import { addStarts, countAllowed, jobScope, rateOpensAt } from "./rates.ts";
 
@@ -87,51 +88,29 @@ export function writeStarts(db: SqliteDatabase, gates: readonly JobGate[], now: 
 }
 
 /** Whether a run is ready that the limits of its job allow. */
-export function hasReady(db: SqliteDatabase, gates: readonly JobGate[], hasFlow: boolean): boolean {
+export function hasReady(db: SqliteDatabase, gates: readonly JobGate[]): boolean {
   const open = gates.filter(({ room }) => room > 0);
   const queues = open.filter(({ starts }) => starts > 0).map(({ queue }) => queue);
-  if (queues.length > 0 && hasReadyOf(db, queues, hasFlow)) return true;
+  if (queues.length > 0 && hasReadyOf(db, queues)) return true;
   return open.some(({ starts, queue }) => starts <= 0 && hasBegunOf(db, queue));
 }
 
-function hasReadyOf(db: SqliteDatabase, jobs: readonly string[], hasFlow: boolean): boolean {
-  const ready = jobs.length === 1
-    ? db.get("SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND job = ?", jobs[0]!)
-    : db.get(
-      `SELECT 1 FROM json_each(?) j WHERE EXISTS
-         (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND job = j.value)`,
-      JSON.stringify(jobs),
-    );
-  if (ready !== undefined) return true;
-  return hasFlow && db.get(
-        `SELECT 1 FROM json_each(?) j WHERE EXISTS
-           (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready WHERE queue_state = 'R' AND job = j.value)`,
-        JSON.stringify(jobs),
-      ) !== undefined;
+function hasReadyOf(db: SqliteDatabase, queues: readonly string[]): boolean {
+  if (queues.length === 1) return db.get(`${readyRuns("1", false)} LIMIT 1`, queues[0]!) !== undefined;
+  return db.get(`${WITH_READY} LIMIT 1`, JSON.stringify(queues)) !== undefined;
 }
 
-/** The gates of queues that have ready runs without flow. */
-export function readyOf(db: SqliteDatabase, gates: readonly JobGate[]): JobGate[] {
-  const ready = db.all<{ job: string }>(
-    `SELECT j.value AS job FROM json_each(?) j WHERE EXISTS
-       (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND job = j.value)`,
-    JSON.stringify(gates.map(({ queue }) => queue)),
-  );
-  if (ready.length === 0) return [];
-  const queues = new Set(ready.map(({ job }) => job));
-  return gates.filter(({ queue }) => queues.has(queue));
+const WITH_READY = `SELECT j.value AS queue FROM json_each(?) j WHERE EXISTS
+  (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND queue = j.value)`;
+
+/** Those queues of gates that have ready runs. */
+export function queuesWithReady(db: SqliteDatabase, gates: readonly JobGate[]): Set<string> {
+  const rows = db.all<{ queue: string }>(WITH_READY, JSON.stringify(gates.map(({ queue }) => queue)));
+  return new Set(rows.map(({ queue }) => queue));
 }
 
-function hasBegunOf(db: SqliteDatabase, job: string): boolean {
-  const { found } = db.one<{ found: number }>(
-    `SELECT EXISTS (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready_begun
-         WHERE queue_state = 'R' AND started_at IS NOT NULL AND job = ?)
-       OR EXISTS (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready_begun
-         WHERE queue_state = 'R' AND begun = 1 AND job = ?) AS found`,
-    job,
-    job,
-  );
-  return found === 1;
+function hasBegunOf(db: SqliteDatabase, queue: string): boolean {
+  return db.get(`${readyRuns("1", true)} LIMIT 1`, queue) !== undefined;
 }
 
 /** Which queues of jobs come first in the queue of a key, before those of a claim. */
@@ -181,17 +160,18 @@ function isOpen(
  */
 export function isBehindOtherJob(
   db: SqliteDatabase,
-  run: { concurrency_key: string | null; job: string; position: number },
+  run: { concurrency_key: string | null; queue: string; position: number },
   { live, own, canPass }: Precedence,
 ): boolean {
-  if (run.concurrency_key === null || hasKept(run) || [...live].every((job) => job === run.job)) return false;
-  return firstsBefore(db, run.concurrency_key, run.job, run.position)
-    .some(({ job, isReady, hasBegun }) => live.has(job) && (!isReady || (!own.has(job) && canPass(job, hasBegun))));
+  if (run.concurrency_key === null || hasKept(run) || [...live].every((queue) => queue === run.queue)) return false;
+  return firstsBefore(db, run.concurrency_key, run.queue, run.position).some(({ queue, isReady, hasBegun }) =>
+    live.has(queue) && (!isReady || (!own.has(queue) && canPass(queue, hasBegun)))
+  );
 }
 
 interface ExaminedRow {
   concurrency_key: string | null;
-  job: string;
+  queue: string;
   position: number;
   opens_at: number;
 }
@@ -207,7 +187,7 @@ export function findOpening(
   for (const { job: { names, rate }, queue, room } of gates) {
     if (room <= 0) continue;
     const jobOpensAt = rate === null ? -Infinity : rateOpensAt(db, jobScope(names[0]), rate, now);
-    const lists = [heldByKeyRate(db, queue), ...(jobOpensAt > now ? heldByJobRate(db, queue) : [])];
+    const lists = [heldByKeyRate(db, queue), ...(jobOpensAt > now ? [heldByJobRate(db, queue)] : [])];
     for (const runs of lists) {
       // If more are left than are examined, the first opening may be too early, but none is missed.
       const isAny = runs.length === MAX_BEFORE_OPENING && runs.every((run) => isBehindOtherJob(db, run, precedence));
@@ -221,27 +201,20 @@ export function findOpening(
   return first === Infinity ? null : first;
 }
 
-function heldByKeyRate(db: SqliteDatabase, job: string): ExaminedRow[] {
+function heldByKeyRate(db: SqliteDatabase, queue: string): ExaminedRow[] {
   return db.all<ExaminedRow>(
-    `SELECT o.concurrency_key, o.job, o.opens_at, (SELECT min(f.position) FROM holdfast_flow f
-        WHERE f.concurrency_key = o.concurrency_key AND f.job = o.job AND f.queue_state IS NOT NULL) AS position
-     FROM holdfast_openings o WHERE o.job = ? AND o.is_open = 0 ORDER BY o.opens_at LIMIT ${MAX_BEFORE_OPENING}`,
-    job,
+    `SELECT o.concurrency_key, o.queue, o.opens_at, (SELECT min(r.position) FROM holdfast_runs r
+        WHERE r.concurrency_key = o.concurrency_key AND r.queue = o.queue AND r.queue_state IS NOT NULL) AS position
+     FROM holdfast_openings o WHERE o.queue = ? AND o.is_open = 0 ORDER BY o.opens_at LIMIT ${MAX_BEFORE_OPENING}`,
+    queue,
   );
 }
 
-function heldByJobRate(db: SqliteDatabase, job: string): ExaminedRow[][] {
-  return [
-    db.all<ExaminedRow>(
-      `SELECT concurrency_key, job, seq AS position, 0 AS opens_at
-       FROM holdfast_runs INDEXED BY holdfast_runs_ready
-       WHERE queue_state = 'R' AND job = ? AND started_at IS NULL ORDER BY seq LIMIT ${MAX_BEFORE_OPENING}`,
-      job,
-    ),
-    db.all<ExaminedRow>(
-      `SELECT concurrency_key, job, position, 0 AS opens_at FROM holdfast_flow INDEXED BY holdfast_flow_ready
-       WHERE queue_state = 'R' AND job = ? AND begun = 0 LIMIT ${MAX_BEFORE_OPENING}`,
-      job,
-    ),
-  ];
+function heldByJobRate(db: SqliteDatabase, queue: string): ExaminedRow[] {
+  return db.all<ExaminedRow>(
+    `${
+      readyRuns("concurrency_key, queue, position, 0 AS opens_at", false)
+    } AND started_at IS NULL LIMIT ${MAX_BEFORE_OPENING}`,
+    queue,
+  );
 }

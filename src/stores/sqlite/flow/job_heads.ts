@@ -1,7 +1,7 @@
 import type { PassedOrphans } from "../children/orphans.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { rowLimit } from "../row_limit.ts";
-import { type Candidate, FLOW_CANDIDATE, IN_TIME } from "./candidate.ts";
+import { CANDIDATE, type Candidate, IN_TIME, readyRuns } from "./candidate.ts";
 import type { JobGate } from "./job_gates.ts";
 import { type Head, readBegunHeads, readHeads } from "./turns.ts";
 
@@ -112,8 +112,8 @@ export class JobHeads {
     this.#first = undefined;
   }
 
-  readmit({ job, fairness_key: key }: Head): void {
-    if (job === this.gate.queue && this.#skipped.delete(key)) this.#first = undefined;
+  readmit({ queue, fairness_key: key }: Head): void {
+    if (queue === this.gate.queue && this.#skipped.delete(key)) this.#first = undefined;
   }
 
   reread(): void {
@@ -134,13 +134,6 @@ type Place = Pick<Candidate, "position" | "seq">;
 
 const BEFORE_ALL: Place = { position: Number.MIN_SAFE_INTEGER, seq: 0 };
 
-const OF_GROUP =
-  `f.fairness_key = ? AND (f.position, f.run_seq) > (?, ?) AND ${IN_TIME} ORDER BY f.position, f.run_seq LIMIT`;
-const GROUP_READY = `SELECT ${
-  FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready")
-}
-  WHERE f.queue_state = 'R' AND f.job = ? AND ${OF_GROUP}`;
-const GROUP_BEGUN = `SELECT ${
-  FLOW_CANDIDATE.replace("holdfast_flow f", "holdfast_flow f INDEXED BY holdfast_flow_ready_begun")
-}
-  WHERE f.queue_state = 'R' AND f.begun = 1 AND f.job = ? AND ${OF_GROUP}`;
+const OF_GROUP = `AND fairness_key = ? AND (position, seq) > (?, ?) AND ${IN_TIME} ORDER BY position, seq LIMIT`;
+const GROUP_READY = `${readyRuns(CANDIDATE, false)} ${OF_GROUP}`;
+const GROUP_BEGUN = `${readyRuns(CANDIDATE, true)} ${OF_GROUP}`;

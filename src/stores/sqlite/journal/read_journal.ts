@@ -86,11 +86,8 @@ function readTriggers(db: SqliteDatabase, after: number, last: number): JournalR
     slot_at: number | null;
   }
   const rows = db.all<TriggerRow>(
-    `SELECT r.seq AS position, r.created_at AS at,
-       iif(r.flow = 1, (SELECT f.start_at FROM holdfast_flow f WHERE f.run_seq = r.seq), NULL) AS start_at,
-       iif(r.has_pauses = 1, (SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = r.seq), NULL) AS parent_id,
-       s.schedule_name, s.slot_at
-     FROM holdfast_runs r LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = r.seq WHERE r.seq > ? AND r.seq <= ?`,
+    `SELECT seq AS position, created_at AS at, start_at, parent_id, schedule_name, slot_at
+     FROM holdfast_runs WHERE seq > ? AND seq <= ?`,
     after,
     last,
   );

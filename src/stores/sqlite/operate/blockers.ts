@@ -1,5 +1,4 @@
 import { failureText } from "../../../model/failure.ts";
-import { positionOf } from "../../../model/flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { RunStatus } from "../../../model/run.ts";
 import {
@@ -14,31 +13,42 @@ import { toFailure } from "../../rows.ts";
 import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
 import { HEAD_START } from "../../rules.ts";
 import { isOrphan } from "../children/orphans.ts";
+import { holdsKey, type KeyLimits } from "../flow/concurrency_keys.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type FlowRow, holdsKey, readKey } from "./key_facts.ts";
+import { readKey } from "./key_facts.ts";
 import { countGroup, countReady, readLimits } from "./queue_facts.ts";
 import { countLeases } from "./workers.ts";
 
-interface BlockedRow extends RunRow {
+/** What else is read of a run that may be held up. */
+interface BlockedRow extends KeyLimits {
+  /** Its place in the order of claims. */
+  position: number;
+  /** `R`: it has passed its key; `B`: it waits for it; `null`: it is not due. */
   queue_state: "R" | "B" | null;
   timer_at: number | null;
+  /** When a delayed or interrupted run is due; `null`: it is not delayed. */
+  due_at: number | null;
   leased_at: number | null;
   abandonments: number;
 }
 
+const BLOCKED =
+  `SELECT position, queue_state, timer_at, due_at, leased_at, abandonments, key_concurrency, key_rate_limit,
+  key_rate_period FROM holdfast_runs WHERE seq = ?`;
+
 /** Reads what may hold up a run. See `Store.getBlockers()`. */
 export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number): BlockerFacts | null {
-  const row = db.get<BlockedRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
-  if (row === undefined) return null;
-  const flow = flowOf(db, row);
-  const queue = flow.job;
-  const isWaiting = row.status === "waiting" && flow.queue_state === null;
+  const found = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  if (found === undefined) return null;
+  const row = { ...found, ...db.one<BlockedRow>(BLOCKED, found.seq) };
+  const { queue } = row;
+  const isWaiting = row.status === "waiting" && row.queue_state === null;
   // An interrupted run that kept its key has its head start already.
   const isHolder = row.concurrency_key !== null && holdsKey(db, row.concurrency_key, row.id);
-  const position = isHolder && isWaiting ? flow.position - HEAD_START : flow.position;
-  const run = { ...row, ...flow, position, isHolder };
+  const position = isHolder && isWaiting ? row.position - HEAD_START : row.position;
+  const run = { ...row, position, isHolder };
   const workers = readWorkers(db);
   const paused = readJobPauses(db);
   const live = liveWorkers(workers, now);
@@ -56,8 +66,8 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
     position,
     leasedAt: row.leased_at,
     endedParentId: row.parent_id !== null && isOrphan(db, row.seq) ? row.parent_id : null,
-    isDue: isDueNow(row, flow, now),
-    delayedUntil: flow.due_at,
+    isDue: isDueNow(row, now),
+    delayedUntil: row.due_at,
     abandonments: row.abandonments,
     dueSince: row.status === "waiting" ? row.timer_at ?? row.updated_at : row.start_at ?? row.created_at,
     awaited: isWaiting ? readAwaited(db, row) : [],
@@ -69,25 +79,8 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
   };
 }
 
-function flowOf(db: SqliteDatabase, { seq, job, queue_state, flow }: BlockedRow): FlowRow {
-  const row = flow === null ? undefined : db.get<FlowRow>(
-    `SELECT job, position, queue_state, due_at, key_concurrency, key_rate_limit, key_rate_period
-     FROM holdfast_flow WHERE run_seq = ?`,
-    seq,
-  );
-  return row ?? {
-    job,
-    position: positionOf(seq, 0),
-    queue_state,
-    due_at: null,
-    key_concurrency: 1,
-    key_rate_limit: null,
-    key_rate_period: null,
-  };
-}
-
 /** Whether a run is due, or becomes so with the next claim. */
-function isDueNow({ status, held, timer_at }: BlockedRow, { queue_state, due_at }: FlowRow, now: number): boolean {
+function isDueNow({ status, held, timer_at, queue_state, due_at }: RunRow & BlockedRow, now: number): boolean {
   if (queue_state !== null) return true;
   if (status === "waiting") return timer_at !== null && timer_at <= now;
   return held === null && due_at !== null && due_at <= now;
@@ -96,7 +89,7 @@ function isDueNow({ status, held, timer_at }: BlockedRow, { queue_state, due_at 
 /** What a waiting run waits for. */
 function readAwaited(
   db: SqliteDatabase,
-  { seq: runSeq, timer_at }: Pick<BlockedRow, "seq" | "timer_at">,
+  { seq: runSeq, timer_at }: { seq: number; timer_at: number | null },
 ): BlockerFacts["awaited"] {
   const pauses = db.all<
     { seq: number; id: string; kind: string; name: string; deadline_at: number; unfinished: number }
@@ -116,9 +109,8 @@ function readAwaited(
       if (kind === "wait") return [{ kind: "signal", waitId: id, name, deadlineAt: deadline_at }];
       if (kind === "sleep") return [{ kind: "sleep", name, until: deadline_at }];
       const child = db.get<{ id: string; job: string; status: RunStatus }>(
-        `SELECT r.id, r.job, r.status FROM holdfast_child_runs c INDEXED BY holdfast_child_runs_open
-         JOIN holdfast_runs r ON r.seq = c.run_seq
-         WHERE c.parent_seq = ? AND c.is_open = 1 AND c.pause_seq = ? ORDER BY c.run_seq LIMIT 1`,
+        `SELECT id, job, status FROM holdfast_runs INDEXED BY holdfast_runs_open_children
+         WHERE parent_seq = ? AND completed_at IS NULL AND parent_pause = ? ORDER BY seq LIMIT 1`,
         runSeq,
         seq,
       );

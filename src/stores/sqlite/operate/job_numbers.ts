@@ -2,6 +2,7 @@ import type { RunStatus } from "../../../model/run.ts";
 import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
 import { noRuns } from "../../../statistics/no_runs.ts";
 import { jobNameOf } from "../../queue_name.ts";
+import { readyRuns } from "../flow/candidate.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
 import { jobScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -58,38 +59,27 @@ interface DueRow {
   due_since: number;
 }
 
-/** The first due run of a queue: of those without flow, of those with flow, and of those whose turn is next. */
+/** The first due run of a queue: of those without a fairness key, and of those whose turn is next. */
 function readOldestDue(db: SqliteDatabase, queue: string): DueRow | undefined {
   const rows = [
+    db.get<DueRow>(`${readyRuns(DUE, false)} AND fairness_key IS NULL ORDER BY position LIMIT 1`, queue),
     db.get<DueRow>(
-      `SELECT id, seq AS position, iif(lease_generation = 0 AND status = 'pending', created_at, updated_at) AS due_since
-       FROM holdfast_runs INDEXED BY holdfast_runs_ready WHERE queue_state = 'R' AND job = ? ORDER BY seq LIMIT 1`,
-      queue,
-    ),
-    db.get<DueRow>(
-      `${FLOW_DUE} FROM holdfast_flow f INDEXED BY holdfast_flow_ready CROSS JOIN holdfast_runs r ON r.seq = f.run_seq
-       WHERE f.queue_state = 'R' AND f.job = ? AND f.fairness_key IS NULL ORDER BY f.position LIMIT 1`,
-      queue,
-    ),
-    db.get<DueRow>(
-      `${FLOW_DUE} FROM holdfast_heads h CROSS JOIN holdfast_flow f ON f.run_seq = h.run_seq
-         CROSS JOIN holdfast_runs r ON r.seq = h.run_seq
-       WHERE h.job = ? ORDER BY h.turn, h.position LIMIT 1`,
+      `SELECT ${DUE} FROM holdfast_runs WHERE seq =
+         (SELECT run_seq FROM holdfast_heads WHERE queue = ? ORDER BY turn, position LIMIT 1)`,
       queue,
     ),
   ].filter((row) => row !== undefined);
   return rows.sort((one, other) => one.position - other.position)[0];
 }
 
-const FLOW_DUE = `SELECT r.id, f.position,
-  iif(r.lease_generation = 0 AND r.status = 'pending', max(r.created_at, coalesce(f.start_at, 0)), r.updated_at)
-  AS due_since`;
+const DUE = `id, position,
+  iif(lease_generation = 0 AND status = 'pending', max(created_at, coalesce(start_at, 0)), updated_at) AS due_since`;
 
 function readNextTimer(db: SqliteDatabase): number | null {
   return db.one<{ at: number | null }>(
     `SELECT min(at) AS at FROM (
        SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
-       UNION ALL SELECT min(due_at) FROM holdfast_flow WHERE due_at IS NOT NULL
-       UNION ALL SELECT min(deadline_at) FROM holdfast_flow WHERE deadline_at IS NOT NULL)`,
+       UNION ALL SELECT min(due_at) FROM holdfast_runs WHERE due_at IS NOT NULL
+       UNION ALL SELECT min(deadline_at) FROM holdfast_runs WHERE deadline_at IS NOT NULL)`,
   ).at;
 }

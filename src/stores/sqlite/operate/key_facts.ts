@@ -3,33 +3,20 @@ import type { RunStatus } from "../../../model/run.ts";
 import { type KeyFacts, MAX_AHEAD } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { LAST_KEPT, MAX_HOLDERS } from "../../rules.ts";
+import { type KeyLimits, queuesOfKey } from "../flow/concurrency_keys.ts";
 import { keyScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
-/** The row of `holdfast_flow` of a run, or what it would be. */
-export interface FlowRow {
-  /** The queue from which the run is claimed. */
-  job: string;
-  /** Its place in the order of claims. */
-  position: number;
-  /** `R`: it has passed its key; `B`: it waits for it; `null`: it is not due. */
-  queue_state: "R" | "B" | null;
-  /** When a delayed or interrupted run is due; `null`: it is not delayed. */
-  due_at: number | null;
-  /** How many runs may hold the key, with this one. */
-  key_concurrency: number;
-  /** The rate of the key; `null`: it has none. */
-  key_rate_limit: number | null;
-  /** The period of that rate, in milliseconds. */
-  key_rate_period: number | null;
-}
-
 /** A run, and what its key needs to know of it. */
-export interface KeyedRun extends Omit<FlowRow, "queue_state" | "due_at"> {
+export interface KeyedRun extends KeyLimits {
   /** Its row number. */
   seq: number;
   /** Its id. */
   id: string;
+  /** The queue from which it is claimed. */
+  queue: string;
+  /** Its place in the order of claims. */
+  position: number;
   /** Its key; `null`: it has none. */
   concurrency_key: string | null;
   /** When it was first claimed; `null`: it never was. */
@@ -40,7 +27,7 @@ export interface KeyedRun extends Omit<FlowRow, "queue_state" | "due_at"> {
 
 /** The facts of the key of a run. */
 export function readKey(db: SqliteDatabase, run: KeyedRun, now: number): KeyFacts | null {
-  const { concurrency_key: key, job: queue, position, isHolder, id } = run;
+  const { concurrency_key: key, queue, position, isHolder, id } = run;
   if (key === null) return null;
   const { count } = db.one<{ count: number }>(
     "SELECT count(*) AS count FROM holdfast_holders WHERE concurrency_key = ? AND run_id <> ?",
@@ -59,11 +46,6 @@ export function readKey(db: SqliteDatabase, run: KeyedRun, now: number): KeyFact
     rate: hasRate ? openingOf(db, keyScope(key), { limit, period }, now) : null,
     firsts: readFirsts(db, key, run, now),
   };
-}
-
-/** Whether a run holds a key. */
-export function holdsKey(db: SqliteDatabase, key: string, runId: string): boolean {
-  return db.get("SELECT 1 FROM holdfast_holders WHERE concurrency_key = ? AND run_id = ?", key, runId) !== undefined;
 }
 
 /** A rate, and when it opens. */
@@ -98,32 +80,25 @@ function readHolders(db: SqliteDatabase, key: string, id: string, now: number): 
   }));
 }
 
-/** Of each queue, the first run in the line of a key but one, and how many come before that one. */
+/** Of each queue, the first run with a key but one, and how many come before that one. */
 function readFirsts(
   db: SqliteDatabase,
   key: string,
   { seq, position }: Pick<KeyedRun, "seq" | "position">,
   now: number,
 ): KeyFacts["firsts"] {
-  return [...queuesInLine(db, key)].flatMap((queue) => {
+  return [...queuesOfKey(db, key)].flatMap((queue) => {
     const first = db.get<{ position: number; state: string; begun: number; concurrency: number }>(
-      `SELECT position, state, begun, concurrency FROM (
-         SELECT * FROM (SELECT seq AS position, queue_state AS state, started_at IS NOT NULL AS begun, 1 AS concurrency FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-           WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND seq <> ? ORDER BY seq LIMIT 1)
-         UNION ALL
-         SELECT * FROM (SELECT position, queue_state AS state, begun, key_concurrency AS concurrency FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
-           WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND run_seq <> ? ORDER BY position LIMIT 1))
-       ORDER BY position LIMIT 1`,
-      key,
-      queue,
-      seq,
+      `SELECT position, queue_state AS state, started_at IS NOT NULL AS begun, key_concurrency AS concurrency
+       FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+       WHERE concurrency_key = ? AND queue = ? AND queue_state IS NOT NULL AND seq <> ? ORDER BY position LIMIT 1`,
       key,
       queue,
       seq,
     );
     if (first === undefined) return [];
     const opening = db.get<{ opens_at: number }>(
-      "SELECT opens_at FROM holdfast_openings WHERE concurrency_key = ? AND job = ?",
+      "SELECT opens_at FROM holdfast_openings WHERE concurrency_key = ? AND queue = ?",
       key,
       queue,
     );
@@ -141,40 +116,13 @@ function countBefore(
   queue: string,
   { seq, position }: { seq: number; position: number },
 ): number {
-  const { count } = db.one<{ count: number }>(
-    `SELECT (SELECT count(*) FROM (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-         WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND seq < ? LIMIT ${MAX_AHEAD}))
-       + (SELECT count(*) FROM (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
-         WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND position < ? AND run_seq <> ?
-         LIMIT ${MAX_AHEAD})) AS count`,
-    key,
-    queue,
-    position,
+  return db.one<{ count: number }>(
+    `SELECT count(*) AS count FROM (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+       WHERE concurrency_key = ? AND queue = ? AND queue_state IS NOT NULL AND position < ? AND seq <> ?
+       LIMIT ${MAX_AHEAD})`,
     key,
     queue,
     position,
     seq,
-  );
-  return Math.min(count, MAX_AHEAD);
-}
-
-/** The queues of the runs in the line of a key: one probe for each. */
-function* queuesInLine(db: SqliteDatabase, key: string): Generator<string> {
-  for (let last = "";;) {
-    const { next } = db.one<{ next: string | null }>(
-      `SELECT min(job) AS next FROM (
-         SELECT * FROM (SELECT job FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-           WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1)
-         UNION ALL
-         SELECT * FROM (SELECT job FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
-           WHERE concurrency_key = ? AND job > ? AND queue_state IS NOT NULL ORDER BY job LIMIT 1))`,
-      key,
-      last,
-      key,
-      last,
-    );
-    if (next === null) return;
-    yield next;
-    last = next;
-  }
+  ).count;
 }

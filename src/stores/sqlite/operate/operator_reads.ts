@@ -135,26 +135,18 @@ function jobNames(db: SqliteDatabase): string[] {
     .map(({ job }) => job);
 }
 
-/** The runs of a concurrency key that have not ended: those that hold it, stand in its queue, wait or are delayed. */
+/** The runs of a concurrency key that have not ended. */
 function findByKey(db: SqliteDatabase, key: string, limit: number): { id: string }[] {
   return db.all(
     `SELECT id FROM (
        SELECT r.seq, r.id FROM holdfast_holders h JOIN holdfast_runs r ON r.id = h.run_id
          WHERE h.concurrency_key = ? AND r.completed_at IS NULL
-       UNION SELECT * FROM (SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-         WHERE concurrency_key = ? AND queue_state IS NOT NULL LIMIT ?)
+       UNION SELECT * FROM (SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_keyed_pending
+         WHERE concurrency_key = ? AND status = 'pending' LIMIT ?)
        UNION SELECT * FROM (SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_keyed_waiting
-         WHERE concurrency_key = ? AND status = 'waiting' LIMIT ?)
-       UNION SELECT * FROM (SELECT r.seq, r.id FROM holdfast_flow f INDEXED BY holdfast_flow_queued_by_key
-         JOIN holdfast_runs r ON r.seq = f.run_seq WHERE f.concurrency_key = ? AND f.queue_state IS NOT NULL LIMIT ?)
-       UNION SELECT * FROM (SELECT r.seq, r.id FROM holdfast_flow f INDEXED BY holdfast_flow_delayed_by_key
-         JOIN holdfast_runs r ON r.seq = f.run_seq WHERE f.concurrency_key = ? AND f.due_at IS NOT NULL LIMIT ?))
+         WHERE concurrency_key = ? AND status = 'waiting' LIMIT ?))
      ORDER BY seq LIMIT ?`,
     key,
-    key,
-    limit,
-    key,
-    limit,
     key,
     limit,
     key,

@@ -2,6 +2,7 @@ import type { Rate } from "../../../model/flow.ts";
 import { countAhead, isLimitMeant, type LimitFacts, MAX_AHEAD, type WorkerFacts } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { MAX_COUNTED_READY } from "../../rules.ts";
+import { readyRuns } from "../flow/candidate.ts";
 import { countExecuted } from "../flow/job_gates.ts";
 import { countAllowed, jobScope } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -10,7 +11,7 @@ import type { KeyedRun } from "./key_facts.ts";
 /** What the limits of workers allow for a run, and for those of some other queues. */
 export function readLimits(
   db: SqliteDatabase,
-  run: Pick<KeyedRun, "seq" | "position" | "job">,
+  run: Pick<KeyedRun, "seq" | "position" | "queue">,
   { workers, queues, paused }: {
     workers: readonly WorkerFacts[];
     queues: ReadonlySet<string>;
@@ -25,7 +26,7 @@ export function readLimits(
     return runs;
   };
   return workers.flatMap((worker) => {
-    const meant = worker.limits.filter((limit) => isLimitMeant(limit, run.job, queues));
+    const meant = worker.limits.filter((limit) => isLimitMeant(limit, run.queue, queues));
     return meant.map(({ queue, names, concurrency, rate }) => {
       const own = worker.queues.filter((other) => names.includes(jobNameOf(other)) && !paused.has(jobNameOf(other)));
       return {
@@ -48,9 +49,9 @@ interface ReadyRun {
 
 // The runs of a queue that wait for the rate of their key, which has opened: the next claim moves them on.
 const LET_PASS = `(SELECT concurrency_key AS key FROM holdfast_openings
-    WHERE job = ? AND is_open = 0 AND opens_at <= ? LIMIT ${MAX_AHEAD})
-  JOIN holdfast_flow ON run_seq = (SELECT run_seq FROM holdfast_flow INDEXED BY holdfast_flow_queued_by_key
-    WHERE concurrency_key = key AND job = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1)
+    WHERE queue = ? AND is_open = 0 AND opens_at <= ? LIMIT ${MAX_AHEAD})
+  JOIN holdfast_runs ON seq = (SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+    WHERE concurrency_key = key AND queue = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1)
   WHERE queue_state = 'B'`;
 
 /**
@@ -64,17 +65,16 @@ function readReady(
   now: number,
 ): ReadyRun[] {
   const rows = db.all<{ position: number; begun: number }>(
-    `SELECT * FROM (SELECT seq AS position, started_at IS NOT NULL AS begun
-         FROM holdfast_runs INDEXED BY holdfast_runs_ready
-         WHERE queue_state = 'R' AND job = ? AND seq < ? ORDER BY seq LIMIT ${MAX_AHEAD})
+    `SELECT * FROM (${readyRuns(BEFORE, false)} AND fairness_key IS NULL AND position < ? AND seq <> ?
+         ORDER BY position LIMIT ${MAX_AHEAD})
        UNION ALL
-       SELECT position, begun FROM (SELECT position, begun, run_seq
-         FROM holdfast_flow INDEXED BY holdfast_flow_ready
-         WHERE queue_state = 'R' AND job = ? LIMIT ${MAX_COUNTED_READY}) WHERE position < ? AND run_seq <> ?
+       SELECT position, begun FROM (${readyRuns(`${BEFORE}, seq`, false)} AND fairness_key IS NOT NULL
+         LIMIT ${MAX_COUNTED_READY}) WHERE position < ? AND seq <> ?
        UNION ALL
-       SELECT position, begun FROM ${LET_PASS} AND position < ? AND run_seq <> ?`,
+       SELECT ${BEFORE} FROM ${LET_PASS} AND position < ? AND seq <> ?`,
     queue,
     position,
+    seq,
     queue,
     position,
     seq,
@@ -86,6 +86,8 @@ function readReady(
   );
   return rows.map(({ position, begun }) => ({ queue, position, hasBegun: begun === 1 }));
 }
+
+const BEFORE = "position, started_at IS NOT NULL AS begun";
 
 /** What a rate allows: how many starts now, and when the next one may follow them. */
 function readRoom(db: SqliteDatabase, scope: string, rate: Rate, now: number): NonNullable<LimitFacts["rate"]> {
@@ -105,20 +107,16 @@ function readRoom(db: SqliteDatabase, scope: string, rate: Rate, now: number): N
 /** How many runs of the group of a run, which have its fairness key, come before it. */
 export function countGroup(
   db: SqliteDatabase,
-  { job, fairness_key, position, started_at, isRateClosed, seq }: KeyedRun & {
+  { queue, fairness_key, position, started_at, isRateClosed, seq }: KeyedRun & {
     fairness_key: string | null;
     isRateClosed: boolean;
   },
 ): number {
   // While a rate is used up, runs that have not started do not count for one that has.
-  const [index, begun] = isRateClosed && started_at !== null
-    ? ["holdfast_flow_ready_begun", "AND begun = 1"]
-    : ["holdfast_flow_ready", ""];
   const { count } = db.one<{ count: number }>(
-    `SELECT count(*) AS count FROM (SELECT 1 FROM holdfast_flow INDEXED BY ${index}
-       WHERE queue_state = 'R' ${begun} AND job = ? AND fairness_key = ? AND position < ? AND run_seq <> ?
-       LIMIT ${MAX_AHEAD})`,
-    job,
+    `SELECT count(*) AS count FROM (${readyRuns("1", isRateClosed && started_at !== null)}
+       AND fairness_key = ? AND position < ? AND seq <> ? LIMIT ${MAX_AHEAD})`,
+    queue,
     fairness_key,
     position,
     seq,
@@ -138,27 +136,23 @@ export function countReady(
   now: number,
 ): number {
   const queues = new Set(able.flatMap(({ queues }) => queues).filter((queue) => !paused.has(jobNameOf(queue))));
-  const { position, seq, job, fairness_key } = run;
+  const { position, seq, fairness_key } = run;
   let count = 0;
   for (const queue of queues) {
     const room = MAX_AHEAD - count;
     if (room <= 0) break;
     const found = db.one<{ count: number }>(
-      `SELECT (SELECT count(*) FROM (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_ready
-           WHERE queue_state = 'R' AND job = ? AND seq < ? LIMIT ${MAX_AHEAD}))
-         + (SELECT count(*) FROM (SELECT 1 FROM holdfast_flow INDEXED BY holdfast_flow_ready
-           WHERE queue_state = 'R' AND job = ? AND fairness_key IS NULL AND position < ? AND run_seq <> ? LIMIT ${MAX_AHEAD}))
+      `SELECT (SELECT count(*) FROM (${readyRuns("1", false)} AND fairness_key IS NULL AND position < ? AND seq <> ?
+           LIMIT ${MAX_AHEAD}))
          + (SELECT count(*) FROM (SELECT 1 FROM holdfast_heads
-           WHERE job = ? AND position < ? AND (job <> ? OR fairness_key IS NOT ?) LIMIT ${MAX_AHEAD}))
-         + (SELECT count(*) FROM ${LET_PASS} AND fairness_key IS NULL AND position < ? AND run_seq <> ?) AS count`,
-      queue,
-      position,
+           WHERE queue = ? AND position < ? AND (queue <> ? OR fairness_key IS NOT ?) LIMIT ${MAX_AHEAD}))
+         + (SELECT count(*) FROM ${LET_PASS} AND fairness_key IS NULL AND position < ? AND seq <> ?) AS count`,
       queue,
       position,
       seq,
       queue,
       position,
-      job,
+      run.queue,
       fairness_key,
       queue,
       now,

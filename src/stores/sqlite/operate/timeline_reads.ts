@@ -28,7 +28,7 @@ export function readTimeline(
 ): TimelineRecords | null {
   const row = db.get<TimelineRun & { seq: number; has_pauses: number }>(
     `SELECT r.seq, r.id, r.status, r.has_pauses, r.created_at AS createdAt, r.started_at AS startedAt,
-       r.completed_at AS completedAt, iif(r.flow = 1, (SELECT start_at FROM holdfast_flow WHERE run_seq = r.seq), NULL) AS startAt
+       r.completed_at AS completedAt, r.start_at AS startAt
      FROM holdfast_runs r WHERE r.id = ?`,
     runId,
   );

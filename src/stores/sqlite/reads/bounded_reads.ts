@@ -6,7 +6,7 @@ import { WAIT_VALUES, type WaitText } from "../../../model/wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../../rows.ts";
-import { FLOW_COLUMNS, RUN_TABLES, type RunRow, SCHEDULE_COLUMNS, toRunText } from "../rows.ts";
+import { ALL_COLUMNS, HELD, RUN_COLUMNS, RUN_TABLES, type RunRow, toRunText } from "../rows.ts";
 
 // How many rows are examined or read at once.
 const SLICE = 256;
@@ -20,11 +20,10 @@ export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLengt
   while (!part.hasMore && part.items.length < runIds.length) {
     const slice = runIds.slice(part.items.length, part.items.length + SLICE);
     const ids = maxLength === Infinity ? slice : slice.slice(0, countFitting(runSizes(db, slice), part.room));
-    const columns = maxLength === Infinity ? `r.*, i.payload, ${FLOW_COLUMNS}, ${SCHEDULE_COLUMNS}` : [
-      smallColumns(db, "holdfast_runs", "r", ["output"]),
+    const columns = maxLength === Infinity ? ALL_COLUMNS : [
+      smallColumns(RUN_COLUMNS, "r", ["output"]),
       smallValue("i.payload", "payload"),
-      FLOW_COLUMNS,
-      SCHEDULE_COLUMNS,
+      HELD,
     ].join(", ");
     const rows = byId(db.all<RunRow & LargeFlags>(`SELECT ${columns} ${FROM_RUNS}`, JSON.stringify(ids)));
     part.add(ids, (id) => {
@@ -152,7 +151,7 @@ function readPart<Row extends object, Column extends string, T>(
   const run = db.get<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
   if (run === undefined) return null;
   const part = new PartBuilder<T>(maxLength);
-  const columns = maxLength === Infinity ? "l.*" : smallColumns(db, list.table, "l", list.values);
+  const columns = maxLength === Infinity ? "l.*" : smallColumns(db.columnsOf(list.table), "l", list.values);
   const select = `SELECT ${[columns, ...list.more].join(", ")} FROM ${list.table} l ${list.rows} LIMIT ?`;
   let position = after === null ? list.start : positionOf(db, list, run.seq, after);
   while (!part.hasMore) {
@@ -195,9 +194,9 @@ function bytesOf(...columns: string[]): string {
   return columns.map((column) => `min(coalesce(octet_length(${column}), 0), ${LARGE_VALUE_BYTES})`).join(" + ");
 }
 
-/** The columns of a table, without large values. */
-function smallColumns(db: SqliteDatabase, table: string, alias: string, values: readonly string[]): string {
-  return db.columnsOf(table).map((column) =>
+/** Columns of a table, without large values. */
+function smallColumns(columns: readonly string[], alias: string, values: readonly string[]): string {
+  return columns.map((column) =>
     values.includes(column) ? smallValue(`${alias}.${column}`, column) : `${alias}.${column}`
   ).join(", ");
 }

@@ -14,8 +14,8 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
   const { input, schema_print, slot } = db.one<
     { input: JsonText | null; schema_print: string | null; slot: JsonText | null }
   >(
-    `SELECT i.input, i.schema_print, s.slot FROM holdfast_inputs i
-     LEFT JOIN holdfast_scheduled_runs s ON s.run_seq = i.run_seq WHERE i.run_seq = ?`,
+    `SELECT i.input, i.schema_print, r.slot FROM holdfast_inputs i JOIN holdfast_runs r ON r.seq = i.run_seq
+     WHERE i.run_seq = ?`,
     seq,
   );
   const steps = db.all<ReplayedStepRow>(

@@ -189,8 +189,7 @@ function newestIn(range: IndexRange | null, before: number, limit: number): Sql 
   }
   if (range.by === "parent") {
     return {
-      text: `SELECT run_seq AS seq FROM holdfast_child_runs WHERE parent_id = ? AND run_seq < ?
-        ORDER BY run_seq DESC LIMIT ?`,
+      text: `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_parent WHERE parent_id = ? AND ${end.text}`,
       parameters: [range.parentRunId, ...end.parameters],
     };
   }
@@ -286,7 +285,7 @@ function restOf(conditions: Conditions, range: IndexRange | null, scope: RunQuer
   };
 }
 
-const IS_CHILD = "(SELECT c.parent_id FROM holdfast_child_runs c WHERE c.run_seq = l.seq) = ?";
+const IS_CHILD = "(SELECT c.parent_id FROM holdfast_runs c WHERE c.seq = l.seq) = ?";
 
 // A scalar subquery: the planner never turns it into a join, which might begin with all runs that have the label.
 function hasLabel([key, value]: Label): Sql {

@@ -1,16 +1,24 @@
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { commitDeadlines, resolveChildren } from "./pause_resolution.ts";
 
+/** What is known of a run that ends. */
+export interface EndingRun {
+  seq: number;
+  has_pauses: number;
+  parent_seq: number | null;
+  parent_pause: number | null;
+}
+
 /**
  * Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. The next
- * claims cancel the children of these. It is called for each run with `has_pauses` 1.
+ * claims cancel the children of these. If the run is a child, its parent is told.
  */
-export function closePauses(
-  db: SqliteDatabase,
-  runSeq: number,
-  status: "closed" | "cancelled",
-  now: number,
-): void {
+export function closePauses(db: SqliteDatabase, run: EndingRun, status: "closed" | "cancelled", now: number): void {
+  if (run.has_pauses === 1) endPauses(db, run.seq, status, now);
+  if (run.parent_seq !== null && run.parent_pause !== null) endChild(db, run.parent_seq, run.parent_pause, now);
+}
+
+function endPauses(db: SqliteDatabase, runSeq: number, status: "closed" | "cancelled", now: number): void {
   commitDeadlines(db, runSeq, now);
   db.run(
     `INSERT OR IGNORE INTO holdfast_orphans
@@ -22,21 +30,15 @@ export function closePauses(
     status,
     runSeq,
   );
-  endChild(db, runSeq, now);
 }
 
-/** If the run is a child, counts its end, and resolves the pause of its parent if it was the last child. */
-function endChild(db: SqliteDatabase, runSeq: number, now: number): void {
-  const child = db.get<{ parent_seq: number; pause_seq: number }>(
-    "UPDATE holdfast_child_runs SET is_open = 0 WHERE run_seq = ? AND is_open = 1 RETURNING parent_seq, pause_seq",
-    runSeq,
-  );
-  if (child === undefined) return;
+/** Counts the end of a child, and resolves the pause of its parent if it was the last child. */
+function endChild(db: SqliteDatabase, parentSeq: number, pauseSeq: number, now: number): void {
   const pause = db.get<{ unfinished: number }>(
     `UPDATE holdfast_pauses SET unfinished = unfinished - 1 WHERE seq = ? AND run_seq = ? AND status = 'pending'
      RETURNING unfinished`,
-    child.pause_seq,
-    child.parent_seq,
+    pauseSeq,
+    parentSeq,
   );
-  if (pause?.unfinished === 0) resolveChildren(db, child.parent_seq, child.pause_seq, now);
+  if (pause?.unfinished === 0) resolveChildren(db, parentSeq, pauseSeq, now);
 }

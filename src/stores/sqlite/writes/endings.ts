@@ -17,15 +17,16 @@ import { keepResult } from "../children/child_results.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { trimByAge } from "../journal/journal.ts";
-import { leaveQueue, releaseKey } from "../flow/concurrency_keys.ts";
+import { OUT_OF_QUEUE, releaseKey } from "../flow/concurrency_keys.ts";
+import { touchGroup } from "../flow/turns.ts";
 import { keepGhost } from "../flow/ghosts.ts";
 import { deleteHold } from "../evolution/holds.ts";
 import { endHold } from "../evolution/offers.ts";
 import { jobNameOf } from "../../queue_name.ts";
-import { closePauses } from "./close_pauses.ts";
+import { closePauses, type EndingRun } from "./close_pauses.ts";
 import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
-import { type FlowColumn, type RunRow, type ScheduleColumn, SELECT_RUN, toRunText } from "../rows.ts";
+import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import { recordCancelledStep } from "./steps.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
@@ -53,13 +54,13 @@ export function finishRun(
   db.held.forget(lease.runId);
   const isEnded = held !== undefined &&
     db.run(
-        `${FINISH} WHERE seq = ? AND lease_generation = ? AND status = 'running' AND has_pauses = 0`,
+        `${FINISH} WHERE seq = ? AND lease_generation = ? AND status = 'running' AND has_pauses = 0 AND parent_seq IS NULL`,
         ...columns,
         held.seq,
         lease.generation,
       ) > 0;
-  const run = isEnded ? { ...held, has_pauses: 0 } : db.get<{ seq: number; job: string; has_pauses: number }>(
-    `${FINISH} WHERE ${UNDER_LEASE} RETURNING seq, job, has_pauses`,
+  const run = isEnded ? { ...held, ...NOTHING_WAITS } : db.get<EndingRun & { job: string }>(
+    `${FINISH} WHERE ${UNDER_LEASE} RETURNING seq, job, has_pauses, parent_seq, parent_pause`,
     ...columns,
     ...leaseParameters(lease),
   );
@@ -81,9 +82,11 @@ export function finishRun(
   db.facts.note(
     ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : failedFact(runSeq, ending.failure.kind),
   );
-  if (run.has_pauses === 1) closePauses(db, runSeq, "closed", now);
+  closePauses(db, run, "closed", now);
   if (lease.concurrencyKey !== null) releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation, now);
 }
+
+const NOTHING_WAITS = { has_pauses: 0, parent_seq: null, parent_pause: null };
 
 const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
   ${KEEP_REPORTS}, lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?`;
@@ -103,10 +106,10 @@ export function cancelRun(
   const isUnderLease = execution !== null &&
     db.get(`SELECT 1 FROM holdfast_runs WHERE ${UNDER_LEASE}`, ...leaseParameters(execution.lease)) !== undefined;
   const { reports, progress } = isUnderLease ? newReports(execution.reports, before.last_report_no) : NO_REPORTS;
-  const row = db.one<Omit<RunRow, "payload" | FlowColumn | ScheduleColumn>>(
-    `UPDATE holdfast_runs SET status = 'cancelled', queue_state = NULL, timer_at = NULL, lease_owner = NULL,
-       lease_expires_at = NULL, ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
-     WHERE seq = ? RETURNING *`,
+  db.run(
+    `UPDATE holdfast_runs SET status = 'cancelled', ${OUT_OF_QUEUE}, lease_owner = NULL, lease_expires_at = NULL,
+       ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
+     WHERE seq = ?`,
     requestId,
     now,
     now,
@@ -122,7 +125,7 @@ export function cancelRun(
     runSeq,
   );
   db.facts.note([runSeq, "cancelled"]);
-  closePauses(db, runSeq, "cancelled", now);
+  closePauses(db, before, "cancelled", now);
   if (before.held !== null) endHold(db, runSeq);
   const { id: run_id, concurrency_key, lease_expires_at: expires_at } = before;
   // A worker may still execute the run.
@@ -130,10 +133,10 @@ export function cancelRun(
     const { lease_claim } = before;
     keepGhost(db, { run_id, generation, lease_claim, job: jobNameOf(before.job), concurrency_key, expires_at });
   } else {
-    if (before.flow !== null) leaveQueue(db, before, now);
+    touchGroup(db, before.queue, before.fairness_key);
     if (concurrency_key !== null) releaseKey(db, concurrency_key, runId, generation, now);
   }
-  return toRunText({ ...before, ...row, held: null });
+  return toRunText(db.one<RunRow>(`${SELECT_RUN} WHERE r.seq = ?`, runSeq));
 }
 
 /** Deletes a run that has ended. See `Store.delete()`. */

@@ -1,19 +1,21 @@
+import { positionOf } from "../../../model/flow.ts";
 import { ConflictError, NotFoundError } from "../../../model/error.ts";
 import { coalescedFacts } from "../../../model/fact.ts";
 import type { Host } from "../../../model/host.ts";
 import type { StoredRun } from "../../../model/run.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
-import { aloneQueue, isAloneQueue, queueName } from "../../queue_name.ts";
+import { aloneQueue, queueName } from "../../queue_name.ts";
 import { QueueSearch } from "../evolution/queues.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";
 import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
-import { insertFlow, NO_FLOW, PLAIN_KEY, usesFlow } from "../flow/new_flow.ts";
+import { type FlowColumns, flowOf, NO_FLOW } from "../flow/new_flow.ts";
+import { touchGroup } from "../flow/turns.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput } from "../../rows.ts";
-import { type RunRow, type ScheduleColumn, SELECT_RUN, toRunText } from "../rows.ts";
+import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 
 /** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */
 export function enqueueRuns(
@@ -82,8 +84,7 @@ function findRun(
 function findCoalescable(db: SqliteDatabase, run: NewRun, queues: readonly string[], now: number): RunRow | null {
   const { concurrencyKey: key, coalesce } = run;
   if (key === null || coalesce === null) return null;
-  const all = [...queues, ...queues.map(aloneQueue)];
-  const pending = oldest(all.map((queue) => findPending(db, key, queue, now)));
+  const pending = oldest(queues.map((queue) => findPending(db, key, queue, now)));
   if (pending !== null || coalesce !== "active") return pending;
   const leased = oldest(queues.map((queue) =>
     db.get<RunRow>(
@@ -110,36 +111,18 @@ function oldest(found: readonly (RunRow | null | undefined)[]): RunRow | null {
 }
 
 /**
- * The oldest pending run in the queue of a key. One whose start has passed counts, although no claim has noticed, and so
- * does one that waits to be claimed alone.
+ * The oldest pending run of a key. One whose start has passed counts, although no claim has noticed, and so does one that
+ * waits to be claimed alone. Held runs do not.
  */
-function findPending(db: SqliteDatabase, key: string, job: string, now: number): RunRow | null {
-  const found = [
-    db.get<{ seq: number }>(
-      `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-       WHERE concurrency_key = ? AND job = ? AND queue_state IS NOT NULL AND status = 'pending' ORDER BY seq LIMIT 1`,
-      key,
-      job,
-    ),
-    db.get<{ seq: number }>(
-      `SELECT f.run_seq AS seq FROM holdfast_flow f INDEXED BY holdfast_flow_queued_by_age
-       JOIN holdfast_runs r ON r.seq = f.run_seq
-       WHERE f.concurrency_key = ? AND f.job = ? AND f.queue_state IS NOT NULL AND r.status = 'pending'
-       ORDER BY f.run_seq LIMIT 1`,
-      key,
-      job,
-    ),
-    ...db.all<{ seq: number }>(
-      `SELECT run_seq AS seq FROM holdfast_flow INDEXED BY holdfast_flow_delayed_by_key
-       WHERE concurrency_key = ? AND job = ? AND due_at <= ?`,
-      key,
-      job,
-      isAloneQueue(job) ? Number.MAX_SAFE_INTEGER : now,
-    ),
-  ].filter((row) => row !== undefined);
-  if (found.length === 0) return null;
-  const oldest = Math.min(...found.map(({ seq }) => seq));
-  return db.one<RunRow>(`${SELECT_RUN} WHERE r.seq = ?`, oldest);
+function findPending(db: SqliteDatabase, key: string, job: string, now: number): RunRow | undefined {
+  return db.get<RunRow>(
+    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.status = 'pending' AND
+       (r.queue = ? OR (r.queue = r.job AND (r.queue_state IS NOT NULL OR r.due_at <= ?))) ORDER BY r.seq LIMIT 1`,
+    key,
+    job,
+    aloneQueue(job),
+    now,
+  );
 }
 
 /** The parent of a new run, and the pause that waits for it. */
@@ -165,50 +148,43 @@ export function insertRun(
 ): { run: StoredRun; seq: number } | null {
   const seq = drawNumber(db);
   const queue = queueName(run.jobName, run.version);
-  const hasFlow = usesFlow(run);
-  const state = hasFlow
-    ? null
-    : run.concurrencyKey === null
-    ? "R"
-    : stateOfNewRun(db, { ...PLAIN_KEY, concurrency_key: run.concurrencyKey, job: queue, position: seq }, now);
-  const row = {
-    ...UNCLAIMED,
+  const key = run.concurrencyKey;
+  const flow = flowOf(run, now);
+  const position = positionOf(seq, flow.priority);
+  const isDelayed = flow.due_at !== null;
+  const state = isDelayed ? null : key === null ? "R" : stateOfNewRun(db, key, { ...flow, queue, position }, now);
+  const labels = JSON.stringify(run.labels);
+  const retriggerOf = run.retriggerOf?.runId ?? null;
+  const columns = [
     seq,
-    id: run.id,
-    job: queue,
-    labels: JSON.stringify(run.labels),
-    payload: run.payload,
-    idempotency_key: run.idempotencyKey,
-    concurrency_key: run.concurrencyKey,
-    flow: hasFlow ? 1 : null,
-    trace: run.trace,
-    created_at: now,
-    updated_at: now,
-    retrigger_of: run.retriggerOf?.runId ?? null,
-    schedule_name: run.schedule?.name ?? null,
-    slot_at: slotOf(run),
-    parent_id: parent?.id ?? null,
-  };
-  const isAdded = db.run(
-    `INSERT INTO holdfast_runs
-       (seq, id, job, status, labels, idempotency_key, concurrency_key, queue_state, flow, retrigger_of, has_pauses,
-        created_at, updated_at, trace)
-     VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-    seq,
-    row.id,
-    row.job,
-    row.labels,
-    row.idempotency_key,
-    row.concurrency_key,
-    hasFlow ? null : state ?? "B",
-    row.flow,
-    row.retrigger_of,
-    parent === null ? 0 : 1,
+    run.id,
+    queue,
+    queue,
+    position,
+    labels,
+    run.idempotencyKey,
+    key,
+    isDelayed ? null : state ?? "B",
+    retriggerOf,
     now,
     now,
-    row.trace,
-  ) > 0;
-  if (!isAdded) return null;
+    run.trace,
+  ];
+  const isPlain = flow === NO_FLOW && run.schedule === null && parent === null;
+  const slotAt = slotOf(run);
+  const isAdded = isPlain ? db.run(INSERT_PLAIN, ...columns) : db.run(
+    INSERT,
+    ...columns,
+    ...FLOW_COLUMNS.map((column) => flow[column]),
+    run.schedule?.name ?? null,
+    slotAt,
+    run.schedule === null ? null : slotTextOf(db, run),
+    parent?.id ?? null,
+    parent?.seq ?? null,
+    parent?.pauseSeq ?? null,
+    parent?.depth ?? 0,
+  );
+  if (isAdded === 0) return null;
   moveRun(db, queue, null, "pending");
   db.run(
     "INSERT INTO holdfast_inputs (run_seq, payload, input, schema_print) VALUES (?, ?, ?, ?)",
@@ -217,15 +193,46 @@ export function insertRun(
     fromInput(run.payload, run.input),
     run.schemaPrint,
   );
-  for (const [key, value] of Object.entries(run.labels)) {
-    db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", key, value, seq);
+  for (const [name, value] of Object.entries(run.labels)) {
+    db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", name, value, seq);
   }
-  if (run.schedule !== null) insertSchedule(db, row, run.schedule.slot ?? null);
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
-  if (parent !== null) insertChild(db, seq, parent);
-  if (hasFlow) return { run: toRunText({ ...row, ...insertFlow(db, seq, run, now) }), seq };
-  if (run.concurrencyKey !== null && state === null) updateQueue(db, run.concurrencyKey, now);
-  return { run: toRunText(row), seq };
+  if (state === "R") touchGroup(db, queue, flow.fairness_key);
+  if (!isDelayed && state === null && key !== null) updateQueue(db, key, now);
+  const added = toRunText({
+    ...UNCLAIMED,
+    ...flow,
+    id: run.id,
+    job: queue,
+    labels,
+    payload: run.payload,
+    idempotency_key: run.idempotencyKey,
+    concurrency_key: key,
+    created_at: now,
+    updated_at: now,
+    retrigger_of: retriggerOf,
+    schedule_name: run.schedule?.name ?? null,
+    slot_at: slotAt,
+    parent_id: parent?.id ?? null,
+  });
+  return { run: added, seq };
+}
+
+const PLAIN_COLUMNS =
+  `seq, id, job, queue, position, labels, idempotency_key, concurrency_key, queue_state, retrigger_of,
+  created_at, updated_at, trace`.split(/,\s+/);
+const FLOW_COLUMNS = Object.keys(NO_FLOW) as (keyof FlowColumns)[]; // it has these keys alone
+// Most runs need no other columns: the wide statement costs a quarter more.
+const INSERT_PLAIN = insertOf(PLAIN_COLUMNS);
+const INSERT = insertOf([
+  ...PLAIN_COLUMNS,
+  ...FLOW_COLUMNS,
+  ...["schedule_name", "slot_at", "slot", "parent_id", "parent_seq", "parent_pause", "depth"],
+]);
+
+function insertOf(columns: readonly string[]): string {
+  return `INSERT INTO holdfast_runs (status, ${columns.join(", ")})
+    VALUES ('pending', ${columns.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
 }
 
 function slotOf({ schedule }: NewRun): number | null {
@@ -233,40 +240,15 @@ function slotOf({ schedule }: NewRun): number | null {
   return slotAt === null ? null : Date.parse(slotAt);
 }
 
-/** Keeps which schedule has made a run. A retry has the slot of the old run. */
-function insertSchedule(
-  db: SqliteDatabase,
-  { seq, schedule_name, slot_at, retrigger_of }: Pick<RunRow, "seq" | "retrigger_of" | ScheduleColumn>,
-  slot: JsonText | null,
-): void {
-  db.run(
-    `INSERT INTO holdfast_scheduled_runs (run_seq, schedule_name, slot_at, slot) VALUES (?, ?, ?,
-       iif(? IS NULL, ?, (SELECT s.slot FROM holdfast_scheduled_runs s
-         JOIN holdfast_runs o ON o.seq = s.run_seq WHERE o.id = ?)))`,
-    seq,
-    schedule_name,
-    slot_at,
-    retrigger_of,
-    slot,
-    retrigger_of,
-  );
-}
-
-function insertChild(db: SqliteDatabase, seq: number, { seq: parentSeq, id, pauseSeq, depth }: ParentOfRun): void {
-  db.run(
-    `INSERT INTO holdfast_child_runs (run_seq, parent_id, parent_seq, pause_seq, depth, is_open)
-     VALUES (?, ?, ?, ?, ?, 1)`,
-    seq,
-    id,
-    parentSeq,
-    pauseSeq,
-    depth,
-  );
+/** What the engine stores of a slot. A retry has that of the old run. */
+function slotTextOf(db: SqliteDatabase, { schedule, retriggerOf }: NewRun): JsonText | null {
+  if (retriggerOf === null) return schedule?.slot ?? null;
+  const old = db.get<{ slot: JsonText | null }>("SELECT slot FROM holdfast_runs WHERE id = ?", retriggerOf.runId);
+  return old?.slot ?? null;
 }
 
 /** The columns of a run that was not claimed yet. */
 const UNCLAIMED = {
-  ...NO_FLOW,
   status: "pending" as const,
   lease_owner: null,
   lease_expires_at: null,
@@ -278,5 +260,7 @@ const UNCLAIMED = {
   failed_step: null,
   started_at: null,
   completed_at: null,
+  finish_by: null,
   retriggered_as: null,
+  held: null,
 };

@@ -101,10 +101,8 @@ export function findAloneSince(
   })).filter(({ queue }) => !earlier.has(queue));
   return db.one<{ at: number | null }>(
     `SELECT min(r.updated_at) AS at FROM json_each(?) j
-     JOIN holdfast_flow f INDEXED BY holdfast_flow_alone ON f.job = j.value ->> 'queue'
-     JOIN holdfast_runs r ON r.seq = f.run_seq
-     WHERE f.queue_state IS NOT NULL AND substr(f.job, -1) = char(9)
-       AND (f.queue_state = 'R' OR j.value ->> 'isLimited')`,
+     JOIN holdfast_runs r INDEXED BY holdfast_runs_special ON r.queue = j.value ->> 'queue'
+     WHERE r.queue_state IS NOT NULL AND r.queue <> r.job AND (r.queue_state = 'R' OR j.value ->> 'isLimited')`,
     JSON.stringify(queues),
   ).at;
 }

@@ -4,8 +4,8 @@ import type { Lease } from "../../../model/lease.ts";
 export interface HeldRun {
   /** The generation of the lease. */
   generation: number;
-  /** The claim that gave it; `null`: an older version of this package has. */
-  claimId: string | null;
+  /** The claim that gave it. */
+  claimId: string;
   /** The number of the row of the run. */
   seq: number;
   /** Its job. */

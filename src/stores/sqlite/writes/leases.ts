@@ -42,10 +42,10 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   const released = { ...lease, recorded: 0 };
   const added = findNewReports(db, released, reports);
   noteInterruption(db, lease, "released", now);
-  const row = db.get<{ seq: number; job: string; flow: number | null; abandonments: number }>(
+  const row = db.get<{ seq: number; job: string; abandonments: number }>(
     `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
        lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE ${UNDER_LEASE} RETURNING seq, job, flow, abandonments`,
+     WHERE ${UNDER_LEASE} RETURNING seq, job, abandonments`,
     now,
     added.progress,
     added.lastNo,
@@ -54,7 +54,7 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
   if (row !== undefined) {
     noteReports(db, lease, row.seq, added);
     moveRun(db, row.job, "running", "pending");
-    requeue(db, { ...row, concurrency_key: key }, now, now);
+    requeue(db, row, now, now);
     if (key !== null) releaseKey(db, key, runId, generation, now);
   } else {
     releaseGhost(db, lease, { claimId: lease.claimId }, now);
@@ -74,7 +74,7 @@ export function readLeases(db: SqliteDatabase, now: number): SeenLease[] {
   return rows.map((row) => ({
     runId: row.id,
     generation: row.generation,
-    claimId: row.lease_claim ?? "",
+    claimId: row.lease_claim,
     recorded: row.recorded,
     concurrencyKey: row.concurrency_key,
     expiresAt: row.expires_at,
@@ -85,8 +85,7 @@ export function readLeases(db: SqliteDatabase, now: number): SeenLease[] {
 interface HeldLeaseRow {
   id: string;
   generation: number;
-  /** NULL: an older version of this package gave the lease. */
-  lease_claim: string | null;
+  lease_claim: string;
   recorded: number;
   concurrency_key: string | null;
   expires_at: number;

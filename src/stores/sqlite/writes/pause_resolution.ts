@@ -1,6 +1,7 @@
 import type { RunStatus } from "../../../model/run.ts";
 import { forgetPrints } from "../evolution/holds.ts";
-import { enterQueue, holdsKey, putFirst, type QueuedRun } from "../flow/concurrency_keys.ts";
+import { HEAD_START } from "../../rules.ts";
+import { enterQueue, holdsKey } from "../flow/concurrency_keys.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /**
@@ -36,22 +37,20 @@ export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
   return recorded;
 }
 
-const IS_NOT_DUE = `queue_state IS NULL AND (flow IS NULL OR
-  (SELECT queue_state FROM holdfast_flow WHERE run_seq = seq) IS NULL)`;
-
 /** Makes a waiting run due, if it is not so already. */
 export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
-  const run = db.get<QueuedRun & { id: string }>(
+  const run = db.get<{ id: string; concurrency_key: string | null }>(
     `UPDATE holdfast_runs SET timer_at = NULL, updated_at = ?
-     WHERE seq = ? AND status = 'waiting' AND ${IS_NOT_DUE}
-     RETURNING seq, id, concurrency_key, flow`,
+     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL RETURNING id, concurrency_key`,
     now,
     runSeq,
   );
   if (run === undefined) return;
-  const isHolder = run.concurrency_key !== null && holdsKey(db, run.concurrency_key, run.id);
-  if (isHolder) putFirst(db, runSeq);
-  enterQueue(db, isHolder ? { ...run, flow: 1 } : run, now);
+  if (run.concurrency_key !== null && holdsKey(db, run.concurrency_key, run.id)) {
+    // The first of its key: it comes back after a retry delay.
+    db.run("UPDATE holdfast_runs SET position = position - ? WHERE seq = ?", HEAD_START, runSeq);
+  }
+  enterQueue(db, runSeq, now);
 }
 
 /** Resolves a pause whose children have all ended, and makes its run due if it waits for that. */
@@ -65,7 +64,7 @@ export function resolveChildren(db: SqliteDatabase, runSeq: number, pauseSeq: nu
     pauseSeq,
   );
   // The last change of a run that is due already says since when it is.
-  db.run(`UPDATE holdfast_runs SET updated_at = ? WHERE seq = ? AND ${IS_NOT_DUE}`, now, runSeq);
+  db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ? AND queue_state IS NULL", now, runSeq);
   if (isAwaitedOver || awaited === 1) wake(db, runSeq, now);
 }
 

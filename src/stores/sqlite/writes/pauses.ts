@@ -28,9 +28,9 @@ export function pauseRun(
 ): PauseResult {
   if (request.pauses.some((pause) => lacksChildren(db, lease.runId, pause))) throw new LeaseLostError(lease);
   const reports = findNewReports(db, lease, request.reports);
-  const run = db.get<{ seq: number; job: string; flow: number | null }>(
+  const run = db.get<{ seq: number; job: string }>(
     `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE ${UNDER_LEASE} RETURNING seq, job, flow`,
+     WHERE ${UNDER_LEASE} RETURNING seq, job`,
     now,
     reports.progress,
     reports.lastNo,
@@ -59,12 +59,11 @@ export function pauseRun(
   const awaited = rows.filter(({ kind }) => kind !== "patch");
   const instants = [...pauses.map(({ deadlineAt }) => deadlineAt), request.retryAt].filter((at) => at !== null);
   db.run(
-    `UPDATE holdfast_runs SET status = 'waiting', timer_at = ?, lease_owner = NULL, lease_expires_at = NULL,
-       abandonments = 0 WHERE seq = ?`,
+    `UPDATE holdfast_runs SET status = 'waiting', timer_at = ?, deadline_at = finish_by, lease_owner = NULL,
+       lease_expires_at = NULL, abandonments = 0 WHERE seq = ?`,
     instants.length === 0 ? null : Math.min(...instants),
     runSeq,
   );
-  if (run.flow !== null) db.run("UPDATE holdfast_flow SET deadline_at = finish_by WHERE run_seq = ?", runSeq);
   moveRun(db, run.job, "running", "waiting");
   for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...readRetries(db, runSeq)]) {
     db.facts.note([runSeq, "waiting", waitId, name, deadlineAt]);

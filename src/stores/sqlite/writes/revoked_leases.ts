@@ -2,21 +2,19 @@ import { failedFact } from "../../../model/fact.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
 import { abandonedFailure, ALONE_FROM, aloneDelayMs } from "../../rules.ts";
 import { aloneQueue } from "../../queue_name.ts";
-import { addFlow, enterQueue, type QueuedRun, releaseKey } from "../flow/concurrency_keys.ts";
+import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { noteInterruption } from "../operate/timeline_writes.ts";
-import { closePauses } from "./close_pauses.ts";
+import { closePauses, type EndingRun } from "./close_pauses.ts";
 
 /** What is read of a run whose lease is revoked. */
-export interface LeasedRow extends IdentityRow {
-  seq: number;
+export interface LeasedRow extends IdentityRow, EndingRun {
   concurrency_key: string | null;
-  flow: number | null;
   lease_generation: number;
   lease_owner: string;
-  lease_claim: string | null;
+  lease_claim: string;
   abandonments: number;
   abandonments_alone: number;
 }
@@ -77,7 +75,7 @@ export function revokeLease(
   const key = row.concurrency_key;
   if (error === null) {
     requeue(db, { ...row, abandonments }, now + aloneDelayMs(abandonments, worker?.lease_ms ?? 0), now);
-  } else closePauses(db, runSeq, "closed", now);
+  } else closePauses(db, row, "closed", now);
   if (key !== null) releaseKey(db, key, row.id, row.lease_generation, now);
   return error;
 }
@@ -89,17 +87,18 @@ export function revokeLease(
  */
 export function requeue(
   db: SqliteDatabase,
-  run: QueuedRun & { job: string; abandonments: number },
+  { seq, job, abandonments }: { seq: number; job: string; abandonments: number },
   aloneAt: number,
   now: number,
 ): void {
-  if (run.abandonments < ALONE_FROM) return enterQueue(db, run, now);
-  addFlow(db, run.seq);
-  db.run(
-    "UPDATE holdfast_flow SET job = ?, due_at = ?, deadline_at = finish_by WHERE run_seq = ?",
-    aloneQueue(run.job),
-    aloneAt,
-    run.seq,
-  );
-  if (aloneAt <= now) enterQueue(db, { ...run, flow: 1 }, now);
+  if (abandonments >= ALONE_FROM) {
+    db.run(
+      "UPDATE holdfast_runs SET queue = ?, due_at = ?, deadline_at = finish_by WHERE seq = ?",
+      aloneQueue(job),
+      aloneAt,
+      seq,
+    );
+    if (aloneAt > now) return;
+  }
+  enterQueue(db, seq, now);
 }
