@@ -53,6 +53,7 @@ export type { WaitOptions } from "./src/engine/runs/wait_for_run.ts";
 export type { ExportHistoryOptions, RedactedValue } from "./src/engine/runs/export_history.ts";
 export { persistLogs } from "./src/engine/persist_logs.ts";
 export type { PauseJobOptions } from "./src/engine/job_pauses.ts";
+export type { ChildCounts, Children, ChildrenQuery, ChildRun } from "./src/model/children.ts";
 export type { Explanation, Reason, WorkerRef } from "./src/engine/operate/explain/explanation.ts";
 export type { FailureGroup, FailureGroups, FailuresQuery } from "./src/engine/operate/failure_groups.ts";
 export type { FoundRun } from "./src/engine/operate/found_runs.ts";

@@ -2,13 +2,13 @@ import type { Command } from "./command.ts";
 import { backup, doctor } from "./commands/doctor.ts";
 import { cancel, deleteRuns, purge, retrigger } from "./commands/bulk.ts";
 import { jobs, pause, resume, trigger } from "./commands/jobs.ts";
-import { runs, show, why } from "./commands/runs.ts";
+import { children, runs, show, why } from "./commands/runs.ts";
 import { signal, waits } from "./commands/waits.ts";
 import { stats, workers } from "./commands/numbers.ts";
 import { tail } from "./commands/tail.ts";
 import { ui } from "./commands/ui.ts";
 
-const READING = [runs, show, why, jobs, workers, waits, stats, tail, doctor, ui];
+const READING = [runs, show, children, why, jobs, workers, waits, stats, tail, doctor, ui];
 const CHANGING = [trigger, signal, cancel, retrigger, deleteRuns, pause, resume, purge, backup];
 
 /** Every command, in the order of the help. */

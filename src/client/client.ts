@@ -1,3 +1,4 @@
+import type { Children } from "../model/children.ts";
 import type { RunStatus } from "../model/run.ts";
 import type { ClientStep } from "../model/step.ts";
 import type { LogEntry } from "../model/log.ts";
@@ -5,6 +6,7 @@ import type { SignalReceipt, Wait } from "../model/wait.ts";
 import { ClientError } from "./client_error.ts";
 import type {
   CallOptions,
+  ChildrenOptions,
   ClientFilter,
   ClientJobs,
   ClientTriggerOptions,
@@ -46,6 +48,8 @@ export interface Client<J extends ClientJobs> {
    * Reads all runs of a list, newest first, page by page. Runs that are triggered meanwhile are left out.
    */
   runs<Name extends JobName<J>>(filter?: ClientFilter<Name>, options?: CallOptions): AsyncGenerator<RunOf<J, Name>>;
+  /** Reads how many children a run has, and a page of them: first those that failed or are held. */
+  children(runId: string, options?: ChildrenOptions): Promise<Children>;
   /** Reads the recorded steps of a run. */
   steps(runId: string, options?: CallOptions): Promise<ClientStep[]>;
   /** Reads the stored log lines of a run. */
@@ -125,7 +129,7 @@ export interface Client<J extends ClientJobs> {
 export function createClient<J extends ClientJobs>(options: ServiceOptions): Client<J> {
   const ask = openService(options);
   const askOfRun = (route: string) => (runId: string, options?: CallOptions) =>
-    ask(route, { query: { runId }, ...options });
+    ask(route, { query: toQuery({ ...options, runId }), ...options });
   const readWaits = askOfRun("GET /waits");
 
   const client: Client<J> = {
@@ -145,13 +149,14 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
         shown.push(...page.runs.map(({ id }) => id));
       }
     },
+    children: askOfRun("GET /children"),
     steps: askOfRun("GET /steps"),
     logs: askOfRun("GET /logs"),
     waits: readWaits,
     wait: (runId, waitId, options) => ask("GET /wait", { query: { runId, waitId }, ...options }),
     signal: (runId, waitId, body, options) => ask("POST /signal", { query: { runId, waitId }, body, ...options }),
     cancel: askOfRun("POST /cancel"),
-    retrigger: (runId, options) => ask("POST /retrigger", { query: { runId, from: options?.from }, ...options }),
+    retrigger: askOfRun("POST /retrigger"),
     delete: askOfRun("DELETE /run"),
     async *watch(runId, options) {
       const readSnapshot = async () => ({

@@ -1,3 +1,4 @@
+import type { ChildrenQuery } from "../model/children.ts";
 import type { RunEventBase, RunHappening } from "../model/event.ts";
 import type { Job } from "../model/job.ts";
 import type { ClientRun } from "../model/client_run.ts";
@@ -105,6 +106,9 @@ export interface PageOptions extends CallOptions {
   /** Only runs that were triggered before this one. */
   before?: string | undefined;
 }
+
+/** Which children of a run to read. */
+export interface ChildrenOptions extends CallOptions, ChildrenQuery {}
 
 /** Runs, newest first. */
 export interface PageOf<R> {

@@ -1,4 +1,5 @@
 import { type Duration, readDuration } from "../values/duration.ts";
+import type { Children, ChildrenQuery } from "../model/children.ts";
 import { NotFoundError } from "../model/error.ts";
 import type { RunEvent } from "../model/event.ts";
 import type { ExportedHistory } from "../model/exported_history.ts";
@@ -29,6 +30,7 @@ import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
 import { type Explanation, toExplanation } from "./operate/explain/explanation.ts";
 import { ALL_VISIBLE } from "./operate/explain/visibility.ts";
 import { failedRunsFilter, readFailedRuns } from "./operate/failed_runs.ts";
+import { listChildren } from "./operate/children.ts";
 import { type FailureGroups, type FailuresQuery, groupFailures } from "./operate/failure_groups.ts";
 import { checkSearch, findRuns, type FoundRun, MAX_FOUND } from "./operate/found_runs.ts";
 import { listOpenWaits, type OpenWaitsPage, type OpenWaitsQuery } from "./operate/open_waits.ts";
@@ -283,6 +285,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async getTimeline(runId: string, options: TimelineOptions = {}): Promise<Timeline> {
     return await readTimeline(this.#store, runId, options) ?? await refuseUnknownRun(this.#store, runId);
+  }
+
+  async getChildren(runId: string, query: ChildrenQuery = {}): Promise<Children> {
+    return await listChildren(await readRun(this.#store, runId), query, this.#store);
   }
 
   async getOpenWaits(query: OpenWaitsQuery = {}): Promise<OpenWaitsPage> {

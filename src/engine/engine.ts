@@ -1,4 +1,5 @@
 import type { Duration } from "../values/duration.ts";
+import type { Children, ChildrenQuery } from "../model/children.ts";
 import type { RunEvent } from "../model/event.ts";
 import type { Job } from "../model/job.ts";
 import type { LogEntry } from "../model/log.ts";
@@ -246,6 +247,12 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {ValidationError} `from` or `limit` is not valid.
    */
   getTimeline(runId: string, options?: TimelineOptions): Promise<Timeline>;
+  /**
+   * The children of a run: how many have each status, and a page of them, those to act on first.
+   *
+   * @throws {ValidationError} A field of the query is not valid.
+   */
+  getChildren(runId: string, query?: ChildrenQuery): Promise<Children>;
   /**
    * The waits of all runs that nobody has signalled yet, the soonest deadline first. With a filter, a call ends after some
    * 100 ms; `next` continues it.

@@ -39,6 +39,8 @@ export interface RouteFunctions {
   readonly explain: Respond;
   /** `GET /timeline?runId=&from=&limit=`: shows what has happened in a run. */
   readonly timeline: Respond;
+  /** `GET /children?runId=&status=&held=&limit=&cursor=`: counts the children of a run, and lists them. */
+  readonly children: Respond;
   /** `GET /failure?runId=`: shows the stacks and causes of what a run failed of. */
   readonly failure: Respond;
   /** `GET /waits/open`: lists the waits of all runs that nobody has signalled yet. */

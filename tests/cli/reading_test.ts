@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { addFailedParent } from "../../src/testing/contract/records/children/arrange_children.ts";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, aServer, fill } from "./places.ts";
@@ -24,6 +25,24 @@ Deno.test("holdfast runs says how many more there are", async () => {
 
   assert.equal(lines.length, 3); // with the titles
   assert.deepEqual(notes, ["2 of 5 runs; --limit shows more"]);
+});
+
+Deno.test("holdfast children counts the children of a run, and lists those to act on", async () => {
+  await using file = await aFile();
+  const { runId, children } = await addFailedParent(file.store);
+  const failed = children[1]!;
+
+  const { lines, notes } = await callCli(["children", runId, ...file.args, "--limit", "1"]);
+  const all = await callCli(["children", runId.slice(-12), ...file.args, "--json"]);
+  const held = await callCli(["children", runId, ...file.args, "--held"]);
+
+  assert.equal(lines.length, 2); // with the titles
+  assert.ok(lines[1]!.includes(failed));
+  assert.deepEqual(notes, [
+    "4 children: 1 failed, 1 cancelled, 2 completed; a retry from the failure executes 2 of them again",
+  ]);
+  assert.deepEqual(all.json.map(({ id }) => id), [failed, children[2], children[3], children[0]]);
+  assert.equal(held.notes[0], "No children match");
 });
 
 Deno.test("holdfast show shows a run with its steps, its error and its stack; a part of the id is enough", async () => {

@@ -115,6 +115,19 @@ Deno.test("page() finds runs by their parent, the reason of their failure, and w
   assert.deepEqual([found, notFound], [[1, 1, 1], [0, 0, 0, 0]]);
 });
 
+Deno.test("page() finds held runs, and children() asks for the children of a run", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const { runId } = await client.trigger("fail", {});
+
+  const held = await client.page({ held: true });
+  const page = await client.children(runId, { status: ["failed", "pending"], held: false, limit: 2 });
+
+  assert.equal(held.total, 0);
+  assert.deepEqual([page.runId, page.total, page.children, page.next], [runId, 0, [], null]);
+  await assert.rejects(client.children("none"), { code: "not_found" });
+});
+
 Deno.test("runs() reads all pages of a list, and leaves out what is triggered meanwhile", async () => {
   await using service = await aService();
   const { client, engine } = service;

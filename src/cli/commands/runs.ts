@@ -1,4 +1,5 @@
 import type { ClientRun } from "../../model/client_run.ts";
+import type { Children, ChildRun } from "../../model/children.ts";
 import type { RunFilter } from "../../model/run.ts";
 import type { Command } from "../command.ts";
 import {
@@ -22,7 +23,7 @@ import type { Output } from "../output/output.ts";
 import { cutText } from "../output/table.ts";
 
 /** A run without its input and output. */
-type RunSummary = Omit<ClientRun, "input" | "output">;
+type RunSummary = ChildRun;
 
 const DEFAULT_LIMIT = 20;
 const PAGE = 1_000;
@@ -35,32 +36,36 @@ export const runs: Command = {
   arity: [0, 0],
   options: { ...FILTER_OPTIONS, limit: { value: "NUMBER", about: `how many (${DEFAULT_LIMIT})` } },
   async run({ args, service, output }) {
-    const now = Date.now();
     const limit = args.integer("limit") ?? DEFAULT_LIMIT;
-    const { runs, total } = await readRuns(service, readFilter(args, now), limit);
-    output.list(runs, {
-      columns: [
-        { title: "STATUS" },
-        { title: "ID" },
-        { title: "JOB", isCut: true },
-        { title: "TRIGGERED" },
-        { title: "TOOK", isRight: true },
-        { title: "ERROR", isCut: true },
-      ],
-      toRow: (run) => [
-        statusCell(run.status),
-        run.id,
-        run.jobName,
-        describeInstant(run.createdAt, now),
-        describeSpan(run.startedAt, run.completedAt, now),
-        run.error ?? run.held?.message ?? "",
-      ],
-      none: "No runs match",
-    });
+    const { runs, total } = await readRuns(service, readFilter(args, Date.now()), limit);
+    listRuns(output, runs, "No runs match");
     if (total > runs.length) output.note(`${runs.length} of ${countOf(total, "run")}; --limit shows more`);
     return 0;
   },
 };
+
+function listRuns(output: Output, runs: readonly RunSummary[], none: string): void {
+  const now = Date.now();
+  output.list(runs, {
+    columns: [
+      { title: "STATUS" },
+      { title: "ID" },
+      { title: "JOB", isCut: true },
+      { title: "TRIGGERED" },
+      { title: "TOOK", isRight: true },
+      { title: "ERROR", isCut: true },
+    ],
+    toRow: (run) => [
+      statusCell(run.status),
+      run.id,
+      run.jobName,
+      describeInstant(run.createdAt, now),
+      describeSpan(run.startedAt, run.completedAt, now),
+      run.error ?? run.held?.message ?? "",
+    ],
+    none,
+  });
+}
 
 interface RunSummaries {
   runs: RunSummary[];
@@ -198,6 +203,47 @@ function describeWaits(waits: readonly Wait[], now: number, output: Output): voi
 function describeFailure(failure: Failure, output: Output): void {
   output.line("");
   for (const line of failureReport(failure).split("\n")) output.line(line);
+}
+
+/** Lists the children of a run. */
+export const children: Command = {
+  name: "children",
+  usage: "RUN [--status STATUS] [--held]",
+  about: "count and list the children of a run, first those that failed or are held",
+  arity: [1, 1],
+  options: {
+    status: FILTER_OPTIONS.status!,
+    held: FILTER_OPTIONS.held!,
+    limit: { value: "NUMBER", about: `how many (${DEFAULT_LIMIT})` },
+  },
+  async run({ args, service, output }) {
+    const runId = await findRunId(service, args.positionals[0]!);
+    const limit = args.integer("limit") ?? DEFAULT_LIMIT;
+    const query = toQuery(readFilter(args, Date.now()));
+    let page: Children | undefined;
+    const runs: ChildRun[] = [];
+    do {
+      const part = { limit: Math.min(PAGE, limit - runs.length), cursor: page?.next ?? undefined };
+      page = await askApi(service, "GET /children", { query: { runId, ...query, ...part } });
+      runs.push(...page.children);
+    } while (page.next !== null && runs.length < limit);
+    listRuns(output, runs, "No children match");
+    if (page.total !== null) output.note(describeChildren(page));
+    return 0;
+  },
+};
+
+/** `2,000 children: 21 failed, 3 held, 1,976 completed`. */
+function describeChildren({ total, byStatus, held, executedAgain }: Children): string {
+  const counts = { ...byStatus, held };
+  const named = ["failed", "held", "leased", "running", "waiting", "pending", "cancelled", "completed"] as const;
+  const parts = named.flatMap((name) => {
+    const count = name === "pending" ? (counts.pending ?? 0) - (held ?? 0) : counts[name] ?? 0;
+    return count === 0 ? [] : [`${count} ${name}`];
+  });
+  const again = executedAgain ?? 0;
+  const retry = again === 0 ? "" : `; a retry from the failure executes ${again} of them again`;
+  return `${total} ${total === 1 ? "child" : "children"}${parts.length === 0 ? "" : `: ${parts.join(", ")}`}${retry}`;
 }
 
 /** Says why a run is not executed. */

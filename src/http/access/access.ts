@@ -233,6 +233,11 @@ export class Access extends Caller {
     return this.#deps.auth?.onRunAccess === undefined || await this.maySee("stats");
   }
 
+  /** The same for runs that the caller may list: `scopeRuns` says which are counted. */
+  async mayCountListed(): Promise<boolean> {
+    return this.#deps.auth?.scopeRuns !== undefined || await this.mayCount();
+  }
+
   /** Whether the caller may see what concerns more than its own runs: workers, or numbers. */
   async maySee(operation: "debug" | "stats"): Promise<boolean> {
     if (this.#deps.auth === null) return true;

@@ -1,3 +1,4 @@
+import { listChildren } from "../../engine/operate/children.ts";
 import { type Explanation, namedRuns, toExplanation } from "../../engine/operate/explain/explanation.ts";
 import type { Visibility } from "../../engine/operate/explain/visibility.ts";
 import { failedRunsFilter, readFailedRuns, readRunTexts } from "../../engine/operate/failed_runs.ts";
@@ -11,9 +12,11 @@ import {
   type WaitAccess,
 } from "../../engine/operate/open_waits.ts";
 import { readTimeline, type Timeline, type TimelineOptions } from "../../engine/operate/timeline.ts";
+import type { Children, ChildrenQuery } from "../../model/children.ts";
 import { type ClientRun, toClientRun } from "../../model/client_run.ts";
 import {
   conditionsOf,
+  DEFAULT_RUN_LIMIT,
   isOneOf,
   isTerminal,
   matches,
@@ -69,6 +72,19 @@ export async function showTimeline({ run, access, internals }: OfRun, options: T
     });
   }
   return { ...timeline, rows };
+}
+
+/** The children of a run, those that the caller may list and read. */
+export async function showChildren(
+  { run, access, internals: { store } }: OfRun,
+  query: ChildrenQuery,
+): Promise<Children> {
+  const filter: RunQuery = { parentRunId: run.id, limit: query.limit ?? DEFAULT_RUN_LIMIT };
+  // The caller may read the parent, so the time may depend on how many children that has: they are looked up by it.
+  const { scope: _, ...scope } = await access.scopeOf(filter) ?? filter;
+  const mayCount = await access.mayCountListed();
+  const mayShow = access.isUnrestricted ? null : (runId: string) => access.may(runId, "read");
+  return await listChildren(run, query, store, { scope, mayCount, mayShow });
 }
 
 /** The failures of a run, with stacks and causes. */

@@ -2,6 +2,7 @@ import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explai
 import type { FailureGroup, FailureGroups } from "../../engine/operate/failure_groups.ts";
 import type { OpenWait, OpenWaitsPage } from "../../engine/operate/open_waits.ts";
 import type { Timeline, TimelineRow, TimelineSpan } from "../../engine/operate/timeline.ts";
+import type { Children } from "../../model/children.ts";
 import { type Failure, FAILURE_KINDS } from "../../model/failure.ts";
 import { HOLD_CODES } from "../../model/hold.ts";
 import { RUN_STATUSES } from "../../model/run.ts";
@@ -103,6 +104,15 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     attempt: COUNT,
     error: TEXT,
   }, ["attempt", "error"]),
+  Children: objectOf<Children>({
+    runId: TEXT,
+    total: orNull(COUNT),
+    byStatus: orNull(ref("Counts")),
+    held: orNull(COUNT),
+    executedAgain: orNull(COUNT),
+    children: listOf(ref("RunSummary")),
+    next: orNull(TEXT),
+  }),
   RunFailures: objectOf<RunFailures>({
     run: orNull(ref("Failure")),
     steps: listOf(

@@ -2,6 +2,7 @@ import { checkRunFilter, checkSize, MAX_RUN_LIMIT, MAX_RUN_OFFSET } from "../../
 import { ValidationError } from "../../model/error.ts";
 import {
   CONDITION_LIST,
+  CONDITIONS,
   type ListFilter,
   NO_RUN,
   type RetriggerFrom,
@@ -125,18 +126,23 @@ export const LIST_FILTER: Query<{ filter: ListFilter }> = {
   read: (query) => ({ filter: readFilter(query, {}) }),
 };
 
+const STATUSES = optional("status", oneOf(RUN_STATUSES), { isRepeatable: true }, readStatuses);
+
+/** The filter of the children of a run. */
+export const CHILD_FILTER = all(STATUSES, optional("held", conditionSchema(CONDITIONS.held), {}, readFlag));
+
 /** The filter of a list, and its page. */
 export const RUN_FILTER: Query<{ filter: RunFilter }> = {
   parameters: [
     ...LIST_FILTER.parameters,
-    { name: "status", schema: oneOf(RUN_STATUSES), isRepeatable: true },
+    ...STATUSES.parameters,
     ...CONDITION_LIST.map((condition) => ({ name: condition.name, schema: conditionSchema(condition) })),
     { name: "limit", schema: { ...COUNT, maximum: MAX_RUN_LIMIT, default: 50 } },
     { name: "offset", schema: { ...COUNT, maximum: MAX_RUN_OFFSET, default: 0 } },
   ],
   read: (query) => ({
     filter: readFilter(query, {
-      status: readList(query, "status") as RunFilter["status"], // checked below
+      status: readStatuses(query),
       ...Object.fromEntries(
         CONDITION_LIST.map(({ name, by }) => [name, by === "has" ? readFlag(query, name) : readText(query, name)]),
       ),
@@ -210,6 +216,10 @@ function readInteger(query: URLSearchParams, name: string): number | undefined {
   if (text === undefined) return undefined;
   if (!/^\d+$/.test(text)) throw new ValidationError(`The parameter ${name} must be an integer`);
   return Number(text);
+}
+
+function readStatuses(query: URLSearchParams): RunFilter["status"] {
+  return readList(query, "status") as RunFilter["status"]; // the engine checks them
 }
 
 function readFlag(query: URLSearchParams, name: string): boolean | undefined {

@@ -2,12 +2,24 @@ import { eachRun, run, stacks } from "../access/guards.ts";
 import {
   explain,
   searchRuns,
+  showChildren,
   showFailureGroups,
   showFailures,
   showOpenWaits,
   showTimeline,
 } from "../access/run_reads.ts";
-import { all, CURSOR, JOBS, limit, LIST_FILTER, optional, RUN_ID, SEARCH, SINCE } from "../requests/parameters.ts";
+import {
+  all,
+  CHILD_FILTER,
+  CURSOR,
+  JOBS,
+  limit,
+  LIST_FILTER,
+  optional,
+  RUN_ID,
+  SEARCH,
+  SINCE,
+} from "../requests/parameters.ts";
 import { TEXT } from "../openapi/json_schema.ts";
 import { route } from "../route.ts";
 
@@ -34,6 +46,16 @@ export const READ_ROUTES = {
     errors: ["not_found"],
     guard: run("steps"),
     does: ({ query: { runId: _, ...options }, ...admitted }) => showTimeline(admitted, options),
+  }),
+  children: route({
+    method: "GET",
+    path: "/children",
+    summary: "Counts the children of a run, and lists them: first those that failed or are held",
+    query: all(RUN_ID, CHILD_FILTER, all(limit(50), CURSOR)),
+    answers: { schema: "Children" },
+    errors: ["not_found"],
+    guard: run("read"),
+    does: ({ query: { runId: _, ...query }, ...admitted }) => showChildren(admitted, query),
   }),
   failure: route({
     method: "GET",

@@ -37,6 +37,7 @@ export const CASES: { readonly [Name in RouteName]: RouteCase } = {
   resume: { hook: "onRunAccess", operation: "resume", works: "held" },
   delete: { hook: "onRunAccess", operation: "delete", works: "cancelled" },
   explain: { hook: "onRunAccess", operation: "read", works: "completed" },
+  children: { hook: "onRunAccess", operation: "read", works: "completed" },
   timeline: { hook: "onRunAccess", operation: "steps", works: "failed" },
   failure: { hook: "onOperate", query: `?runId=${UNKNOWN}` },
   waitsOpen: { hook: "scopeRuns" },
