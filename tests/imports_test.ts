@@ -180,6 +180,7 @@ const HELPER_FILES = [
   "latency_counts.ts",
   "operate/blocker_facts.ts",
   "operate/find_blockers.ts",
+  "operate/held_numbers.ts",
   "part_builder.ts",
   "run_conditions.ts",
   "store_calls.ts",

@@ -29,10 +29,11 @@ import type { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
 import { type Explanation, toExplanation } from "./operate/explain/explanation.ts";
 import { ALL_VISIBLE } from "./operate/explain/visibility.ts";
-import { failedRunsFilter, readFailedRuns } from "./operate/failed_runs.ts";
+import { readNewestRuns } from "./operate/newest_runs.ts";
 import { listChildren } from "./operate/children.ts";
-import { type FailureGroups, type FailuresQuery, groupFailures } from "./operate/failure_groups.ts";
+import { failedRunsFilter, type FailureGroups, type FailuresQuery, groupFailures } from "./operate/failure_groups.ts";
 import { checkSearch, findRuns, type FoundRun, MAX_FOUND } from "./operate/found_runs.ts";
+import { groupHeld, type HeldGroups, heldRunsFilter, type HeldRunsQuery } from "./operate/held_groups.ts";
 import { listOpenWaits, type OpenWaitsPage, type OpenWaitsQuery } from "./operate/open_waits.ts";
 import { readTimeline, type Timeline, type TimelineOptions } from "./operate/timeline.ts";
 import { checkPlugin, type Plugin } from "./plugin.ts";
@@ -298,7 +299,12 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async getFailures(query: FailuresQuery = {}): Promise<FailureGroups> {
     const filter = failedRunsFilter(query);
     const { host } = this.#parts.deps;
-    return groupFailures(await readFailedRuns(filter, { store: this.#store, host, mayShow: null }));
+    return groupFailures(await readNewestRuns(filter, { store: this.#store, host, mayShow: null }));
+  }
+
+  async getHeld(query: HeldRunsQuery = {}): Promise<HeldGroups> {
+    const { host } = this.#parts.deps;
+    return groupHeld(await readNewestRuns(heldRunsFilter(query), { store: this.#store, host, mayShow: null }));
   }
 
   async findRuns(query: string): Promise<FoundRun[]> {

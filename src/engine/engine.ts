@@ -19,6 +19,7 @@ import type { PauseJobOptions } from "./job_pauses.ts";
 import type { IdleOptions } from "./lifecycle.ts";
 import type { Explanation } from "./operate/explain/explanation.ts";
 import type { FailureGroups, FailuresQuery } from "./operate/failure_groups.ts";
+import type { HeldGroups, HeldRunsQuery } from "./operate/held_groups.ts";
 import type { FoundRun } from "./operate/found_runs.ts";
 import type { OpenWaitsPage, OpenWaitsQuery } from "./operate/open_waits.ts";
 import type { Timeline, TimelineOptions } from "./operate/timeline.ts";
@@ -267,6 +268,12 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {ValidationError} A field of the query is not valid.
    */
   getFailures(query?: FailuresQuery): Promise<FailureGroups>;
+  /**
+   * Why runs are held: the newest 200 held runs by job, reason and message, the largest group first.
+   *
+   * @throws {ValidationError} A field of the query is not valid.
+   */
+  getHeld(query?: HeldRunsQuery): Promise<HeldGroups>;
   /**
    * Finds runs by an id, or its start, or its end (among the newest 5,000 runs), by the id of a wait, by an idempotency key,
    * by a concurrency key (runs that have not ended), or by a label, `key=value`: 20 at most.

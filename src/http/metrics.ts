@@ -1,4 +1,4 @@
-import type { JobInfo } from "../engine/operate/job_info.ts";
+import { type JobInfo, sumHeld } from "../engine/operate/job_info.ts";
 import type { MetricsSource } from "../engine/operate/statistics/monitor.ts";
 import { RUN_STATUSES } from "../model/run.ts";
 import { JobMetrics, type ProcessMetrics } from "../statistics/process_metrics.ts";
@@ -60,6 +60,8 @@ function writeStore(
     "How long the oldest due run of a job has been due; 0: none is due.",
   );
   for (const [job, infos] of groups) text.add({ job }, Math.max(...infos.map((info) => dueSeconds(info, now))));
+  text.begin("holdfast_runs_held", "gauge", "Runs that are held, since no code fits them; 10,000 at most.");
+  for (const [job, infos] of groups) text.add({ job }, sumHeld(infos)?.runs ?? 0);
   text.begin("holdfast_job_paused", "gauge", "Whether a job is paused.");
   for (const [job, infos] of groups) text.add({ job }, infos.some(({ paused }) => paused !== null) ? 1 : 0);
   text.begin("holdfast_workers", "gauge", "Workers by state.");

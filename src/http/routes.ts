@@ -47,6 +47,8 @@ export interface RouteFunctions {
   readonly waitsOpen: Respond;
   /** `GET /failures?jobName=&since=`: groups the newest failed runs by their errors. */
   readonly failures: Respond;
+  /** `GET /held?jobName=`: groups the newest held runs by their messages. */
+  readonly held: Respond;
   /** `GET /find?q=`: finds runs by an id, a key or a label. */
   readonly find: Respond;
   /** `POST /runs/cancel`: cancels many runs. */

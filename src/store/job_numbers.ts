@@ -18,6 +18,8 @@ export interface JobNumbers {
    * clock: since its trigger or its start, or since it last became due again. `null`: there is none.
    */
   oldestDue: { runId: string; dueSince: number } | null;
+  /** How many of its runs are held, of the first 10,000 held runs of the store, and since when the first of these is; `null`: none. */
+  held: { runs: number; since: number } | null;
 }
 
 /** The rate of a job, to ask when it opens. */

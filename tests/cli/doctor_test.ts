@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { POSTGRES_URL } from "../support/stores/postgres_store.ts";
+import { addHeld } from "../../src/testing/contract/claims/holds/arrange_holds.ts";
 import { callCli } from "./call_cli.ts";
 import { type Damage, DAMAGES, fillForDamage, STUCK } from "./damages.ts";
 import { aFile, aSchema, aServer } from "./places.ts";
@@ -53,6 +54,17 @@ function assertFound(
   assert.equal(code, 1);
   assert.ok(json.some((finding) => finding.kind === kind && damage.found.test(finding.message)), JSON.stringify(json));
 }
+
+Deno.test("SqliteStore: holdfast doctor finds held runs", async () => {
+  await using file = await aFile();
+  const runId = await addHeld(file.store, { jobName: "approve" }, { message: 'step "pay" is new' });
+
+  const { code, json } = await callCli(["doctor", ...file.args, "--json"]);
+
+  const message = new RegExp(`^Run ${runId} of approve is held since .*: step "pay" is new$`);
+  assert.deepEqual([code, json.map(({ kind }) => kind)], [1, ["stuck"]]);
+  assert.match(json[0]!.message, message);
+});
 
 Deno.test("SqliteStore: holdfast doctor finds a damaged page", async () => {
   await using file = await aFile();

@@ -51,6 +51,7 @@ function anInfo(overrides: Partial<JobInfo>): JobInfo {
     paused: null,
     byStatus: noRuns(),
     oldestDue: null,
+    held: null,
     limits: null,
     windows: { "5m": nothing, "1h": nothing },
     ...overrides,

@@ -15,7 +15,7 @@ Deno.test("createHandler() has a function for each route, the two that route, an
       ...["trigger", "subscribe", "runs", "run", "steps", "waits", "wait", "signal", "logs"],
       ...["runsCancel", "runsRetrigger", "runsDelete"],
       ...["stats", "series", "jobs", "jobsPause", "jobsResume", "workers", "health", "healthLive", "metrics"],
-      ...["explain", "timeline", "children", "failure", "waitsOpen", "failures", "find"],
+      ...["explain", "timeline", "children", "failure", "waitsOpen", "failures", "held", "find"],
       "openapi",
       ...["schedules", "schedulesPause", "schedulesResume", "schedulesTrigger"],
       ...["runsSubscribe", "retrigger", "retry", "cancel", "resume", "delete", "fetch", "handle", "closeStreams"],

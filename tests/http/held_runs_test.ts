@@ -70,3 +70,30 @@ forEachStore("POST /runs/cancel takes held as a filter", async (context) => {
   assert.deepEqual([body.matched, body.done, status], [1, 1, 400]);
   assert.equal((await service.engine.getRun(held))?.status, "cancelled");
 });
+
+forEachStore("GET /stats, /jobs and /metrics count held runs, and say since when", async (context) => {
+  await using service = aService({}, context);
+  const { body: none } = await service.ask("GET", "/stats");
+  const since = new Date(context.host.now()).toISOString();
+  await addHeld(service, context.store);
+  context.host.advance(1_000);
+  await addHeld(service, context.store);
+  await service.engine.trigger("fail", {});
+  context.host.advance(1_000);
+
+  const { body: stats } = await service.ask("GET", "/stats");
+  const { body: jobs } = await service.ask("GET", "/jobs");
+  const { body: text } = await service.ask("GET", "/metrics");
+
+  const held = { runs: 2, since };
+  assert.deepEqual([none.held, stats.held], [null, held]);
+  for (const list of [stats.jobs, jobs]) {
+    assert.deepEqual(
+      list.map((job: { jobName: string; held: unknown }) => [job.jobName, job.held]).filter(([, one]: unknown[]) =>
+        one
+      ),
+      [["echo", held]],
+    );
+  }
+  assert.match(text, /^holdfast_runs_held\{job="echo"\} 2\n(?:.*\n)?holdfast_runs_held\{job="fail"\} 0$/m);
+});

@@ -47,13 +47,14 @@ export const doctor: Command = {
     const stuck = damages.length > 0 ? [] : [
       ...await findAll(database, database.stuckChecks, "stuck"),
       ...await findDueRuns(service),
+      ...await findHeldRuns(service),
       ...await findLargeLog(service),
     ];
     const findings = [...damages, ...stuck];
     output.list(findings, {
       columns: [{ title: "FOUND" }, { title: "WHAT" }],
       toRow: ({ kind, message }) => [{ text: kind, color: kind === "damage" ? "red" : "yellow" }, message],
-      none: `Nothing is wrong: ${countOf(database.checks.length + database.stuckChecks.length + 3, "check")}`,
+      none: `Nothing is wrong: ${countOf(database.checks.length + database.stuckChecks.length + 4, "check")}`,
     });
     return findings.length === 0 ? 0 : 1;
   },
@@ -84,6 +85,17 @@ async function findDueRuns(service: Service): Promise<Finding[]> {
     findings.push({ kind: "stuck", check: "runs that are due are claimed within a minute", message });
   }
   return findings;
+}
+
+/** Runs that wait for code that fits them. */
+async function findHeldRuns(service: Service): Promise<Finding[]> {
+  const { groups } = await askApi(service, "GET /held"); // of the newest 200
+  return groups.map(({ jobName, count, since, message, runIds }) => {
+    const held = count === 1
+      ? `Run ${runIds[0]} of ${jobName} is held`
+      : `${countOf(count, "run")} of ${jobName} are held`;
+    return { kind: "stuck", check: "no run is held", message: `${held} since ${since}: ${message}` };
+  });
 }
 
 /** What the health of the store says about its write-ahead log. */

@@ -1,6 +1,11 @@
 import { ValidationError } from "../../model/error.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Run } from "../../model/run.ts";
+import type { RunQuery } from "../../store/run_query.ts";
+import { readInstant } from "../../values/instant.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import { checkRunFilter } from "../runs/run_filter.ts";
+import { MAX_EXAMINED } from "./newest_runs.ts";
 
 /** Which failures to group. */
 export interface FailuresQuery {
@@ -36,18 +41,28 @@ export interface FailureGroups {
   examined: number;
 }
 
-/** How many failed runs are examined. */
-export const MAX_EXAMINED = 200;
-const MAX_RUN_IDS = 3;
+/** How many runs a group names. */
+export const MAX_RUN_IDS = 3;
 
 const QUERY: Record<keyof FailuresQuery, true> = { jobName: true, since: true };
 
-/** Checks the names of a query; its values are those of a filter of runs. */
-export function checkFailuresQuery(query: FailuresQuery): void {
+/**
+ * The filter of the failed runs that a query is about.
+ *
+ * @throws {ValidationError} A field is not valid.
+ */
+export function failedRunsFilter(query: FailuresQuery): RunQuery {
   checkOptionNames(query, QUERY, "getFailures()");
   if (query.since !== undefined && typeof query.since !== "string") {
     throw new ValidationError("since must be an instant as ISO 8601");
   }
+  const { jobName, since } = query;
+  return checkRunFilter({
+    status: "failed",
+    limit: MAX_EXAMINED,
+    ...(jobName === undefined ? {} : { jobName }),
+    ...(since === undefined ? {} : { completedAfter: isoTime(readInstant(since, "since")) }),
+  });
 }
 
 /** Groups failed runs, the newest first. */

@@ -1,7 +1,7 @@
 import { type Host, within } from "../../model/host.ts";
 import type { StoreInfo } from "../../store/store_info.ts";
 import { toFailure } from "../../model/failure/to_failure.ts";
-import type { JobInfo } from "./job_info.ts";
+import { type JobInfo, sumHeld } from "./job_info.ts";
 import { SharedRead } from "./shared_read.ts";
 import type { WorkerInfo } from "./worker_info.ts";
 import type { StoreCondition } from "../../statistics/measured_store.ts";
@@ -12,8 +12,8 @@ export type HealthStatus = "ok" | "degraded" | "failing";
 /** One thing that was checked. */
 export interface HealthCheck {
   /**
-   * Its name: `store`, `worker`, `claims`, `migration`, `stopping`, `event_loop`, `lost_workers`, `due_runs`, `wal`, `writes`,
-   * `statistics`.
+   * Its name: `store`, `worker`, `claims`, `migration`, `stopping`, `event_loop`, `lost_workers`, `due_runs`,
+   * `held_runs`, `wal`, `writes`, `statistics`.
    */
   name: string;
   /** The result. */
@@ -193,6 +193,14 @@ function checkReport({ jobs, workers, info, now }: StoreReport): HealthCheck[] {
     const { jobName, dueMs: value } = late[0];
     const message = `A run of job "${jobName}" has been due for ${seconds(value)}`;
     checks.push({ name: "due_runs", status: "degraded", message, value });
+  }
+  const held = sumHeld(jobs);
+  if (held !== null) {
+    const count = held.runs === 1 ? "A run is" : `${held.runs} runs are`;
+    const message = `${count} held, the first for ${
+      seconds(now - Date.parse(held.since))
+    }: the changed code does not fit`;
+    checks.push({ name: "held_runs", status: "degraded", message, value: held.runs });
   }
   if ((info.walBytes ?? 0) > MAX_WAL_BYTES) {
     const value = info.walBytes!; // it is larger than 0

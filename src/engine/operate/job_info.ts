@@ -27,10 +27,20 @@ export interface JobInfo {
    * who may not read the run.
    */
   oldestDue: { runId: string | null; dueSince: string } | null;
+  /** How many of its runs are held, and since when the first of them is: ISO 8601 in UTC; `null`: none. */
+  held: HeldInfo | null;
   /** Its limits in the code of the engine that was asked; `null` if that does not know the job. */
   limits: JobLimitsInfo | null;
   /** What happened to its runs lately. */
   windows: Windows;
+}
+
+/** How many runs are held, 10,000 of a store at most, and since when the first of them is. */
+export interface HeldInfo {
+  /** How many. */
+  runs: number;
+  /** Since when: ISO 8601 in UTC. */
+  since: string;
 }
 
 /** The limits of a job, and how much of them is used up. */
@@ -89,6 +99,9 @@ export function toJobInfo(jobName: string, sources: JobSources): JobInfo {
     paused: pause === undefined ? null : { since: pause.since, by: pause.by, note: pause.note },
     byStatus: numbers?.byStatus ?? noRuns(),
     oldestDue: toOldestDue(numbers),
+    held: numbers === undefined || numbers.held === null
+      ? null
+      : { runs: numbers.held.runs, since: isoTime(numbers.held.since) },
     limits: toLimits(jobName, catalog, list),
     windows: windowsOf([jobName]),
   };
@@ -121,9 +134,18 @@ export function toOther(infos: readonly JobInfo[], windowsOf: JobSources["window
     paused: null,
     byStatus: sumCounts(infos.map(({ byStatus }) => byStatus)),
     oldestDue: due.sort((one, other) => one.dueSince < other.dueSince ? -1 : 1)[0] ?? null,
+    held: sumHeld(infos),
     limits: null,
     windows: windowsOf(infos.map(({ jobName }) => jobName)),
   };
+}
+
+/** The held runs of jobs together. */
+export function sumHeld(infos: readonly Pick<JobInfo, "held">[]): HeldInfo | null {
+  const held = infos.flatMap((info) => info.held ?? []);
+  if (held.length === 0) return null;
+  const [first] = held.map(({ since }) => since).sort();
+  return { runs: held.reduce((sum, { runs }) => sum + runs, 0), since: first! }; // there is one
 }
 
 /** The numbers of jobs together. */

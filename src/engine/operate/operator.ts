@@ -3,7 +3,17 @@ import { isoTime } from "../../values/iso_time.ts";
 import type { Counts } from "../../store/job_numbers.ts";
 import type { StoreInfo } from "../../store/store_info.ts";
 import type { WorkerList } from "../../store/worker_record.ts";
-import { type JobInfo, type JobSources, ratesOf, sumCounts, toJobInfo, toJobInfos, toOther } from "./job_info.ts";
+import {
+  type HeldInfo,
+  type JobInfo,
+  type JobSources,
+  ratesOf,
+  sumCounts,
+  sumHeld,
+  toJobInfo,
+  toJobInfos,
+  toOther,
+} from "./job_info.ts";
 import type { Windows } from "./statistics/rates.ts";
 import { RecentStatistics } from "./statistics/recent_statistics.ts";
 import { checkSeriesQuery, type Series, type SeriesQuery, SeriesReader } from "./statistics/series.ts";
@@ -19,6 +29,8 @@ export interface Stats {
   total: number;
   /** How many runs have each status. */
   byStatus: Counts;
+  /** How many runs are held, and since when the first of them is; `null`: none. */
+  held: HeldInfo | null;
   /** How many runs live workers can execute at the same time, and how many are under their leases. */
   slots: { total: number; busy: number };
   /** What happened to all runs lately. */
@@ -65,6 +77,7 @@ export class Operator {
       at: isoTime(list.now),
       total: Object.values(byStatus).reduce((sum, runs) => sum + runs, 0),
       byStatus,
+      held: sumHeld(infos),
       slots: countSlots(workers),
       windows,
       nextTimerAt: isoTime(list.nextTimerAt),

@@ -18,6 +18,13 @@ export function divergenceMessage({ isNew, thrown, unasked }: Divergence): strin
   return `${what}. If ${from} was renamed, say changes: { renamed: { ${from}: ${to} } }; else see ${seeElse}`;
 }
 
+const REMEDY = /\. (If "(?:[^"\\]|\\.)*" was renamed, say .*|See added, removed, .*)$/s;
+
+/** What such a message says to do; `null`: nothing. */
+export function remedyOf(message: string): string | null {
+  return REMEDY.exec(message)?.[1] ?? null;
+}
+
 function ending(thrown: { error: unknown } | null): string {
   if (thrown === null) return "returned";
   const { name, message } = toFailure(thrown.error);

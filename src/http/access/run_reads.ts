@@ -1,9 +1,15 @@
 import { listChildren } from "../../engine/operate/children.ts";
 import { type Explanation, namedRuns, toExplanation } from "../../engine/operate/explain/explanation.ts";
 import type { Visibility } from "../../engine/operate/explain/visibility.ts";
-import { failedRunsFilter, readFailedRuns, readRunTexts } from "../../engine/operate/failed_runs.ts";
-import { type FailureGroups, type FailuresQuery, groupFailures } from "../../engine/operate/failure_groups.ts";
+import {
+  failedRunsFilter,
+  type FailureGroups,
+  type FailuresQuery,
+  groupFailures,
+} from "../../engine/operate/failure_groups.ts";
 import { checkSearch, findRuns, MAX_FOUND } from "../../engine/operate/found_runs.ts";
+import { groupHeld, type HeldGroups, heldRunsFilter, type HeldRunsQuery } from "../../engine/operate/held_groups.ts";
+import { readNewestRuns, readRunTexts } from "../../engine/operate/newest_runs.ts";
 import {
   listOpenWaits,
   listOwnWaits,
@@ -24,6 +30,7 @@ import {
   type Run,
   RUN_STATUSES,
   type RunFilter,
+  type RunText,
 } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
 import type { FoundBy, SearchHit } from "../../store/operator_reads.ts";
@@ -114,17 +121,22 @@ export async function showOpenWaits(
 }
 
 /** What runs failed of lately. */
-export async function showFailureGroups(
-  { access, internals: { store } }: Admitted,
-  query: FailuresQuery,
-): Promise<FailureGroups> {
-  const filter = failedRunsFilter(query);
-  const runs = await readFailedRuns(await access.scopeOf(filter) ?? filter, {
+export async function showFailureGroups(admitted: Admitted, query: FailuresQuery): Promise<FailureGroups> {
+  return groupFailures(await readShown(admitted, failedRunsFilter(query)));
+}
+
+/** Why runs are held. */
+export async function showHeldGroups(admitted: Admitted, query: HeldRunsQuery): Promise<HeldGroups> {
+  return groupHeld(await readShown(admitted, heldRunsFilter(query)));
+}
+
+/** The newest runs that match a filter, and that the caller may list and read. */
+async function readShown({ access, internals: { store } }: Admitted, filter: RunQuery): Promise<RunText[]> {
+  return await readNewestRuns(await access.scopeOf(filter) ?? filter, {
     store,
     host: access.host,
     mayShow: access.isUnrestricted ? null : (runId) => access.may(runId, "read"),
   });
-  return groupFailures(runs);
 }
 
 /** Finds runs by an id, a key or a label. */

@@ -1,5 +1,5 @@
 import type { Health, HealthCheck } from "../../engine/operate/health.ts";
-import type { JobInfo, JobLimitsInfo } from "../../engine/operate/job_info.ts";
+import type { HeldInfo, JobInfo, JobLimitsInfo } from "../../engine/operate/job_info.ts";
 import type { Stats } from "../../engine/operate/operator.ts";
 import type { Rates, Windows } from "../../engine/operate/statistics/rates.ts";
 import type { Series } from "../../engine/operate/statistics/series.ts";
@@ -13,6 +13,7 @@ import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
 
 const HEALTH_STATUS = oneOf(["ok", "degraded", "failing"]);
 const SAMPLED = listOf(orNull(NUMBER));
+const HELD = orNull(objectOf<HeldInfo>({ runs: COUNT, since: INSTANT }));
 const PERCENTILES = objectOf<Series["duration"]>({ p50: SAMPLED, p95: SAMPLED });
 
 /** The schemas of what operators see. */
@@ -42,6 +43,7 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     at: INSTANT,
     total: COUNT,
     byStatus: ref("Counts"),
+    held: HELD,
     slots: objectOf<Stats["slots"]>({ total: COUNT, busy: COUNT }),
     windows: ref("Windows"),
     nextTimerAt: orNull(INSTANT),
@@ -70,6 +72,7 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     ),
     byStatus: ref("Counts"),
     oldestDue: orNull(objectOf<NonNullable<JobInfo["oldestDue"]>>({ runId: orNull(TEXT), dueSince: INSTANT })),
+    held: HELD,
     limits: orNull(objectOf<JobLimitsInfo>({
       concurrency: orNull(COUNT),
       inUse: COUNT,

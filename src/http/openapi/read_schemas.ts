@@ -1,5 +1,6 @@
 import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explain/explanation.ts";
 import type { FailureGroup, FailureGroups } from "../../engine/operate/failure_groups.ts";
+import type { HeldGroup, HeldGroups } from "../../engine/operate/held_groups.ts";
 import type { OpenWait, OpenWaitsPage } from "../../engine/operate/open_waits.ts";
 import type { Timeline, TimelineRow, TimelineSpan } from "../../engine/operate/timeline.ts";
 import type { Children } from "../../model/children.ts";
@@ -132,6 +133,16 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     next: orNull(TEXT),
   }),
   OpenWait: objectOf<OpenWait>({ ...WAIT_FIELDS, jobName: TEXT, labels: LABELS, payloadSchema: ANY }),
+  HeldGroups: objectOf<HeldGroups>({ groups: listOf(ref("HeldGroup")), examined: COUNT }),
+  HeldGroup: objectOf<HeldGroup>({
+    jobName: TEXT,
+    code: oneOf(HOLD_CODES),
+    message: TEXT,
+    remedy: orNull(TEXT),
+    count: COUNT,
+    since: INSTANT,
+    runIds: listOf(TEXT),
+  }),
   FailureGroups: objectOf<FailureGroups>({ groups: listOf(ref("FailureGroup")), examined: COUNT }),
   FailureGroup: objectOf<FailureGroup>({
     jobName: TEXT,

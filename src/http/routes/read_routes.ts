@@ -5,6 +5,7 @@ import {
   showChildren,
   showFailureGroups,
   showFailures,
+  showHeldGroups,
   showOpenWaits,
   showTimeline,
 } from "../access/run_reads.ts";
@@ -84,6 +85,15 @@ export const READ_ROUTES = {
     answers: { schema: "FailureGroups" },
     guard: eachRun("Failures are"),
     does: ({ query, ...admitted }) => showFailureGroups(admitted, query),
+  }),
+  held: route({
+    method: "GET",
+    path: "/held",
+    summary: "Groups the newest held runs by their messages",
+    query: JOBS,
+    answers: { schema: "HeldGroups" },
+    guard: eachRun("Held runs are"),
+    does: ({ query, ...admitted }) => showHeldGroups(admitted, query),
   }),
   find: route({
     method: "GET",

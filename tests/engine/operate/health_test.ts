@@ -9,7 +9,7 @@ import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { needs } from "../../support/platform.ts";
 import { aClaimRequest } from "../../support/fixtures.ts";
-import { forEachStore, pass } from "../../support/stores/for_each_store.ts";
+import { forEachStore, holdRun, pass } from "../../support/stores/for_each_store.ts";
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { withCalls } from "../../support/stores/with_calls.ts";
@@ -86,6 +86,25 @@ forEachStore("health() is degraded by a lost worker, and by a run that is due fo
     value: 61_000,
   }]);
   assert.deepEqual(findingsOf(paused), [["lost_workers", "degraded"]]);
+});
+
+forEachStore("health() is degraded by held runs", async ({ store, host }) => {
+  const engine = createEngine({ store, host, jobs: { echo } });
+  for (let i = 0; i < 2; i++) {
+    const { id } = await engine.trigger(echo, null);
+    await holdRun(store, "echo", id);
+    host.advance(1_000);
+  }
+
+  const { status, ready, checks } = await engine.health();
+
+  assert.deepEqual([status, ready], ["degraded", true]);
+  assert.deepEqual(checks.filter(({ name }) => name === "held_runs"), [{
+    name: "held_runs",
+    status: "degraded",
+    message: "2 runs are held, the first for 2 s: the changed code does not fit",
+    value: 2,
+  }]);
 });
 
 forEachStore(

@@ -42,6 +42,7 @@ export const CASES: { readonly [Name in RouteName]: RouteCase } = {
   failure: { hook: "onOperate", query: `?runId=${UNKNOWN}` },
   waitsOpen: { hook: "scopeRuns" },
   failures: { hook: "scopeRuns" },
+  held: { hook: "scopeRuns" },
   find: { hook: "scopeRuns", query: "?q=org%3Da" },
   runsCancel: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   runsRetrigger: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
@@ -118,7 +119,7 @@ export const NEEDED_BY: { readonly [Hook in HookName | "authenticate" | "onReque
   onRunAccess: RUN_ROUTES.map(({ name }) => name),
   onOperate: NAMES.filter((name) => CASES[name].hook === "onOperate"),
   onSignal: ["signal"],
-  scopeRuns: ["runs", "runsSubscribe", "waitsOpen", "failures", "find"],
+  scopeRuns: ["runs", "runsSubscribe", "waitsOpen", "failures", "held", "find"],
   scopeRunsSubscribe: ["runsSubscribe"],
   tenant: ["trigger", "subscribe", "runsSubscribe", "find"],
 };

@@ -2,7 +2,8 @@ import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.t
 import type { StatisticsRow } from "../../../store/statistics.ts";
 import type { WorkerRecord } from "../../../store/worker_record.ts";
 import { noRuns } from "../../../statistics/no_runs.ts";
-import { LISTED_LEASES } from "../../rules.ts";
+import { addHeld } from "../../operate/held_numbers.ts";
+import { LISTED_LEASES, MAX_COUNTED_HELD } from "../../rules.ts";
 import { type ClaimState, isLive } from "../writes/claim.ts";
 import { nextDeadline } from "../flow/deadlines.ts";
 import { DueRuns } from "../flow/due_runs.ts";
@@ -61,7 +62,7 @@ export function listJobs(state: ClaimState, rates: readonly RatedJob[], now: num
 function listNumbers({ runs, rates }: ClaimState, now: number): JobNumbers[] {
   const jobs = new Map<string, JobNumbers>();
   for (const { jobName, status } of runs.all) {
-    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null };
+    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null };
     jobs.set(jobName, job);
     job.byStatus[status] += 1;
   }
@@ -69,6 +70,10 @@ function listNumbers({ runs, rates }: ClaimState, now: number): JobNumbers[] {
     const job = jobs.get(jobName);
     if (job !== undefined && expiresAt > now) job.ghosts += 1;
   }
+  const held = runs.open.flatMap((run) =>
+    run.hold === null ? [] : { queue: run.jobName, since: run.hold.since, runs: 1 }
+  );
+  addHeld(jobs, held.slice(0, MAX_COUNTED_HELD));
   const due = new DueRuns(runs, rates);
   for (const run of due.inOrder) {
     const job = jobs.get(run.jobName)!; // each run was counted

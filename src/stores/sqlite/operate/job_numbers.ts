@@ -3,6 +3,8 @@ import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.t
 import { noRuns } from "../../../statistics/no_runs.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { readyRuns } from "../flow/candidate.ts";
+import { addHeld, type HeldRow } from "../../operate/held_numbers.ts";
+import { MAX_COUNTED_HELD } from "../../rules.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
 import { jobScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -29,7 +31,7 @@ function readNumbers(db: SqliteDatabase, now: number): JobNumbers[] {
   const open = new Set<string>();
   for (const { status, job: queue, runs } of counts) {
     const jobName = jobNameOf(queue);
-    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null };
+    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null };
     jobs.set(jobName, job);
     job.byStatus[status] += runs;
     if (status === "pending" || status === "waiting") open.add(queue);
@@ -42,6 +44,12 @@ function readNumbers(db: SqliteDatabase, now: number): JobNumbers[] {
     const numbers = jobs.get(job);
     if (numbers !== undefined) numbers.ghosts = count;
   }
+  const held = db.all<HeldRow>(
+    `SELECT queue, count(*) AS runs, min(since) AS since FROM (
+       SELECT queue, since FROM holdfast_holds INDEXED BY holdfast_holds_by_run WHERE since IS NOT NULL
+       ORDER BY run_seq LIMIT ${MAX_COUNTED_HELD}) GROUP BY queue`,
+  );
+  addHeld(jobs, held);
   const oldest = new Map<string, number>();
   for (const queue of open) {
     const due = readOldestDue(db, queue);

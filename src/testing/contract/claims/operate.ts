@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { noRuns } from "../../../statistics/no_runs.ts";
 import type { JobStatistics, StatisticsRow } from "../../../store/statistics.ts";
 import { FAKE_START } from "../../fake_host.ts";
-import { A_JOB, aClaimRequest, aFlow, aKnownJob, aPause, someDetails } from "../fixtures.ts";
+import { A_JOB, aClaimRequest, aFlow, aHold, aKnownJob, aPause, someDetails } from "../fixtures.ts";
 import { add, addCompleted, addIds, claimedIds, claimOne, complete, park, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { addHeld, offering } from "./holds/arrange_holds.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -330,4 +331,26 @@ test("getOpenWaits() lists the waits of some runs alone, in pages", async ({ sto
   const runsOf = ({ waits }: typeof first) => waits.map(({ run }) => run.id);
   assert.deepEqual([runsOf(first), runsOf(second)], [[ids[0], ids[0], ids[2]], [ids[2]]]);
   assert.deepEqual([none.waits, first.total], [[], 6]);
+});
+
+timed("getJobs() counts the held runs of each job, of all versions, and says since when", async ({ store, host }) => {
+  await add(store, { jobName: "other" });
+  await addHeld(store, { jobName: "export" });
+  host.advance(1_000);
+  await addHeld(store);
+  host.advance(1_000);
+  const { lease } = await startRun(store, { version: 2 }, { jobs: [aKnownJob({ version: 2 })] });
+  await store.hold(lease, aHold(), []);
+  const offered = await addHeld(store);
+  await store.claim(offering("print-2", { limit: 0 }));
+  const before = await store.getJobs([]);
+
+  await store.cancel(offered, "request-1", null);
+  const { jobs } = await store.getJobs([]);
+
+  const heldOf = (list: typeof jobs) => list.map(({ jobName, held }) => [jobName, held]);
+  const others = [["export", { runs: 1, since: FAKE_START }]];
+  const none = ["other", null];
+  assert.deepEqual(heldOf(before.jobs), [...others, [A_JOB, { runs: 3, since: FAKE_START + 1_000 }], none]);
+  assert.deepEqual(heldOf(jobs), [...others, [A_JOB, { runs: 2, since: FAKE_START + 1_000 }], none]);
 });

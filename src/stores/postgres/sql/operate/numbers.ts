@@ -1,4 +1,4 @@
-import { LISTED_LEASES } from "../../../rules.ts";
+import { LISTED_LEASES, MAX_COUNTED_HELD } from "../../../rules.ts";
 import { ENTRY } from "../basics.ts";
 
 /** Workers, the numbers of jobs, and how large the tables are. */
@@ -33,6 +33,10 @@ begin
   return jsonb_build_object('now', v_now, 'counts', v_counts,
     'ghosts', (select coalesce(jsonb_object_agg(g.job, g.ghosts), '{}')
       from (select q.job, count(*) as ghosts from {schema}.ghosts q where q.expires_at > v_now group by q.job) g),
+    'held', (select coalesce(jsonb_agg(to_jsonb(h)), '[]') from (
+      select x.queue, count(*) as runs, min(x.since) as since from (
+        select q.queue, q.since from {schema}.holds q where q.since is not null order by q.run_seq limit ${MAX_COUNTED_HELD}) x
+      group by x.queue) h),
     'due', (select coalesce(jsonb_agg(jsonb_build_object('queue', x.queue, 'runId', d.id, 'position', d.position,
         'dueSince', d.due_since)), '[]')
       from unnest(v_queues) x (queue) cross join lateral (select * from fn.oldest_due(x.queue)) d where d.id is not null),

@@ -1,35 +1,17 @@
 import { type Host, nextTurn } from "../../model/host.ts";
 import type { RunText } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
-import { readInstant } from "../../values/instant.ts";
-import { isoTime } from "../../values/iso_time.ts";
-import { checkRunFilter } from "../runs/run_filter.ts";
-import { checkFailuresQuery, type FailuresQuery, MAX_EXAMINED } from "./failure_groups.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 
+/** How many runs are examined. */
+export const MAX_EXAMINED = 200;
 // How many characters of runs are read at once.
 const PART_LENGTH = 262_144;
-// How long failed runs are looked for that may be shown.
+// How long runs are looked for that may be shown.
 const MAX_MS = 100;
 
-/**
- * The filter of the failed runs that a query is about.
- *
- * @throws {ValidationError} A field is not valid.
- */
-export function failedRunsFilter(query: FailuresQuery): RunQuery {
-  checkFailuresQuery(query);
-  const { jobName, since } = query;
-  return checkRunFilter({
-    status: "failed",
-    limit: MAX_EXAMINED,
-    ...(jobName === undefined ? {} : { jobName }),
-    ...(since === undefined ? {} : { completedAfter: isoTime(readInstant(since, "since")) }),
-  });
-}
-
-/** How to read failed runs. */
-export interface FailedRunsOptions {
+/** How to read runs. */
+export interface NewestRunsOptions {
   /** Where they are. */
   store: Pick<Store, "findRuns" | "readRuns">;
   /** Time. */
@@ -38,10 +20,10 @@ export interface FailedRunsOptions {
   mayShow: ((runId: string) => Promise<boolean>) | null;
 }
 
-/** Reads the newest failed runs that may be shown, without their large values: up to 200, and for some 100 ms. */
-export async function readFailedRuns(
+/** Reads the newest runs of a filter that may be shown, without their large values: up to 200, and for some 100 ms. */
+export async function readNewestRuns(
   filter: RunQuery,
-  { store, host, mayShow }: FailedRunsOptions,
+  { store, host, mayShow }: NewestRunsOptions,
 ): Promise<RunText[]> {
   const shown: RunText[] = [];
   const startedAt = host.monotonic();
