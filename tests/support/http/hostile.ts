@@ -9,7 +9,7 @@ import { type Answer, aService, type Asked, type Service } from "./http.ts";
 export const allRoutes = Object.entries(routes) as [keyof RouteFunctions, typeof routes["run"]][];
 
 const OF_NO_RUN =
-  /^\/(runs|schedules|stats|series|jobs|workers|health|metrics|failures|find|waits\/open|openapi\.json)(\/|$)/;
+  /^\/(runs|schedules|stats|series|jobs|workers|health|metrics|failures|held|find|waits\/open|openapi\.json)(\/|$)/;
 
 /** The routes that need a run. */
 export const routesOfRuns = allRoutes.filter(([name, { path }]) => name !== "trigger" && !OF_NO_RUN.test(path));
