@@ -1,3 +1,4 @@
+import { PACKAGE_VERSION } from "../model/version.ts";
 import { ASSETS, HASH } from "./assets.ts";
 
 /** Options of {@linkcode dashboard}. */
@@ -93,19 +94,10 @@ export function dashboard(options: DashboardOptions = {}): Dashboard {
 
 /** The page, whose files are below `folder`, as seen from the address of the page. */
 function toPage(title: string, traceUrl: string | null, folder: string): string {
-  const names = Object.keys(ASSETS);
-  const files = `${folder}-/${HASH}`;
-  const link = (name: string, attributes: string) => `<link ${attributes} href="${files}/${name}">`;
-  const modules = names.filter((name) => name.endsWith(".js") && name !== "app.js");
   const parts: Record<string, string> = {
-    files,
+    files: `${folder}-/${HASH}`,
     title: escape(title),
-    options: escape(JSON.stringify({ title, traceUrl })),
-    styles: names.filter((name) => name.endsWith(".css")).map((name) => link(name, `rel="stylesheet"`)).join("\n    "),
-    modules: [
-      ...modules.map((name) => link(name, `rel="modulepreload"`)),
-      `<script type="module" src="${files}/app.js"></script>`,
-    ].join("\n    "),
+    options: escape(JSON.stringify({ title, traceUrl, version: PACKAGE_VERSION })),
   };
   return ASSETS["index.html"]!.replaceAll(/\{\{(\w+)\}\}/g, (_, name) => parts[name]!); // the page names only these
 }
