@@ -173,6 +173,7 @@ export function assembleEngine<J extends Jobs, L>(
     cancel: (runId) => runs.cancel(runId),
     signal: async (waitId, signal) => await runs.signal(waitId, checkSignal(signal, deps.maxValueBytes)),
     performBulk: (operation, selection, options, guard) => bulk.perform(operation, selection, options, guard),
+    plugins: new Set(),
     liveness: () => monitor.liveness(),
     metrics: () => monitor.metrics(),
   };

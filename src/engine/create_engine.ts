@@ -97,7 +97,6 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly on: Hub["on"];
   readonly #parts: EngineParts<L>;
   readonly #store: Store;
-  readonly #plugins = new Set<string>();
   readonly [INTERNALS]: EngineInternals;
 
   constructor(options: EngineOptions<J, L>, surroundings: Surroundings) {
@@ -217,8 +216,9 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   use(plugin: Plugin): this {
     checkPlugin(plugin);
-    if (this.#plugins.has(plugin.name)) return this;
-    this.#plugins.add(plugin.name);
+    const { plugins } = this[INTERNALS];
+    if (plugins.has(plugin.name)) return this;
+    plugins.add(plugin.name);
     plugin.install({
       on: this.on,
       appendLogs: (entries) => this.#parts.lifecycle.inBackground(this.#store.appendLogs(entries)),

@@ -14,6 +14,8 @@ import type { Signal, SignalReceipt } from "../model/wait.ts";
 export interface EngineInternals {
   /** Reads the journal and publishes the events of all runs, no matter which process executes them. */
   reader: JournalReader;
+  /** The names of the plugins that it uses. */
+  plugins: Set<string>;
   /** The store, for reads that bypass the engine. Its first call creates its tables. */
   store: Store;
   /** The newest version of each job. */

@@ -2,6 +2,9 @@ import type { EventOf } from "../model/event.ts";
 import type { NewLogEntry } from "../model/log.ts";
 import type { Plugin } from "./plugin.ts";
 
+/** The name of the plugin that keeps log lines. */
+export const PERSIST_LOGS = "persist-logs";
+
 /**
  * A plugin that stores the log lines of jobs, so that `engine.getLogs()` returns them: `engine.use(persistLogs())`.
  *
@@ -28,7 +31,7 @@ import type { Plugin } from "./plugin.ts";
  */
 export function persistLogs(): Plugin {
   return {
-    name: "persist-logs",
+    name: PERSIST_LOGS,
     install: ({ on, appendLogs, newId }) => {
       on("log:write", (event) => appendLogs([toEntry(event, newId())]));
     },

@@ -1,3 +1,4 @@
+import { PERSIST_LOGS } from "../engine/persist_logs.ts";
 import type { Engine } from "../engine/engine.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
 import { NotFoundError, ValidationError } from "../model/error.ts";
@@ -199,8 +200,8 @@ function uiRoute(ui: HandlerUi, path: string): Route {
     summary: "A file of the dashboard",
     answers: "text",
     guard: operate("ui"),
-    does: () => {
-      const response = ui.respond(path.slice(UI.length));
+    does: ({ internals }) => {
+      const response = ui.respond(path.slice(UI.length), { keepsLogs: internals.plugins.has(PERSIST_LOGS) });
       if (response === null) throw new NotFoundError("There is no such file");
       return response;
     },

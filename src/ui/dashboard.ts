@@ -16,9 +16,10 @@ export interface DashboardOptions {
 /** The files of the dashboard. `createHandler({ ui })` serves them under `ui/`. */
 export interface Dashboard {
   /**
-   * The response to a path after `ui`, such as `/` or `/-/<hash>/app.js`; `null`: there is no such file.
+   * The response to a path after `ui`, such as `/` or `/-/<hash>/app.js`, of a service that keeps log lines or does not;
+   * `null`: there is no such file.
    */
-  readonly respond: (path: string) => Response | null;
+  readonly respond: (path: string, service?: { keepsLogs: boolean }) => Response | null;
 }
 
 // No inline code, nothing of other origins, and no strings that become markup.
@@ -79,11 +80,14 @@ export function dashboard(options: DashboardOptions = {}): Dashboard {
   }
   // Addresses are relative, so that they hold behind any prefix, and behind a proxy that strips one. The page is at `ui`
   // and at `ui/`: a redirect from one to the other never ends where a framework redirects the other way, as Next.js does.
-  const pages = new Map([["", toPage(title, traceUrl, "ui/")], ["/", toPage(title, traceUrl, "")]]);
+  const folders = new Map([["", "ui/"], ["/", ""]]);
   return {
-    respond: (path) => {
-      const page = pages.get(path);
-      if (page !== undefined) return toResponse(page, "text/html; charset=utf-8", "no-cache");
+    respond: (path, { keepsLogs } = { keepsLogs: false }) => {
+      const folder = folders.get(path);
+      if (folder !== undefined) {
+        const page = toPage({ title, traceUrl, keepsLogs, version: PACKAGE_VERSION }, folder);
+        return toResponse(page, "text/html; charset=utf-8", "no-cache");
+      }
       const asset = path.startsWith(`/-/${HASH}/`) ? path.slice(HASH.length + 4) : "";
       const type = TYPES[asset.slice(asset.lastIndexOf(".") + 1)];
       if (type === undefined || !Object.hasOwn(ASSETS, asset)) return null;
@@ -93,11 +97,11 @@ export function dashboard(options: DashboardOptions = {}): Dashboard {
 }
 
 /** The page, whose files are below `folder`, as seen from the address of the page. */
-function toPage(title: string, traceUrl: string | null, folder: string): string {
+function toPage(options: { title: string } & Record<string, unknown>, folder: string): string {
   const parts: Record<string, string> = {
     files: `${folder}-/${HASH}`,
-    title: escape(title),
-    options: escape(JSON.stringify({ title, traceUrl, version: PACKAGE_VERSION })),
+    title: escape(options.title),
+    options: escape(JSON.stringify(options)),
   };
   return ASSETS["index.html"]!.replaceAll(/\{\{(\w+)\}\}/g, (_, name) => parts[name]!); // the page names only these
 }

@@ -113,3 +113,66 @@ uiTest("the run page shows markup in any value as text", async ({ service, open 
   assert.notEqual(await page.title(), "hacked");
   assert.equal(await page.locator(".facts .chip").textContent(), `org=${markup}`);
 });
+
+uiTest("a deep and large output is cut before it is shown", async ({ service, open }) => {
+  const { engine } = service;
+  await engine.start();
+  const { id } = await engine.jobs.deepResult.trigger({ levels: 900 });
+  await untilStatus(service, id, "completed");
+  const page = await open(`runs/${id}`);
+
+  await page.getByText("64 levels deep").waitFor();
+
+  const text = await page.getByRole("region", { name: "Output as JSON" }).textContent();
+  assert.ok(text!.length < 10_000, `${text!.length} characters`);
+  await page.getByRole("heading", { name: "Timeline" }).waitFor();
+});
+
+uiTest("a part of a page that cannot be shown leaves the others", async ({ service, open, context }) => {
+  const { engine } = service;
+  const { id } = await engine.jobs.quick.trigger({ n: 1 });
+  await engine.runUntilIdle();
+  await context.route(/timeline\?/, (route) => route.fulfill({ json: { rows: [{ kind: "step" }], total: 1 } }));
+  const page = await open(`runs/${id}`);
+
+  await page.getByText("This part could not be shown").waitFor();
+
+  await page.getByRole("region", { name: "Output", exact: true }).first().waitFor();
+  assert.equal(await page.getByText("This part could not be shown").count(), 1);
+});
+
+uiTest("a retry shows what it has copied before what it has done", async ({ service, open }) => {
+  const { engine } = service;
+  await engine.start();
+  const { id } = await engine.jobs.fail.trigger({ order: 7 });
+  await untilStatus(service, id, "failed");
+  const { id: retry } = await engine.retrigger(id, { from: "failure" });
+  await untilStatus(service, retry, "failed");
+  const page = await open(`runs/${retry}`);
+
+  await page.locator(".tl").getByRole("button", { name: /^charge/ }).waitFor();
+
+  assert.deepEqual(await page.locator(".tl .name").allTextContents(), ["reserve", "Queued", "charge"]);
+  assert.equal(await page.locator(".tl li.copied").count(), 1);
+  await page.locator(".tl .copied").getByText("copied").waitFor();
+});
+
+uiTest("the panel of logs says whether lines are kept", async ({ service, open }) => {
+  const { engine } = service;
+  const { id } = await engine.jobs.quick.trigger({ n: 1 });
+  const page = await open(`runs/${id}`);
+
+  await page.getByText("The run has written no lines").waitFor();
+
+  assert.equal(await page.getByText("persistLogs").count(), 0);
+});
+
+uiTest("a run shows its deadline", async ({ service, open }) => {
+  const { engine } = service;
+  const { id } = await engine.jobs.importCsv.trigger({ file: "a.csv", rows: 1 }, { finishWithin: 3_600_000 });
+  await engine.start();
+  await untilStatus(service, id, "waiting");
+  const page = await open(`runs/${id}`);
+
+  await page.locator(".facts").getByText("Deadline").waitFor();
+});

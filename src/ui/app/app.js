@@ -5,6 +5,7 @@ import { html } from "./core/html.js";
 import { useLocation } from "./core/location.js";
 import { options, theme } from "./core/options.js";
 import { useData } from "./core/use_data.js";
+import { Guarded } from "./parts/basics.js";
 import { Frame, MorePage, PAGES, Shortcuts } from "./parts/frame.js";
 import { JobPage } from "./pages/job.js";
 import { JobsPage } from "./pages/jobs.js";
@@ -20,11 +21,11 @@ import { render } from "./vendor/preact.js";
 function App() {
   const { parts, query } = useLocation();
   const [isLive, setLive] = useState(true);
-  const [isTokenMissing, setTokenMissing] = useState(false);
+  const [token, setTokenState] = useState({ isMissing: false, isRefused: false });
   const [name = "", ...rest] = parts;
   const page = name === "" ? "overview" : name;
   const id = rest.join("/");
-  useEffect(() => listenForMissingToken(setTokenMissing), []);
+  useEffect(() => listenForMissingToken((isMissing, isRefused) => setTokenState({ isMissing, isRefused })), []);
   // Before the next key is read, which may move the focus.
   useLayoutEffect(() => {
     setLive(true);
@@ -33,8 +34,11 @@ function App() {
     scrollTo(0, 0);
     document.getElementById("main")?.focus({ preventScroll: true });
   }, [page, id]);
-  if (isTokenMissing) return html`<${TokenForm} />`;
-  return html`<${Framed} page=${page} isLive=${isLive}>${pageOf(page, id, query, setLive)}<//><${Shortcuts} />`;
+  if (token.isMissing) return html`<${TokenForm} isRefused=${token.isRefused} />`;
+  return html`
+    <${Framed} page=${page} isLive=${isLive}>
+      <${Guarded} key=${`${page} ${id}`} title="This page">${pageOf(page, id, query, setLive)}<//><//><${Shortcuts} />
+  `;
 }
 
 /** @param {string} page @param {string} id @param {URLSearchParams} query @param {(isLive: boolean) => void} onLive */
@@ -76,7 +80,8 @@ function Framed({ page, isLive, children }) {
   return html`<${Frame} page=${page} isLive=${isLive} badges=${badges}>${children}<//>`;
 }
 
-function TokenForm() {
+/** @param {{ isRefused: boolean }} props */
+function TokenForm({ isRefused }) {
   const [text, setText] = useState("");
   const [isKept, keep] = useState(false);
   const enter = (/** @type {Event} */ event) => {
@@ -92,7 +97,8 @@ function TokenForm() {
         ) =>
           setText(
             event.target.value,
-          )} /></label><label class="check"><input type="checkbox" checked=${isKept} onChange=${(
+          )} /></label>${isRefused &&
+          html`<p class="problem" role="alert">The server refused this token</p>`}<label class="check"><input type="checkbox" checked=${isKept} onChange=${(
           /** @type {any} */ event,
         ) =>
           keep(

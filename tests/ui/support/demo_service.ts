@@ -1,5 +1,13 @@
 import { setTimeout } from "node:timers/promises";
-import { createEngine, createHandler, defineJob, type HandlerOptions, persistLogs, SqliteStore } from "@holdfast/jobs";
+import {
+  createEngine,
+  createHandler,
+  defineJob,
+  type HandlerOptions,
+  type Json,
+  persistLogs,
+  SqliteStore,
+} from "@holdfast/jobs";
 import { dashboard, type DashboardOptions } from "@holdfast/jobs/ui";
 import { z } from "zod";
 
@@ -40,6 +48,33 @@ const manySteps = defineJob({
   input: z.object({ steps: z.number() }),
   async run(step, { steps }) {
     for (let n = 0; n < steps; n++) await step.run("row", () => n);
+  },
+});
+
+const askPrice = defineJob({
+  name: "ask-price",
+  input: z.object({ product: z.string() }),
+  async run(step, { product }) {
+    const { id } = await step.run("sample", () => ({ id: "01935420-7a3e-7000-8000-000000000001" }));
+    const answer = await step.wait("price", {
+      metadata: { product, offer: { currency: "EUR", sample: id, sizes: ["S", "M"] } },
+      schema: z.object({
+        amount: z.number().min(1),
+        currency: z.enum(["EUR", "USD"]),
+        buyers: z.array(z.string()).optional(),
+        reason: z.string().nullable(),
+      }),
+    });
+    return answer.outcome === "signal" ? answer.payload : null;
+  },
+});
+const deepResult = defineJob({
+  name: "deep-result",
+  input: z.object({ levels: z.number() }),
+  run: (_step, { levels }) => {
+    let value: Json = Array.from({ length: 300_000 }, () => 0);
+    for (let n = 0; n < levels; n++) value = { value };
+    return value;
   },
 });
 
@@ -146,7 +181,7 @@ class RestartableServer {
 function engineOn(store: SqliteStore) {
   const engine = createEngine({
     store,
-    jobs: { importCsv, fail, quick, manySteps },
+    jobs: { importCsv, fail, quick, manySteps, askPrice, deepResult },
     schedules: { nightly: { job: quick, input: { n: 1 }, cron: "0 2 * * *" } },
     worker: { name: "web-1", deployment: "2026.11.22" },
     logger: null,

@@ -17,10 +17,13 @@ export class ApiError extends Error {
 const TOKEN = "holdfast-token";
 /** @type {string | null} */
 let token = sessionStorage.getItem(TOKEN);
-/** @type {(isMissing: boolean) => void} */
+/** @type {(isMissing: boolean, isRefused: boolean) => void} */
 let onMissingToken = () => {};
 
-/** @param {(isMissing: boolean) => void} listener Called when a request is refused for want of a token. */
+/**
+ * @param {(isMissing: boolean, isRefused: boolean) => void} listener Called when a request is refused for want of a
+ * token, or because of the one that was entered.
+ */
 export function listenForMissingToken(listener) {
   onMissingToken = listener;
 }
@@ -34,7 +37,7 @@ export function setToken(text, isKept) {
   token = text;
   if (isKept) sessionStorage.setItem(TOKEN, text);
   else sessionStorage.removeItem(TOKEN);
-  onMissingToken(false);
+  onMissingToken(false, false);
 }
 
 /**
@@ -58,13 +61,17 @@ export function addressOf(path, query = {}) {
  * @param {RequestInit & { headers?: Record<string, string> }} [init]
  */
 export async function send(address, init = {}) {
+  const sent = token;
   const headers = { ...init.headers, ...(token === null ? {} : { authorization: `Bearer ${token}` }) };
   const response = await fetch(address, { ...init, headers }).catch((error) => {
     if (init.signal?.aborted) throw error;
     throw new ApiError(0, {});
   });
   if (response.ok) return response;
-  if (response.status === 401) onMissingToken(true);
+  if (response.status === 401 && sent === token) {
+    onMissingToken(true, token !== null);
+    sessionStorage.removeItem(TOKEN);
+  }
   const body = await response.json().catch(() => ({}));
   throw new ApiError(response.status, typeof body === "object" && body !== null ? body : {});
 }

@@ -17,9 +17,10 @@ export function percent(share) {
 export function duration(ms) {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 9_950) return `${(ms / 1_000).toFixed(1)} s`;
-  if (ms < 59_500) return `${Math.round(ms / 1_000)} s`;
-  const minutes = Math.floor(ms / 60_000);
-  if (minutes < 10) return withRest(minutes, "min", Math.floor((ms % 60_000) / 1_000), "s");
+  const seconds = Math.round(ms / 1_000);
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 10) return withRest(minutes, "min", seconds % 60, "s");
   if (minutes < 60) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);
   if (hours < 48) return withRest(hours, "h", minutes % 60, "min");
@@ -63,6 +64,23 @@ export const plural = (count, one, many = `${one}s`) => `${number(count)} ${coun
 
 /** @param {string} word */
 export const capital = (word) => word.slice(0, 1).toUpperCase() + word.slice(1);
+
+/**
+ * A duration on an axis, as exact as its step: `59 min 40 s`.
+ * @param {number} ms @param {number} step
+ */
+export function offset(ms, step) {
+  if (step < 1_000) return ms < 1_000 ? `${Math.round(ms)} ms` : `${Number((ms / 1_000).toFixed(2))} s`;
+  const parts = UNITS.map(([unit, size, more]) => /** @type {const} */ ([Math.floor(ms / size) % more, unit]));
+  return parts.filter(([value]) => value > 0).map(([value, unit]) => `${value} ${unit}`).join(" ");
+}
+
+const UNITS = /** @type {const} */ ([
+  ["d", 86_400_000, Infinity],
+  ["h", 3_600_000, 24],
+  ["min", 60_000, 60],
+  ["s", 1_000, 60],
+]);
 
 /** @param {number} bytes */
 export const size = (bytes) =>

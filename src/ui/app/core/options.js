@@ -1,6 +1,6 @@
 // @ts-check
 
-/** What the server says about this dashboard. @type {{ title: string, traceUrl: string | null }} */
+/** What the server says about this dashboard. @type {{ title: string, traceUrl: string | null, version: string, keepsLogs: boolean }} */
 export const options = JSON.parse(document.querySelector("meta[name=holdfast]")?.getAttribute("content") ?? "{}");
 
 /** The theme that was chosen; `""`: that of the system. */

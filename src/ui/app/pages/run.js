@@ -1,13 +1,13 @@
 // @ts-check
 import { addressOf, post } from "../core/api.js";
 import { STATUS } from "../core/changes.js";
-import { ago, clock, dayAndTime, duration, plural } from "../core/format.js";
+import { ago, clock, dayAndTime, duration, plural, until } from "../core/format.js";
 import { html } from "../core/html.js";
 import { goTo, pageAt } from "../core/location.js";
 import { options } from "../core/options.js";
 import { follow } from "../core/stream.js";
 import { useData, useNow } from "../core/use_data.js";
-import { ActButton, Copy, Dialog, Labels, Problem } from "../parts/basics.js";
+import { ActButton, Copy, Dialog, Guarded, Labels, Problem } from "../parts/basics.js";
 import { Status } from "../parts/icons.js";
 import { JsonPanel } from "../parts/json_view.js";
 import { FailureBanner, WhyBanner } from "../run/banner.js";
@@ -71,19 +71,25 @@ export function RunPage({ runId, onLive }) {
             )}<//></div><${Actions} run=${run} reload=${reload} onError=${setFailed} /></div>
           <p class="small muted mono id">${run.id}<${Copy} text=${run.id} label="Copy the id" /></p></div>
         <${Problem} error=${failed} />
-        <${WhyBanner} run=${run} explanation=${explanation} waits=${waits ??
-          []} reload=${reload} /><${FailureBanner} run=${run} timeline=${timeline} />
-        <${Facts} run=${run} timeline=${timeline} explanation=${explanation} progress=${progress ?? run.progress ??
-          null} />
-        <${Timeline} key=${run
+        <${Guarded} title="Why it is not running"><${WhyBanner} run=${run} explanation=${explanation} waits=${waits ??
+          []} reload=${reload} /><//>
+        <${Guarded} title="Error"><${FailureBanner} run=${run} timeline=${timeline} /><//>
+        <${Guarded} title="Facts"><${Facts} run=${run} timeline=${timeline} explanation=${explanation} progress=${progress ??
+          run.progress ?? null} /><//>
+        <${Guarded} title="Timeline"><${Timeline} key=${run
           .id} timeline=${timeline} error=${timelineError} running=${running} readMore=${readMore} lines=${allLines ??
           []} isEnded=${run
-          .isTerminal} />
+          .isTerminal} /><//>
         <div class="cols">${allLines !== null &&
-          html`<${Logs} lines=${allLines} />`}<div class="stack"><${JsonPanel} title="Input" value=${run
-          .input} /><${JsonPanel} title="Output" value=${run.output} none=${run.status === "completed"
+          html`
+            <${Guarded} title="Logs">
+              <${Logs} lines=${allLines} />
+              <//>
+          `}<div class="stack"><${Guarded} title="Input"><${JsonPanel} title="Input" value=${run
+          .input} /><//><${Guarded} title="Output"><${JsonPanel} title="Output" value=${run
+          .output} none=${run.status === "completed"
           ? undefined
-          : "None until the run has completed."} /></div></div>
+          : "None until the run has completed."} /><//></div></div>
   `;
 }
 
@@ -186,6 +192,9 @@ function Facts({ run, timeline, explanation, progress }) {
     executing?.worker && ["Worker", executing.worker.name ?? executing.worker.hostname ?? executing.worker.id],
     run.scheduleName && ["Schedule", run.scheduleName, run.slotAt && dayAndTime(run.slotAt)],
     run.priority && ["Priority", run.priority],
+    !run.startedAt && run.startBy &&
+    ["Starts within", dayAndTime(run.startBy), `else it expires ${until(run.startBy, now)}`],
+    run.finishBy && ["Deadline", dayAndTime(run.finishBy), run.isTerminal ? "" : until(run.finishBy, now)],
     Object.keys(run.labels).length > 0 && ["Labels", html`<${Labels} labels=${run.labels} />`],
     relatives.length > 0 && ["Related", relatives.map((each) => html`<div>${each}</div>`)],
     trace && ["Trace", html`<a href=${trace} target="_blank" rel="noreferrer noopener">Open the trace</a>`],

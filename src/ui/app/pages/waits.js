@@ -5,7 +5,7 @@ import { pageAt } from "../core/location.js";
 import { useData, useNow } from "../core/use_data.js";
 import { Labels, Problem } from "../parts/basics.js";
 import { Shape } from "../parts/icons.js";
-import { Metadata, SignalForm } from "../parts/signal_form.js";
+import { Ask } from "../parts/signal_form.js";
 import { useState } from "../vendor/hooks.js";
 
 /** Waits of all runs that nobody has signalled, the soonest deadline first. */
@@ -34,10 +34,7 @@ export function WaitsPage() {
               wait.deadlineAt === null ? "no deadline" : `times out ${until(wait.deadlineAt, now)}`
             }</p></div>${
               open === wait.id && html`
-                <div class="ask">
-                  <${Metadata} metadata=${wait.metadata} />
-                  <${SignalForm} wait=${wait} schema=${wait.payloadSchema} onDone=${reload} />
-                </div>
+                <${Ask} wait=${wait} onDone=${reload} />
               `
             }</li>`
           )

@@ -2,7 +2,7 @@
 import { ago } from "../core/format.js";
 import { html } from "../core/html.js";
 import { useNow } from "../core/use_data.js";
-import { useLayoutEffect, useRef, useState } from "../vendor/hooks.js";
+import { useErrorBoundary, useLayoutEffect, useRef, useState } from "../vendor/hooks.js";
 import { Icon } from "./icons.js";
 
 /** How long ago something was. @param {{ at: string }} props */
@@ -33,11 +33,29 @@ export const Segments = ({ label, choices, value, onChange }) =>
     )
   }</div>`;
 
-/** Copies a text. @param {{ text: string, label: string, words?: string }} props */
+/**
+ * Shows its content, or that it could not be shown: what one part of a page cannot show is not to take the others away.
+ * @param {{ title?: string, children?: any }} props
+ */
+export function Guarded({ title, children }) {
+  const [error, retry] = useErrorBoundary();
+  if (error === undefined) return children;
+  return html`
+    <${Panel} title=${title}>
+      <div
+        class="pad stack tight">
+        <p>This part could not be shown: ${error.message}</p>
+        <div class="buttons"><button onClick=${retry}>Try again</button></div>
+      </div>
+      <//>
+  `;
+}
+
+/** Copies a text. @param {{ text: string | (() => string), label: string, words?: string }} props */
 export function Copy({ text, label, words }) {
   const [isCopied, setCopied] = useState(false);
   const copy = async () => {
-    await navigator.clipboard?.writeText(text);
+    await navigator.clipboard?.writeText(typeof text === "string" ? text : text());
     setCopied(true);
     setTimeout(() => setCopied(false), 1_500);
   };
@@ -69,9 +87,9 @@ export function Problem({ error }) {
 
 /**
  * A button whose action asks the server; shows that it is under way, and what was refused.
- * @param {{ act: () => Promise<unknown>, class?: string, children?: any, onError?: (error: any) => void, isDisabled?: boolean }} props
+ * @param {{ act: () => Promise<unknown>, class?: string, title?: string, children?: any, onError?: (error: any) => void, isDisabled?: boolean }} props
  */
-export function ActButton({ act, class: name = "", children, onError, isDisabled = false }) {
+export function ActButton({ act, class: name = "", title, children, onError, isDisabled = false }) {
   const [isBusy, setBusy] = useState(false);
   const press = async () => {
     setBusy(true);
@@ -83,7 +101,9 @@ export function ActButton({ act, class: name = "", children, onError, isDisabled
     }
     setBusy(false);
   };
-  return html`<button class=${name} disabled=${isBusy || isDisabled} onClick=${press}>${children}</button>`;
+  return html`<button class=${name} title=${title} disabled=${
+    isBusy || isDisabled
+  } onClick=${press}>${children}</button>`;
 }
 
 /**

@@ -47,7 +47,7 @@ export function Frame({ page, isLive, badges, children }) {
           <div class="foot small muted"><span class=${isLive ? "live" : "live off"} role="status">${isLive
             ? "Live"
             : "Reconnecting"}</span>
-            <${Theme} /></div>
+            <${Theme} /><span class="tiny">Holdfast ${options.version}</span></div>
         </div>
       </nav>
       <main id="main" tabindex="-1">${children}</main>
@@ -79,8 +79,11 @@ export function MorePage() {
     <ul class="panel rows more">${PAGES.slice(4).map(([name, words]) =>
       html`<li key=${name}><a href=${`#/${name}`}><${Icon} name=${name} /> ${words}</a></li>`
     )}</ul>
-    <div>
-      <${Theme} />
+    <div class="stack tight">
+      <div>
+        <${Theme} />
+      </div>
+      <p class="tiny muted">Holdfast ${options.version}</p>
     </div>
   `;
 }

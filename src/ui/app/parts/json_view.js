@@ -5,11 +5,11 @@ import { useMemo, useState } from "../vendor/hooks.js";
 import { Copy, Panel } from "./basics.js";
 
 const MAX_SHOWN = 65_536;
+const MAX_DEPTH = 64;
 
 /** A value as indented JSON. @param {{ title: string, value: any, none?: string }} props */
 export function JsonPanel({ title, value, none }) {
   const [isOpen, setOpen] = useState(true);
-  const text = useMemo(() => JSON.stringify(value ?? null, null, 2), [value]);
   if (none !== undefined) {
     return html`
       <${Panel} title=${title}>
@@ -21,21 +21,49 @@ export function JsonPanel({ title, value, none }) {
     <button class="quiet" aria-expanded=${String(isOpen)} onClick=${() => setOpen(!isOpen)}>${isOpen
       ? "Collapse"
       : "Expand"}</button><${Copy}
-      text=${text} label=${`Copy the ${title.toLowerCase()}`} words="Copy" />
+      text=${() => JSON.stringify(value ?? null)} label=${`Copy the ${title.toLowerCase()}`} words="Copy" />
   `;
-  return html`<${Panel} title=${title} aside=${size(text.length)} actions=${actions}>${
-    isOpen && html`<${Json} text=${text} label=${`${title} as JSON`} />`
+  return html`<${Panel} title=${title} actions=${actions}>${
+    isOpen && html`<${Json} value=${value} label=${`${title} as JSON`} />`
   }<//>`;
 }
 
-/** The text of a JSON value, coloured. @param {{ text: string, label: string }} props */
-export function Json({ text, label }) {
-  const shown = text.slice(0, MAX_SHOWN);
-  const parts = useMemo(() => colour(shown), [shown]);
+/** A JSON value, indented and coloured, up to 64 kB and 64 levels of it. @param {{ value: any, label: string }} props */
+export function Json({ value, label }) {
+  const { parts, isCut } = useMemo(() => {
+    const { text, isCut } = write(value ?? null);
+    return { parts: colour(text), isCut };
+  }, [value]);
   return html`<div><pre class="json" tabindex="0" role="region" aria-label=${label}>${parts}</pre>${
-    text.length > MAX_SHOWN &&
-    html`<p class="muted small pad">The first 64 kB of ${size(text.length)}. Copy has all of it.</p>`
+    isCut &&
+    html`<p class="muted small pad">The first ${size(MAX_SHOWN)}, ${MAX_DEPTH} levels deep. Copy has all of it.</p>`
   }</div>`;
+}
+
+/** Writes a value until it is too long: all of a large or deep one may be longer than a string can be. @param {any} root */
+function write(root) {
+  let text = "";
+  let isCut = false;
+  const add = (/** @type {any} */ value, /** @type {string} */ indent, /** @type {number} */ depth) => {
+    const isList = Array.isArray(value);
+    const entries = isList ? value : typeof value === "object" && value !== null ? Object.keys(value) : null;
+    const [open, close] = isList ? "[]" : "{}";
+    if (entries === null) text += JSON.stringify(value);
+    else if (entries.length === 0) text += `${open}${close}`;
+    else if (depth === MAX_DEPTH) {
+      isCut = true;
+      text += `${open}…${close}`;
+    } else {
+      text += open;
+      for (let n = 0; n < entries.length && text.length < MAX_SHOWN; n++) {
+        text += `${n === 0 ? "" : ","}\n${indent}  ${isList ? "" : `${JSON.stringify(entries[n])}: `}`;
+        add(isList ? entries[n] : value[entries[n]], `${indent}  `, depth + 1);
+      }
+      text += `\n${indent}${close}`;
+    }
+  };
+  add(root, "", 0);
+  return { text: text.slice(0, MAX_SHOWN), isCut: isCut || text.length > MAX_SHOWN };
 }
 
 // A key with its colon, a string, or a number, boolean or null.

@@ -1,20 +1,31 @@
 // @ts-check
 import { post } from "../core/api.js";
+import { shortId } from "../core/format.js";
 import { html } from "../core/html.js";
+import { pageAt } from "../core/location.js";
 import { useState } from "../vendor/hooks.js";
 import { ActButton, Problem } from "./basics.js";
 
 const MAX_ACTIONS = 8;
 
+/** What a wait asks, and the form that answers it. @param {{ wait: any, onDone: () => void }} props */
+export const Ask = ({ wait, onDone }) =>
+  html`
+    <div class="ask">
+      <${Metadata} metadata=${wait.metadata} />
+      <${SignalForm} wait=${wait} onDone=${onDone} />
+    </div>
+  `;
+
 /**
- * The form that answers a wait: buttons and fields by the schema of its payload, or JSON.
- * @param {{ wait: any, schema: any, onDone: () => void }} props
+ * The form that answers a wait: buttons and fields by the schema of its payload, or JSON for those who want that.
+ * @param {{ wait: any, onDone: () => void }} props
  */
-export function SignalForm({ wait, schema, onDone }) {
-  const form = formOf(wait, schema);
-  const [values, setValues] = useState(/** @type {Record<string, any>} */ ({}));
-  const [isJson, setJson] = useState(form.kind === "json");
-  const [text, setText] = useState("{}");
+function SignalForm({ wait, onDone }) {
+  const { fields, buttons } = formOf(wait, wait.payloadSchema ?? null);
+  const [values, setValues] = useState(() => defaultsOf(fields));
+  const [isJson, setJson] = useState(false);
+  const [text, setText] = useState("");
   const [error, setError] = useState(/** @type {any} */ (null));
   const [sent, setSent] = useState("");
   const set = (/** @type {string} */ name, /** @type {any} */ value) =>
@@ -30,63 +41,134 @@ export function SignalForm({ wait, schema, onDone }) {
     setSent(disposition === "accepted" ? "The signal was accepted" : "This signal was sent before");
     onDone();
   };
-  const send = (/** @type {any} */ words, /** @type {() => unknown} */ payload, /** @type {string} */ name) =>
-    html`<${ActButton} class=${name} onError=${setError} act=${async () => await signal(payload())}>${words}<//>`;
-  const label = `Payload of ${wait.name}`;
+  const send = (/** @type {string} */ words, /** @type {() => unknown} */ payload, /** @type {string} */ name) =>
+    html`<${ActButton} key=${words} class=${name} title=${titleOf(payload)} onError=${setError} act=${async () =>
+      await signal(payload())}>${words}<//>`;
+  // What was refused of one field stands beside it, the rest below the form.
+  const issues = isJson ? [] : error?.issues ?? [];
+  const issueOf = (/** @type {string} */ name) =>
+    issues.filter((/** @type {any} */ { path }) => (path[0] ?? "") === name).map((/** @type {any} */ { message }) =>
+      message
+    ).join("; ");
+  const isShown = issues.length > 0 &&
+    issues.every((/** @type {any} */ { path }) => fields.some(({ name }) => name === (path[0] ?? "")));
   return html`<div class="stack tight signal" role="group" aria-label=${`Send a signal to ${wait.name}`}>
     <h2 class="h3">Send a signal</h2>${
     isJson
       ? html`
         <label
-          class="field">Payload as JSON<textarea rows="4" class="mono" spellcheck=${false} aria-label=${label} value=${text} onInput=${(
+          class="field">Payload as JSON<textarea rows="4" class="mono" spellcheck=${false} aria-label=${`Payload of ${wait.name}`} placeholder=${exampleOf(
+            fields,
+          )} value=${text} onInput=${(
             /** @type {any} */ event,
           ) => setText(event.target.value)} /></label><div
-          class="buttons">${send("Send", () => JSON.parse(text), "primary")}${form.kind !== "json" &&
-            html`<button class="quiet" onClick=${() => setJson(false)}>Back to the form</button>`}</div>
+          class="buttons">${send("Send", () => JSON.parse(text), "primary")}<button class="quiet" onClick=${() =>
+            setJson(false)}>Back to the form</button></div>
       `
       : html`${
-        form.fields.map((field) =>
-          html`<${Field} key=${field.name} field=${field} value=${values[field.name]} onChange=${set} />`
+        fields.map((field) =>
+          html`
+            <${Field} key=${field.name} field=${field} value=${values[field.name]} issue=${issueOf(
+              field.name,
+            )} id=${`issue-${wait.id}-${field.name}`}
+              onChange=${set} />
+          `
         )
       }
         <div class="buttons">${
-        form.buttons.map(({ words, payload, isMain }) => send(words, () => payload(values), isMain ? "primary" : ""))
+        buttons.map(({ words, payload, isMain }) => send(words, () => payload(values), isMain ? "primary" : ""))
       }<button class="quiet" onClick=${() => setJson(true)}>Send JSON</button></div>`
-  }<${Problem} error=${error} /><p class="small" role="status">${sent}</p></div>`;
+  }${!isShown && html`<${Problem} error=${error} />`}<p class="small" role="status">${sent}</p></div>`;
 }
 
-/** @param {{ field: any, value: any, onChange: (name: string, value: any) => void }} props */
-function Field({ field: { name, schema, isRequired }, value, onChange }) {
+/** The payload that a button sends. @param {() => unknown} payload */
+function titleOf(payload) {
+  try {
+    return `Sends ${JSON.stringify(payload())}`;
+  } catch {
+    return ""; // what is entered is not JSON yet
+  }
+}
+
+/** @typedef {{ name: string, schema: any, isRequired: boolean, isJson: boolean }} FormField */
+
+/** @param {{ field: FormField, value: any, issue: string, id: string, onChange: (name: string, value: any) => void }} props */
+function Field({ field: { name, schema, isRequired, isJson }, value, issue, id, onChange }) {
   const hint = isRequired ? "" : "optional";
-  const choices = schema.enum ?? (schema.type === "boolean" ? [true, false] : null);
+  const choices = choicesOf(schema);
   const read = (/** @type {string} */ text) =>
-    text === "" ? undefined : choices ? choices[Number(text)] : isNumeric(schema) ? Number(text) : text;
-  const onInput = (/** @type {any} */ event) => onChange(name, read(event.target.value));
-  return html`<label class="field">${schema.title ?? name}${
+    text === "" ? undefined : choices ? choices[Number(text)] : isNumeric(schema) && !isJson ? Number(text) : text;
+  const attributes = {
+    required: isRequired,
+    onInput: (/** @type {any} */ event) => onChange(name, read(event.target.value)),
+    ...(issue === "" ? {} : { "aria-invalid": "true", "aria-describedby": id }),
+  };
+  return html`<div><label class="field">${schema.title ?? (name === "" ? "Payload" : name)}${
     choices
       ? html`
-        <select required=${isRequired} onChange=${onInput}
+        <select ...${attributes}
           value=${value === undefined ? "" : String(choices.indexOf(value))}><option value="">${hint ||
             "choose"}</option>${choices.map((/** @type {any} */ choice, /** @type {number} */ n) =>
               html`<option value=${String(n)}>${String(choice)}</option>`
             )}</select>
       `
+      : isJson
+      ? html`<textarea rows="3" class="mono" spellcheck=${false} placeholder=${`JSON${hint && ", optional"}`} value=${
+        value ?? ""
+      } ...${attributes} />`
       : html`<input type=${isNumeric(schema) ? "number" : "text"} step="any" placeholder=${hint} value=${
         value ?? ""
-      } onInput=${onInput} />`
-  }</label>`;
+      } ...${attributes} />`
+  }</label>${
+    (schema.description || issue) && html`
+      <p class="tiny ${issue ? "bad" : "muted"}" id=${id} role=${issue ? "alert" : undefined}>${issue ||
+        schema.description}</p>
+    `
+  }</div>`;
 }
 
 /** @param {any} schema */
 const isNumeric = (schema) => schema.type === "number" || schema.type === "integer";
-/** @param {any} schema */
-const isScalar = (schema) =>
-  ["string", "number", "integer", "boolean"].includes(schema?.type) || Array.isArray(schema?.enum);
+/** @param {any} schema @returns {any[] | null} */
+const choicesOf = (schema) =>
+  schema.enum ?? (schema.const === undefined ? schema.type === "boolean" ? [true, false] : null : [schema.const]);
+
+/** Without the `null` that it may be, too. @param {any} schema */
+function withoutNull(schema) {
+  const others = schema?.anyOf?.filter((/** @type {any} */ each) => each.type !== "null");
+  if (others?.length === 1) return { ...schema, ...others[0], anyOf: undefined };
+  if (!Array.isArray(schema?.type)) return typeof schema === "object" && schema !== null ? schema : {};
+  const types = schema.type.filter((/** @type {string} */ each) => each !== "null");
+  return { ...schema, type: types.length === 1 ? types[0] : types };
+}
+
+/** @param {string} name @param {any} whole @param {boolean} isRequired @returns {FormField} */
+function fieldOf(name, whole, isRequired) {
+  const schema = withoutNull(whole);
+  const isScalar = choicesOf(schema) !== null || isNumeric(schema) || schema.type === "string";
+  return { name, schema, isRequired, isJson: !isScalar };
+}
+
+/** @param {FormField[]} fields @returns {Record<string, any>} */
+const defaultsOf = (fields) =>
+  Object.fromEntries(
+    fields.filter(({ schema }) => schema.default !== undefined).map((
+      { name, schema, isJson },
+    ) => [name, isJson ? JSON.stringify(schema.default) : schema.default]),
+  );
+
+/** @param {FormField[]} fields */
+const exampleOf = (fields) =>
+  fields.length === 0 || fields[0]?.name === ""
+    ? ""
+    : `{ ${
+      fields.map(({ name, schema }) => `"${name}": ${choicesOf(schema)?.join(" or ") ?? schema.type ?? "…"}`).join(", ")
+    } }`;
 
 /**
- * Which form fits: the actions of the wait, two buttons for one boolean, choices, fields, or JSON.
+ * Which form fits: the actions of the wait, buttons for a few values, fields, or a field of JSON.
  * @param {any} wait @param {any} schema
- * @returns {{ kind: "form" | "json", fields: any[], buttons: { words: string, payload: (values: any) => unknown, isMain: boolean }[] }}
+ * @returns {{ fields: FormField[], buttons: { words: string, payload: (values: any) => unknown, isMain: boolean }[] }}
  */
 function formOf(wait, schema) {
   const button = (/** @type {string} */ words, /** @type {(values: any) => unknown} */ payload, isMain = false) => ({
@@ -97,28 +179,23 @@ function formOf(wait, schema) {
   const actions = wait.metadata?.actions;
   if (Array.isArray(actions) && actions.length > 0) {
     const named = actions.slice(0, MAX_ACTIONS).filter((action) => typeof action?.label === "string");
-    return {
-      kind: "form",
-      fields: [],
-      buttons: named.map(({ label, payload }, n) => button(label, () => payload, n === 0)),
-    };
+    return { fields: [], buttons: named.map(({ label, payload }, n) => button(label, () => payload, n === 0)) };
   }
-  if (Array.isArray(schema?.enum)) {
-    return {
-      kind: "form",
-      fields: [],
-      buttons: schema.enum.map((/** @type {any} */ value) => button(String(value), () => value)),
-    };
+  if (schema === null) return { fields: [], buttons: [button("Continue, without a payload", () => null, true)] };
+  const choices = choicesOf(schema);
+  if (choices !== null) return { fields: [], buttons: choices.map((value) => button(String(value), () => value)) };
+  const read = (/** @type {FormField} */ { name, isJson }, /** @type {any} */ values) =>
+    isJson && values[name] !== undefined ? JSON.parse(values[name]) : values[name];
+  const properties = Object.entries(schema.properties ?? {});
+  if (schema.type !== "object" || properties.length === 0) {
+    const field = fieldOf("", schema, true);
+    return { fields: [field], buttons: [button("Send", (values) => read(field, values) ?? null, true)] };
   }
-  const properties = Object.entries(schema?.properties ?? {});
-  if (schema?.type !== "object" || properties.length === 0 || !properties.every(([, each]) => isScalar(each))) {
-    return { kind: "json", fields: [], buttons: [] };
-  }
-  const fields = properties.map(([name, each]) => ({
-    name,
-    schema: each,
-    isRequired: (schema.required ?? []).includes(name),
-  }));
+  const fields = properties.map(([name, each]) => fieldOf(name, each, (schema.required ?? []).includes(name)));
+  const all = (/** @type {any} */ values) =>
+    Object.fromEntries(
+      fields.filter(({ name }) => values[name] !== undefined).map((field) => [field.name, read(field, values)]),
+    );
   const booleans = fields.filter((field) => field.schema.type === "boolean");
   const others = fields.filter((field) => field.schema.type !== "boolean");
   const [main] = booleans;
@@ -127,11 +204,11 @@ function formOf(wait, schema) {
     others.every((field) => field.schema.type === "string" && !field.schema.enum)
   ) {
     const answers = [true, false].map((value) =>
-      button(`${main.name}: ${value ? "yes" : "no"}`, (values) => ({ ...values, [main.name]: value }), value)
+      button(`${main.name}: ${value ? "yes" : "no"}`, (values) => ({ ...all(values), [main.name]: value }), value)
     );
-    return { kind: "form", fields: others, buttons: answers };
+    return { fields: others, buttons: answers };
   }
-  return { kind: "form", fields, buttons: [button("Send", (values) => values, true)] };
+  return { fields, buttons: [button("Send", all, true)] };
 }
 
 /** A hash of a text (FNV-1a). @param {string} text */
@@ -141,26 +218,49 @@ function hashOf(text) {
   return (hash >>> 0).toString(16);
 }
 
-/** The metadata of a wait; addresses are links. @param {{ metadata: any }} props */
-export function Metadata({ metadata }) {
+/** The metadata of a wait. @param {{ metadata: any }} props */
+function Metadata({ metadata }) {
   if (typeof metadata !== "object" || metadata === null) return null;
-  const entries = Object.entries(metadata).filter(([name]) => name !== "actions");
-  if (entries.length === 0) return null;
+  const { actions: _, ...others } = metadata;
+  if (Object.keys(others).length === 0) return null;
   return html`
     <div class="stack tight">
       <h2 class="h3">Metadata</h2>
-      <dl class="kv">${entries.map(([name, value]) =>
-        html`
-          <dt key=${name}>${name}</dt>
-          <dd>${typeof value === "string" && value.startsWith("https://")
-            ? html`<a href=${value} target="_blank" rel="noreferrer noopener">${value}</a>`
-            : typeof value === "string"
-            ? value
-            : typeof value === "number"
-            ? value.toLocaleString("en")
-            : JSON.stringify(value)}</dd>
-        `
-      )}</dl>
+      <${Tree} value=${others} depth=${0} />
     </div>
   `;
+}
+
+const MAX_DEPTH = 8;
+const MAX_MEMBERS = 50;
+const RUN_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/** A value as a small tree: addresses and the ids of runs are links. @param {{ value: any, depth: number }} props */
+function Tree({ value, depth }) {
+  if (typeof value === "number") return value.toLocaleString("en");
+  if (typeof value !== "object" || value === null) {
+    if (typeof value !== "string") return String(value);
+    if (RUN_ID.test(value)) return html`<a class="mono" href=${pageAt(`runs/${value}`)}>${shortId(value)}</a>`;
+    return value.startsWith("https://")
+      ? html`<a href=${value} target="_blank" rel="noreferrer noopener">${value}</a>`
+      : value;
+  }
+  const entries = Object.entries(value);
+  if (entries.length === 0) return html`<span class="muted">none</span>`;
+  if (depth === MAX_DEPTH) return "…";
+  return html`<dl class="kv">${
+    entries.slice(0, MAX_MEMBERS).map(([name, each]) =>
+      html`
+        <dt key=${name}>${Array.isArray(value) ? Number(name) + 1 : name}</dt>
+        <dd>
+          <${Tree} value=${each} depth=${depth + 1} />
+        </dd>
+      `
+    )
+  }${
+    entries.length > MAX_MEMBERS && html`
+      <dt>…</dt>
+      <dd>${entries.length - MAX_MEMBERS} more</dd>
+    `
+  }</dl>`;
 }

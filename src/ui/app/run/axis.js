@@ -1,9 +1,10 @@
 // @ts-check
+import { offset } from "../core/format.js";
 import { nice } from "../parts/charts.js";
 
 /**
  * @typedef {{ from: number, to: number, isFold: boolean, at: number, width: number }} Part
- * @typedef {{ x: (at: number) => number, folds: Part[], ticks: { x: number, offset: number }[] }} Axis
+ * @typedef {{ x: (at: number) => number, folds: Part[], ticks: { x: number, words: string }[] }} Axis
  */
 
 const MIN_FOLD_MS = 2_000;
@@ -68,8 +69,8 @@ function merge(spans) {
  * @param {{ from: number, linear: number, x: (at: number) => number, px: number }} axis
  */
 function ticksOf(parts, { from, linear, x, px }) {
-  const step = nice(linear / Math.max(2, Math.min(7, px / TICK_PX)));
-  /** @type {{ x: number, offset: number }[]} */
+  const step = stepOf(linear / Math.max(2, Math.min(7, px / TICK_PX)));
+  /** @type {{ x: number, words: string }[]} */
   const ticks = [];
   const margin = LABEL_PX / px;
   const isFree = (/** @type {number} */ place) =>
@@ -77,12 +78,23 @@ function ticksOf(parts, { from, linear, x, px }) {
     parts.every((part) =>
       !part.isFold || place < part.at - margin * 0.7 || place > part.at + part.width + margin * 0.7
     );
-  ticks.push({ x: 0, offset: 0 });
+  ticks.push({ x: 0, words: "" });
   for (const part of parts) {
     if (part.isFold) continue;
     for (let at = Math.ceil((part.from - from) / step) * step + from; at <= part.to; at += step) {
-      if (isFree(x(at))) ticks.push({ x: x(at), offset: at - from });
+      const words = `+${offset(Math.round(at - from), step)}`;
+      if (isFree(x(at)) && ticks.every((tick) => tick.words !== words)) ticks.push({ x: x(at), words });
     }
   }
   return ticks;
 }
+
+const SECOND = 1_000;
+const [MINUTE, HOUR, DAY] = [60 * SECOND, 3_600 * SECOND, 86_400 * SECOND];
+const STEPS = [1, 2, 5, 10, 15, 30].flatMap((n) => [n * SECOND, n * MINUTE]).concat(
+  [1, 2, 3, 6, 12].map((n) => n * HOUR),
+)
+  .sort((one, other) => one - other);
+
+/** The next step that a clock has. @param {number} ms */
+const stepOf = (ms) => ms < SECOND ? nice(ms) : STEPS.find((step) => step >= ms) ?? nice(ms / DAY) * DAY;

@@ -4,7 +4,7 @@ import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
 import { useData, useNow } from "../core/use_data.js";
 import { Shape } from "../parts/icons.js";
-import { Metadata, SignalForm } from "../parts/signal_form.js";
+import { Ask } from "../parts/signal_form.js";
 
 /** @type {Record<string, string>} */
 const STATUS = {
@@ -40,28 +40,7 @@ export function WhyBanner({ run, explanation, waits, reload }) {
     others.map((/** @type {any} */ reason) =>
       html`<p class="small muted">Also: ${reason.message} ${linkOf(reason)}</p>`
     )
-  }</div>${
-    open.map((wait) => html`<${WaitForm} key=${wait.id} wait=${wait} run=${run} reload=${reload} />`)
-  }</section>`;
-}
-
-/** @param {{ wait: any, run: any, reload: () => void }} props */
-function WaitForm({ wait, run, reload }) {
-  // The list of open waits has the schema. Labels narrow it down to few.
-  const labels = Object.entries(run.labels).slice(0, 16).map(([key, value]) => [`label.${key}`, value]);
-  const { data, error } = useData(
-    "waits/open",
-    { jobName: run.jobName, limit: 1_000, ...Object.fromEntries(labels) },
-    1e9,
-  );
-  if (data === null && error === null) return null;
-  const schema = data?.waits.find((/** @type {any} */ each) => each.id === wait.id)?.payloadSchema ?? null;
-  return html`
-    <div class="ask">
-      <${Metadata} metadata=${wait.metadata} />
-      <${SignalForm} wait=${wait} schema=${schema} onDone=${reload} />
-    </div>
-  `;
+  }</div>${open.map((wait) => html`<${Ask} key=${wait.id} wait=${wait} onDone=${reload} />`)}</section>`;
 }
 
 /** @param {any} reason @param {any[]} waits @param {number} now */

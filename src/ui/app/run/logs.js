@@ -1,6 +1,7 @@
 // @ts-check
 import { clock, plural } from "../core/format.js";
 import { html } from "../core/html.js";
+import { options } from "../core/options.js";
 import { useData } from "../core/use_data.js";
 import { Panel, Segments } from "../parts/basics.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
@@ -49,7 +50,11 @@ export function Logs({ lines }) {
   return html`<${Panel} title="Logs" aside=${plural(lines.length, "line")} actions=${lines.length > 0 && actions}>${
     shown.length === 0
       ? html`<p class="muted small pad">${
-        lines.length === 0 ? "No lines. Engines keep them with persistLogs()." : "No line matches."
+        lines.length > 0
+          ? "No line matches."
+          : options.keepsLogs
+          ? "The run has written no lines."
+          : "No lines. This service keeps none: use persistLogs()."
       }</p>`
       : html`
         <div class="logs" role="log" aria-label="Log lines" tabindex="0" ref=${list}

@@ -25,7 +25,7 @@ export function Timeline({ timeline, error, running, readMore, lines, isEnded })
   const [px, setPx] = useState(700);
   const lane = useRef(/** @type {any} */ (null));
   const now = useNow(isEnded ? 60_000 : 1_000);
-  const rows = timeline?.rows ?? [];
+  const rows = useMemo(() => inOrder(timeline?.rows ?? [], timeline?.from), [timeline]);
   useEffect(() => {
     const observer = new ResizeObserver(([entry]) => setPx(Math.max(200, entry?.contentRect.width ?? 0)));
     if (lane.current) observer.observe(lane.current);
@@ -40,7 +40,9 @@ export function Timeline({ timeline, error, running, readMore, lines, isEnded })
   const live = [...running].filter(([name]) => !rows.some((/** @type {any} */ row) => row.name === name && row.endedAt))
     .map(([name, at]) => runningRow(name, at));
   const axis = useMemo(() => {
-    const spans = [...rows, ...live].flatMap((row) => row.spans).filter((span) => span.kind === "active")
+    const spans = [...rows, ...live].filter((row) => !row.isCopied).flatMap((row) => row.spans).filter((span) =>
+      span.kind === "active"
+    )
       .map((span) => ({ from: Date.parse(span.from), to: span.to === null ? to : Date.parse(span.to) }));
     return makeAxis(spans, from, Math.max(to, from + 1), isFolding, px);
   }, [timeline, isFolding, px, to, live.length]);
@@ -68,9 +70,7 @@ export function Timeline({ timeline, error, running, readMore, lines, isEnded })
     <${Panel} title="Timeline" aside=${summaryOf(timeline)} actions=${actions}>
       <div
         class="tl"><div class="axis" aria-hidden="true"><span /><div class="lane" ref=${lane}>${axis.ticks.map((tick) =>
-          html`<span style=${{ left: pc(tick.x) }}>${
-            tick.offset === 0 ? clock(from) : `+${duration(tick.offset).replace(".0", "")}`
-          }</span>`
+          html`<span style=${{ left: pc(tick.x) }}>${tick.words || clock(from)}</span>`
         )}${axis.folds.map((fold) =>
           html`<span class="fold-label" style=${{ left: pc(fold.at + fold.width / 2) }}>${
             duration(fold.to - fold.from)
@@ -108,7 +108,9 @@ function Row({ row, axis, to, now, id, runId, lines, isOpen, toggle }) {
   const status = statusOf(row);
   const took = tookOf(row, to);
   const attempts = row.spans.filter((/** @type {any} */ span) => span.kind === "active").length;
-  const hint = attempts > 1
+  const hint = row.isCopied
+    ? "copied"
+    : attempts > 1
     ? `${attempts} attempts`
     : row.kind === "child"
     ? "child run"
@@ -119,14 +121,15 @@ function Row({ row, axis, to, now, id, runId, lines, isOpen, toggle }) {
     : "";
   return html`
     <li
-      data-s=${status}><button class="row" data-row data-failed=${status === "failed"
+      data-s=${status}
+      class=${row.isCopied ? "copied" : ""}><button class="row" data-row data-failed=${status === "failed"
         ? ""
         : undefined} aria-expanded=${String(isOpen)} aria-controls=${id} onClick=${toggle}>
         <span class="label"><${Shape} status=${status} /><span class="name">${row.kind === "queued"
           ? "Queued"
           : row.name}</span><span class="sr">, ${wordOf(row)},</span>${hint &&
           html`<span class="hint tiny muted">${hint}</span>`}</span>
-        <span class="lane" aria-hidden="true">${row.spans.map((/** @type {any} */ span) => {
+        <span class="lane" aria-hidden="true">${(row.isCopied ? [] : row.spans).map((/** @type {any} */ span) => {
           const [left, right] = [Date.parse(span.from), span.to === null ? to : Date.parse(span.to)].map(axis.x);
           const style = { left: pc(left ?? 0), width: pc(Math.max(0, (right ?? 0) - (left ?? 0))) };
           return html`<i class=${`bar ${span.kind}${span.to === null ? " open" : ""}`} data-s=${
@@ -163,20 +166,29 @@ function Details({ row, to, now, runId, lines }) {
     `;
   });
   return html`
-    <p class="small muted">${capital(wordOf(row))}${row.deadlineAt && row.endedAt === null
+    <p class="small muted">${capital(wordOf(row))}${row.isCopied
+      ? " in the run of which this is a retry"
+      : ""}${row.deadlineAt && row.endedAt === null
       ? `, ends ${until(row.deadlineAt, now)}`
       : ""}${row.childRunId !== undefined && html`
       · <a href=${pageAt(`runs/${row.childRunId}`)}>Open the child run</a>
     `}</p>
     <ol class="attempts">${spans}</ol>${step &&
-      html`<${Json} text=${
-        JSON.stringify(step.output, null, 2)
-      } label=${`Result of ${row.name}`} />`}${own.length > 0 && html`
+      html`<${Json} value=${step.output} label=${`Result of ${row.name}`} />`}${own.length > 0 && html`
       <div class="logs" role="group" tabindex="0" aria-label=${`Log lines of ${row.name}`}>
         <${Lines} lines=${own} />
       </div>
     `}
   `;
+}
+
+/**
+ * Rows in the order in which things happened. What a retry has copied happened before it was triggered.
+ * @param {any[]} rows @param {string} from
+ */
+function inOrder(rows, from) {
+  const marked = rows.map((row) => ({ ...row, isCopied: row.endedAt !== null && row.endedAt < from }));
+  return marked.sort((one, other) => one.startedAt < other.startedAt ? -1 : one.startedAt > other.startedAt ? 1 : 0);
 }
 
 /** @param {string} name @param {string} at */
