@@ -10,7 +10,7 @@ import type { JobCatalog } from "../model/job/job_catalog.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Retention } from "../model/run.ts";
 import type { EngineCondition, Monitor } from "./operate/statistics/monitor.ts";
-import { purgeInSlices, runPurgeLoop } from "./runs/purge_loop.ts";
+import { purgeInSlices, runPurgeLoop, shortestOf } from "./runs/purge_loop.ts";
 import type { Scheduler } from "./schedules/scheduler.ts";
 
 // A container is often killed 10 s after it was asked to stop: leases are released before that.
@@ -101,6 +101,7 @@ export class Lifecycle {
       worker: this.#worker.condition,
       failedClaims: this.#worker.failedClaims,
       isStopping: this.#stopsUnderWay > 0 || this.#isStopped,
+      keepsRuns: shortestOf(this.#options.retention) === Infinity,
     };
   }
 

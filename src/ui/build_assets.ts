@@ -1,8 +1,10 @@
 // deno task ui    copies the files of the dashboard into src/ui/assets.ts
 
 import { createHash } from "node:crypto";
-import { build, stop } from "esbuild";
+import { type Node, parse } from "acorn";
+import { build, type Plugin, stop } from "esbuild";
 import { minify } from "terser";
+import htm from "./app/vendor/htm.js";
 
 const APP = new URL("./app/", import.meta.url);
 const TARGET = new URL("./assets.ts", import.meta.url);
@@ -57,23 +59,79 @@ async function bundle(): Promise<string> {
     charset: "utf8",
     format: "esm",
     legalComments: "none",
+    plugins: [templates],
     write: false,
   });
   await stop(); // its process
   return file!.text; // one entry point is one file
 }
 
-async function shortenScript(text: string): Promise<string> {
-  const { code } = await minify(text, { module: true, compress: { passes: 3, unsafe_arrows: true }, ecma: 2020 });
-  return `/* With Preact and htm: see vendor/LICENSES.txt. */\n${shortenTemplates(code!)}`; // or it has thrown
+// Templates become calls of Preact's function here, so that the page need not read them.
+const templates: Plugin = {
+  name: "templates",
+  setup({ onLoad }) {
+    onLoad(
+      { filter: /core\/html\.js$/ },
+      () => ({ contents: 'export { h as html } from "../vendor/preact.js";', resolveDir }),
+    );
+    onLoad({ filter: /\/(?:app|core\/\w+|pages\/\w+|parts\/\w+|run\/\w+)\.js$/ }, async ({ path }) => ({
+      contents: withCalls(await Deno.readTextFile(path)),
+    }));
+  },
+};
+const resolveDir = new URL("core/", APP).pathname;
+
+/** A module with calls in place of its templates. */
+function withCalls(source: string): string {
+  const write = (node: Node): string => {
+    const found: Template[] = [];
+    const find = (each: unknown): void => {
+      if (Array.isArray(each)) return each.forEach(find);
+      if (typeof each !== "object" || each === null) return;
+      const isTemplate = "tag" in each && (each as Template).tag.name === "html";
+      if (isTemplate) found.push(each as Template);
+      else Object.values(each).forEach(find);
+    };
+    find(node);
+    let [text, at] = ["", node.start];
+    for (const template of found.sort((one, other) => one.start - other.start)) {
+      text += source.slice(at, template.start) + toCall(template, write);
+      at = template.end;
+    }
+    return text + source.slice(at, node.end);
+  };
+  return write(parse(source, { ecmaVersion: "latest", sourceType: "module" }));
 }
 
-// Only templates have line breaks, which mean nothing to htm, nor does the indentation after them. To htm any closing tag
-// closes the innermost element, and a value needs no quotes if it is a word.
-function shortenTemplates(code: string): string {
-  return code.replaceAll(/\s*\n\s*/g, "\n").replaceAll(/([>}])\n/g, "$1").replaceAll(/\n([<$>])/g, "$1")
-    .replaceAll(/<\/(?:[a-z][a-z0-9]*|\/)>/g, "</>")
-    .replaceAll(/<[a-z$][^<>]*/g, (tag) => tag.replaceAll(/="([\w-]+)"(?=\s|$)/g, "=$1"));
+/** A template as acorn describes it. */
+interface Template extends Node {
+  tag: { name?: string };
+  quasi: { quasis: { value: { cooked: string } }[]; expressions: Node[] };
+}
+
+/** A template as a call: htm reads it, with each expression as an object whose one field says its place and its code. An
+ * expression within a quoted value throws. */
+function toCall({ quasi: { quasis, expressions } }: Template, write: (node: Node) => string): string {
+  const codeOf = (value: unknown): string =>
+    typeof value === "object" && value !== null ? `(${Object.values(value)[0]})` : JSON.stringify(value);
+  const element = htm.bind<Record<string, string>>((type, props, ...children) => {
+    const fields = Object.entries(props ?? {}).map(([name, value]) =>
+      name.startsWith("...") ? `...(${value})` : `${JSON.stringify(name)}: ${codeOf(value)}`
+    );
+    return {
+      call: `html(${
+        [codeOf(type), props === null ? "null" : `{ ${fields.join(", ")} }`, ...children.map(codeOf)].join(", ")
+      })`,
+    };
+  });
+  const strings = Object.assign(quasis.map(({ value }) => value.cooked), { raw: [] });
+  const elements = element(strings, ...expressions.map((each, n) => ({ __proto__: null, [`...${n}`]: write(each) })));
+  return Array.isArray(elements) ? `[${elements.map(codeOf).join(", ")}]` : codeOf(elements);
+}
+
+async function shortenScript(text: string): Promise<string> {
+  const { code } = await minify(text, { module: true, compress: { passes: 3, unsafe_arrows: true }, ecma: 2020 });
+  return `/* With Preact: see vendor/LICENSES.txt. */\n${code}`;
 }
 
 if (import.meta.main) await Deno.writeTextFile(TARGET, await buildAssets());

@@ -42,6 +42,7 @@ forEachStore("GET /schedules lists the schedules, without their keys", async (co
     overlap: "skip",
     labels: { org: "a" },
     declared: false,
+    dueSince: null,
     pausedAt: null,
     nextRuns: [1, 2, 3, 4, 5].map((day) => `2040-01-0${day}T01:30:00.000Z`),
     lastSlotAt: null,

@@ -139,7 +139,7 @@ uiTest("a part of a page that cannot be shown leaves the others", async ({ servi
 
   await page.getByRole("region", { name: "Output", exact: true }).first().waitFor();
   assert.equal(await page.getByText("This part could not be shown").count(), 1);
-});
+}, { expectedErrors: /console/ });
 
 uiTest("a retry shows what it has copied before what it has done", async ({ service, open }) => {
   const { engine } = service;

@@ -13,7 +13,7 @@ export type HealthStatus = "ok" | "degraded" | "failing";
 export interface HealthCheck {
   /**
    * Its name: `store`, `worker`, `claims`, `migration`, `stopping`, `event_loop`, `lost_workers`, `due_runs`,
-   * `held_runs`, `wal`, `writes`, `statistics`.
+   * `held_runs`, `wal`, `writes`, `statistics`, `retention`.
    */
   name: string;
   /** The result. */
@@ -44,6 +44,8 @@ export interface ProcessCondition extends StoreCondition {
   failedClaims: { error: unknown; forMs: number } | null;
   /** Whether the engine is stopping, or has stopped. */
   isStopping: boolean;
+  /** Whether it deletes no run. */
+  keepsRuns: boolean;
   /** The longest time for which the event loop was blocked within the last minute, in milliseconds. */
   eventLoopDelayMs: number;
   /** Why the last report of statistics failed; `null`: it did not. */
@@ -77,6 +79,7 @@ const MAX_EVENT_LOOP_DELAY_MS = 250;
 const MAX_DUE_MS = 60_000;
 const FAILED_WRITE_MS = 60_000;
 const MAX_FAILED_CLAIMS_MS = 60_000;
+const MAX_KEPT_RUNS = 1_000_000;
 const MAX_WAL_BYTES = 64 * 1_048_576;
 
 /** Checks the health of a process. */
@@ -119,7 +122,11 @@ export class HealthChecks {
       return [{ name: "store", status: "failing", message }];
     }
     const value = Math.round(host.monotonic() - since);
-    return [{ name: "store", status: "ok", message: "The store answers", value }, ...checkReport(answer.report)];
+    return [
+      { name: "store", status: "ok", message: "The store answers", value },
+      ...checkReport(answer.report),
+      ...this.#deps.look().keepsRuns ? checkKept(answer.report) : [],
+    ];
   }
 }
 
@@ -210,6 +217,14 @@ function checkReport({ jobs, workers, info, now }: StoreReport): HealthCheck[] {
     checks.push({ name: "wal", status: "degraded", message, value });
   }
   return checks;
+}
+
+/** Whether too many runs have ended for an engine that keeps them all. */
+function checkKept({ jobs }: StoreReport): HealthCheck[] {
+  const ended = jobs.reduce((sum, { byStatus }) => sum + byStatus.completed + byStatus.failed + byStatus.cancelled, 0);
+  if (ended < MAX_KEPT_RUNS) return [];
+  const message = `${ended.toLocaleString("en")} runs have ended, and this engine deletes none: set retention`;
+  return [{ name: "retention", status: "degraded", message, value: ended }];
 }
 
 const NOT_LIVE = new Set(["worker", "store_file"]);

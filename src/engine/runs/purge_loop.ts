@@ -100,6 +100,7 @@ export async function runPurgeLoop(
   }
 }
 
-function shortestOf(retention: Retention): number {
+/** The shortest time for which ended runs are kept, in milliseconds; `Infinity`: all are kept permanently. */
+export function shortestOf(retention: Retention): number {
   return Math.min(...Object.values(retention).filter((ms) => ms !== undefined));
 }

@@ -19,6 +19,8 @@ export interface Schedule extends Required<ScheduleTiming>, ScheduledTriggerOpti
   pausedAt: string | null;
   /** The next five slots; empty while it is paused, or if it has no more. */
   nextRuns: string[];
+  /** Its next slot, if that is due: an engine that runs fires it at once. `null`: none is due. */
+  dueSince: string | null;
   /** The newest slot that was fired or skipped. */
   lastSlotAt: string | null;
   /** The run of the newest slot that was fired. */
@@ -46,6 +48,7 @@ export function toSchedule(record: ScheduleRecord, now: number): Schedule {
     declared: record.declared !== null,
     pausedAt: isoTime(record.pausedAt),
     nextRuns: record.pausedAt === null ? nextRuns(cron, timezone, now) : [],
+    dueSince: isoTime(record.pausedAt === null && (record.nextAt ?? Infinity) <= now ? record.nextAt : null),
     lastSlotAt: isoTime(record.lastSlotAt),
     lastRunId: record.lastRunId,
     skipped: record.skipped,

@@ -124,6 +124,7 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     declared: FLAG,
     pausedAt: orNull(INSTANT),
     nextRuns: listOf(INSTANT),
+    dueSince: orNull(INSTANT),
     lastSlotAt: orNull(INSTANT),
     lastRunId: orNull(TEXT),
     skipped: COUNT,

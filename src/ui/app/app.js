@@ -4,7 +4,7 @@ import { countOfWaits, number } from "./core/format.js";
 import { html } from "./core/html.js";
 import { useLocation } from "./core/location.js";
 import { options, theme } from "./core/options.js";
-import { useData } from "./core/use_data.js";
+import { getWaits, useData } from "./core/use_data.js";
 import { Guarded } from "./parts/basics.js";
 import { Frame, MorePage, PAGES, Shortcuts } from "./parts/frame.js";
 import { JobPage } from "./pages/job.js";
@@ -70,7 +70,7 @@ function pageOf(page, id, query, onLive) {
 
 /** @param {{ page: string, isLive: boolean, children?: any }} props */
 function Framed({ page, isLive, children }) {
-  const { data: waits } = useData("waits/open", { limit: 50 }, 15_000);
+  const { data: waits } = useData("waits/open", {}, 15_000, getWaits);
   const { data: workers } = useData("workers", {}, 15_000);
   const lost = (workers ?? []).filter((/** @type {any} */ worker) => worker.state === "lost").length;
   const badges = {

@@ -107,6 +107,29 @@ forEachStore("health() is degraded by held runs", async ({ store, host }) => {
   }]);
 });
 
+forEachStore("health() is degraded by a million ended runs that nothing deletes", async ({ store, host }) => {
+  const many = withCalls(store, {
+    getJobs: async (rates) => {
+      const list = await store.getJobs(rates);
+      return { ...list, jobs: list.jobs.map((job) => ({ ...job, byStatus: { ...job.byStatus, failed: 1_000_000 } })) };
+    },
+  });
+  const engines = [{}, { failed: "30d" as const }].map((retention) =>
+    createEngine({ store: many, host, retention, jobs: { echo } })
+  );
+  await engines[0]!.trigger(echo, null);
+
+  const [keeping, deleting] = await Promise.all(engines.map((engine) => engine.health()));
+
+  assert.deepEqual(findingsOf(deleting!), []);
+  assert.deepEqual(keeping!.checks.filter(({ status }) => status !== "ok"), [{
+    name: "retention",
+    status: "degraded",
+    message: "1,000,000 runs have ended, and this engine deletes none: set retention",
+    value: 1_000_000,
+  }]);
+});
+
 forEachStore(
   "health() is degraded while writes fail, although idle claims and reads succeed",
   async ({ store, host }) => {

@@ -38,6 +38,7 @@ forEachStore("schedules.set() adds a schedule, and get() and list() show it", as
     nextRuns: [1, 2, 3, 4, 5].map((day) => `2040-01-0${day}T01:30:00.000Z`),
     lastSlotAt: null,
     lastRunId: null,
+    dueSince: null,
     skipped: 0,
     error: null,
   });
@@ -46,6 +47,19 @@ forEachStore("schedules.set() adds a schedule, and get() and list() show it", as
   const list = await engine.schedules.list();
   assert.deepEqual(list.map(({ name, input }) => [name, input]), [["daily", null], ["nightly", set.input]]);
   assert.deepEqual(list[0]!.timezone, "UTC");
+});
+
+forEachStore("a schedule says since when a slot is due that no engine has fired", async ({ store, host }) => {
+  const engine = createEngine({ store, host, jobs: { echo } });
+  const { nextRuns: [slot] } = await engine.schedules.set("nightly", { job: echo, input: null, cron: "0 2 * * *" });
+  host.advance(Date.parse(slot!) - host.now() - 1);
+  const before = await engine.schedules.get("nightly");
+
+  host.advance(2);
+  const after = await engine.schedules.get("nightly");
+  const paused = await engine.schedules.pause("nightly");
+
+  assert.deepEqual([before!.dueSince, after!.dueSince, paused.dueSince], [null, slot, null]);
 });
 
 const strict = defineJob({ name: "strict", input: z.object({ n: z.number() }), run: (_step, { n }) => n });

@@ -28,7 +28,7 @@ export interface MetricsSource {
 }
 
 /** The state of an engine, as far as it decides about the health of the process. */
-export type EngineCondition = Pick<ProcessCondition, "worker" | "failedClaims" | "isStopping">;
+export type EngineCondition = Pick<ProcessCondition, "worker" | "failedClaims" | "isStopping" | "keepsRuns">;
 
 type MonitorDeps = Pick<ExecutionDeps, "store" | "host" | "recorder"> & {
   operator: Operator;

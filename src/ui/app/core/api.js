@@ -9,6 +9,7 @@ export class ApiError extends Error {
   constructor(status, body) {
     super(body.error ?? (status === 0 ? "The server cannot be reached" : `The server answered ${status}`));
     this.status = status;
+    this.body = body;
     this.code = body.code ?? "";
     this.issues = body.issues ?? [];
   }

@@ -9,9 +9,10 @@ import { get } from "./api.js";
  * @param {string | null} path
  * @param {Record<string, unknown>} [query]
  * @param {number} [everyMs]
+ * @param {typeof get} [read] Always the same function.
  * @returns {{ data: any, error: any, reload: () => void }}
  */
-export function useData(path, query = {}, everyMs = 10_000) {
+export function useData(path, query = {}, everyMs = 10_000, read = get) {
   const key = JSON.stringify([path, query]);
   const [state, setState] = useState(
     /** @type {{ key: string, data: any, error: any }} */ ({ key, data: null, error: null }),
@@ -25,7 +26,7 @@ export function useData(path, query = {}, everyMs = 10_000) {
     let readAt = -MIN_GAP_MS;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;
-    const read = async () => {
+    const readAgain = async () => {
       if (path === null || document.hidden) return;
       if (isReading) return void (isWanted = true);
       isReading = true;
@@ -35,7 +36,7 @@ export function useData(path, query = {}, everyMs = 10_000) {
       isAsked = false;
       let delay = everyMs;
       try {
-        const data = await get(path, query, stopped.signal);
+        const data = await read(path, query, stopped.signal);
         setState({ key, data, error: null });
       } catch (error) {
         if (stopped.signal.aborted) return;
@@ -45,25 +46,39 @@ export function useData(path, query = {}, everyMs = 10_000) {
       } finally {
         isReading = false;
       }
-      timer = setTimeout(read, isWanted || isAgain ? SETTLED_MS : delay);
+      timer = setTimeout(readAgain, isWanted || isAgain ? SETTLED_MS : delay);
       isWanted = false;
     };
     reader.current.reload = () => {
       if (isReading) return void (isWanted = true);
       isAsked = true;
       clearTimeout(timer);
-      timer = setTimeout(read, Math.max(0, readAt + MIN_GAP_MS - performance.now()));
+      timer = setTimeout(readAgain, Math.max(0, readAt + MIN_GAP_MS - performance.now()));
     };
-    document.addEventListener("visibilitychange", read);
-    void read();
+    document.addEventListener("visibilitychange", readAgain);
+    void readAgain();
     return () => {
       stopped.abort();
       clearTimeout(timer);
-      document.removeEventListener("visibilitychange", read);
+      document.removeEventListener("visibilitychange", readAgain);
     };
   }, [key, everyMs]);
   const reload = useCallback(() => reader.current.reload(), []);
   return state.key === key ? { data: state.data, error: state.error, reload } : { data: null, error: null, reload };
+}
+
+const MAX_WAITS = 1_000;
+
+/** Reads open waits, up to 1,000: where hooks decide about each of them, a part may have few. @type {typeof get} */
+export async function getWaits(path, query, signal) {
+  /** @type {any[]} */
+  const waits = [];
+  let part = { total: null, next: null };
+  do {
+    part = await get(path, { ...query, limit: MAX_WAITS / 2, cursor: part.next }, signal);
+    waits.push(.../** @type {any} */ (part).waits);
+  } while (part.next !== null && waits.length < MAX_WAITS);
+  return { ...part, waits };
 }
 
 // However many events ask for it, data is read once a second.

@@ -1,11 +1,12 @@
 // @ts-check
 import { useChanges } from "../core/changes.js";
+import { addressOf, get } from "../core/api.js";
 import { countOfWaits, duration, number, percent, plural } from "../core/format.js";
 import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
-import { useData } from "../core/use_data.js";
+import { getWaits, useData } from "../core/use_data.js";
 import { Attention, attentionOf } from "../parts/attention.js";
-import { Ago, Panel, Problem, Segments } from "../parts/basics.js";
+import { Ago, Copy, Guarded, Panel, Problem, Segments } from "../parts/basics.js";
 import { EndedChart, filled, LatencyChart, Spark } from "../parts/charts.js";
 import { Status } from "../parts/icons.js";
 import { JobTable } from "../parts/job_table.js";
@@ -24,8 +25,17 @@ export function OverviewPage({ onLive }) {
   const { data: whole } = useData("series", { window: window === "24h" ? "24h" : "1h" });
   const { data: failures } = useData("failures");
   const { data: workers } = useData("workers");
-  const { data: waits } = useData("waits/open", { limit: 50 }, 5_000);
-  const { data: health } = useData("health", {}, 20_000);
+  const { data: waits } = useData("waits/open", {}, 5_000, getWaits);
+  const { data: health } = useData("health", {}, 20_000, getAnyway);
+  const { data: schedules } = useData("schedules", {}, 30_000);
+  const { data: day } = useData("series", { window: "24h" }, 300_000);
+  const { data: held, reload: reloadHeld } = useData(stats?.held ? "held" : null);
+  // Rounded, so that it stays the same for a while.
+  const hourAgo = new Date(Math.floor(Date.now() / 60_000 - 60) * 60_000).toISOString();
+  const toDo = { status: "failed", retried: false, limit: 0 };
+  const { data: failed } = useData("runs", toDo);
+  const { data: failedLately } = useData("runs", { ...toDo, completedAfter: hourAgo });
+  const { data: groups } = useData(failedLately?.total > 0 ? "failures" : null, { since: hourAgo });
   const isLive = useChanges({}, reload);
   useEffect(() => onLive(isLive), [isLive]);
   const title = html`
@@ -42,10 +52,23 @@ export function OverviewPage({ onLive }) {
   const jobs = stats.jobs.toSorted((/** @type {any} */ one, /** @type {any} */ other) =>
     weightOf(other) - weightOf(one)
   ).slice(0, MAX_JOBS);
-  const points = attentionOf({ stats, workers, failures, series: whole, waits, health });
+  const reloadAll = () => [reload, reloadHeld].forEach((each) => each());
+  const points = attentionOf({
+    ...{ stats, workers, waits, health, schedules, day, held },
+    failures: groups,
+    failed: failedLately?.total ?? 0,
+    since: hourAgo,
+    series: window === "24h" ? null : whole,
+  });
+  if (stats.total === 0 && (day?.triggered ?? []).every((/** @type {number} */ value) => value === 0)) {
+    return html`${title}<${Attention} points=${points} reload=${reloadAll} /><${FirstSteps} jobs=${stats.jobs} workers=${workers} />`;
+  }
   return html`
-    ${title}<${Attention} points=${points} /><${Tiles} stats=${stats} series=${series} rates=${stats.windows[rates]}
-      waits=${waits} />
+    ${title}<${Guarded} title="Needs attention">
+      <${Attention} points=${points} reload=${reloadAll} />
+      <//>
+      <${Guarded} title="Counts"><${Tiles} stats=${stats} series=${series} rates=${stats.windows[rates]}
+      waits=${waits} failed=${failed} /><//>
         ${series !== null && html`
           <div class="charts">
             <${EndedChart} series=${series} />
@@ -87,8 +110,32 @@ function lastOf(series, slots) {
   return { ...Object.fromEntries(Object.entries(series).map(([name, value]) => [name, cut(value)])), from };
 }
 
-/** @param {{ stats: any, series: any, rates: any, waits: any }} props */
-function Tiles({ stats: { byStatus, jobs, slots, at }, series, rates, waits }) {
+/** What to do with a store that has no run yet. @param {{ jobs: any[], workers: any[] | null }} props */
+function FirstSteps({ jobs, workers }) {
+  const curl = `curl -X POST '${addressOf("trigger")}' -d '{"jobName":"${jobs[0]?.jobName ?? "my-job"}","input":{}}'`;
+  const isWorking = workers === null || workers.some((worker) => worker.state === "live");
+  return html`
+    <${Panel} title="No run yet">
+      <ol
+        class="pad stack tight first">${jobs.length === 0 &&
+          html`<li>Give jobs to the engine: <code>createEngine({ store, jobs: { ... } })</code></li>`}${!isWorking &&
+          html`<li>Start a worker: <code>await engine.start()</code></li>`}<li>Trigger a run on the page of its job, or: <code>${curl}</code><${Copy} text=${curl} label="Copy the command" words="Copy" /></li></ol>
+      <//>
+      <${Panel} title="Jobs">
+        <${JobTable} jobs=${jobs.slice(0, MAX_JOBS)} window="1h" hasBars=${false} />
+        <//>
+  `;
+}
+
+/** The health also of a process that is not ready, which is a 503. @type {typeof get} */
+const getAnyway = (path, query, signal) =>
+  get(path, query, signal).catch((error) => {
+    if (error.status === 503 && error.body.checks) return error.body;
+    throw error;
+  });
+
+/** @param {{ stats: any, series: any, rates: any, waits: any, failed: any }} props */
+function Tiles({ stats: { byStatus, jobs, slots, at }, series, rates, waits, failed }) {
   const due = jobs.map((/** @type {any} */ job) => job.oldestDue?.dueSince).filter(Boolean).sort()[0];
   const open = waits === null ? "" : `${countOfWaits(waits)} for a signal`;
   const ended = rates.completed + rates.failed;
@@ -114,8 +161,12 @@ function Tiles({ stats: { byStatus, jobs, slots, at }, series, rates, waits }) {
     ],
     [
       "failed",
-      byStatus.failed,
-      ended === 0 ? "none ended lately" : `${percent(rates.failureRate)} of those that ended`,
+      failed?.total ?? byStatus.failed,
+      failed?.total < byStatus.failed
+        ? `${number(byStatus.failed - failed.total)} more completed in a retry`
+        : ended === 0
+        ? "none ended lately"
+        : `${percent(rates.failureRate)} of those that ended`,
       series?.failed,
     ],
   ]);
@@ -123,7 +174,10 @@ function Tiles({ stats: { byStatus, jobs, slots, at }, series, rates, waits }) {
     tiles.map(([status, count, words, values]) =>
       html`
         <a class="tile" key=${status}
-          href=${pageAt("runs", { status })}><span><${Status} status=${status} /></span><span class="n">${number(
+          href=${pageAt(
+            "runs",
+            status === "failed" ? { status, retried: false } : { status },
+          )}><span><${Status} status=${status} /></span><span class="n">${number(
             count,
           )}</span><span class="sub tiny muted">${words}</span><${Spark} values=${filled(
             values ?? [0, 0],
@@ -140,9 +194,12 @@ export function FailureRows({ groups }) {
     groups.map((group) =>
       html`
         <li
-          key=${`${group.jobName} ${group.stepName} ${group.error}`}><a class="err" href=${pageAt(
-            `runs/${group.runIds[0]}`,
-          )} title=${group.error}>${group.error || "no message"}</a><strong>${number(
+          key=${`${group.jobName} ${group.stepName} ${group.error}`}><a class="err" data-row href=${pageAt("runs", {
+            jobName: group.jobName,
+            status: "failed",
+            retried: false,
+            error: group.error,
+          })} title=${group.error}>${group.error || "no message"}</a><strong>${number(
             group.count,
           )}</strong><span class="tiny muted">${group.jobName}${group.stepName === null
             ? ""

@@ -1,16 +1,25 @@
 // @ts-check
 import { get } from "../core/api.js";
 import { useChanges } from "../core/changes.js";
-import { ago, capital, duration, number, plural, shortId } from "../core/format.js";
+import { ago, capital, dayAndTime, duration, number, plural, shortId } from "../core/format.js";
 import { html } from "../core/html.js";
 import { goTo, pageAt } from "../core/location.js";
 import { useData, useNow } from "../core/use_data.js";
-import { Labels, Problem } from "../parts/basics.js";
-import { Bulk } from "../parts/bulk.js";
+import { Copy, Labels, Problem } from "../parts/basics.js";
+import { Bulk, BulkDialog, dryRun } from "../parts/bulk.js";
 import { Icon, Status } from "../parts/icons.js";
 import { useEffect, useLayoutEffect, useMemo, useState } from "../vendor/hooks.js";
 
 const LIMIT = 50;
+const LIMIT_OF_GROUP = 200;
+// Other filters that an address can have, with their words.
+const OTHERS = /** @type {Record<string, (value: string) => string>} */ ({
+  held: () => "held",
+  retried: (value) => value === "false" ? "no completed retry" : "completed in a retry",
+  parentRunId: (value) => `children of ${shortId(value)}`,
+  failureKind: (value) => value,
+  completedAfter: (value) => `ended after ${dayAndTime(value)}`,
+});
 const STATUSES = ["pending", "running", "waiting", "completed", "failed", "cancelled"];
 const SINCE =
   /** @type {const} */ ([["", "Any time"], ["15m", "Last 15 minutes"], ["1h", "Last hour"], ["24h", "Last 24 hours"], [
@@ -25,8 +34,9 @@ export function RunsPage({ query, onLive }) {
   const filter = useMemo(() => filterOf(query), [String(query)]);
   const { jobName, statuses, labels, before } = filter;
   const ofRuns = { jobName, ...Object.fromEntries(labels.map(([key, value]) => [`label.${key}`, value])) };
-  const listed = { ...ofRuns, status: withLeased(statuses), createdAfter: filter.createdAfter };
-  const { data, error, reload } = useData("runs", { ...listed, before, limit: LIMIT, fields: "summary" }, 15_000);
+  const listed = { ...ofRuns, ...filter.others, status: withLeased(statuses), createdAfter: filter.createdAfter };
+  const limit = filter.error === "" ? LIMIT : LIMIT_OF_GROUP;
+  const { data, error, reload } = useData("runs", { ...listed, before, limit, fields: "summary" }, 15_000);
   const [changed, setChanged] = useState(/** @type {Map<string, string>} */ (new Map()));
   const [selected, select] = useState(/** @type {Set<string>} */ (new Set()));
   const [held, hold] = useState(/** @type {any} */ (null)); // the list while its rows must not move
@@ -42,7 +52,9 @@ export function RunsPage({ query, onLive }) {
   }, [String(query)]);
   const shown = held ?? data;
   const patched = (/** @type {any} */ run) => ({ ...run, status: changed.get(run.id) ?? run.status });
-  const runs = (shown?.runs ?? []).map(patched);
+  const runs = (shown?.runs ?? []).map(patched).filter((/** @type {any} */ run) =>
+    filter.error === "" || blanked(run.error ?? "") === filter.error
+  );
   useLayoutEffect(() => {
     if (data === null) return;
     const newest = new Map(data.runs.map((/** @type {any} */ run) => [run.id, run]));
@@ -55,14 +67,15 @@ export function RunsPage({ query, onLive }) {
     hold(data);
     scrollTo(0, 0);
   };
-  const last = runs.at(-1);
   const done = () => {
     select(new Set());
     hold(null);
     reload();
   };
   return html`<div class="head"><h1>Runs</h1><span class="muted small">${describe(filter)}</span></div>
-    <${Filters} filter=${filter} />
+    <${Filters} filter=${filter} />${
+    filter.error !== "" && html`<${Group} key=${filter.error} filter=${filter} onDone=${done} />`
+  }
     ${
     fresh > 0 &&
     html`<button type="button" class="news" onClick=${showNew}>${
@@ -72,7 +85,11 @@ export function RunsPage({ query, onLive }) {
     <section class="panel" aria-label="List of runs"><${Problem} error=${error} />
       ${
     selected.size > 0 &&
-    html`<${Bulk} runIds=${[...selected]} filter=${bulkFilterOf(filter)} total=${shown?.total ?? 0} onDone=${done} />`
+    html`<${Bulk} runIds=${[...selected]} filter=${bulkFilterOf(filter)} total=${shown?.total ?? 0} hasHeld=${
+      runs.some((
+        /** @type {any} */ run,
+      ) => run.held && selected.has(run.id))
+    } onDone=${done} />`
   }
       ${
     shown !== null && runs.length === 0
@@ -80,13 +97,19 @@ export function RunsPage({ query, onLive }) {
       : html`<${Table} runs=${runs} selected=${selected} select=${select} />`
   }
       <div class="pages small"><span class="muted" role="status">${
-    shown === null ? "Reading…" : plural(shown.total, "run")
+    shown === null
+      ? "Reading…"
+      : filter.error !== ""
+      ? `${plural(runs.length, "run")} of ${number(shown.runs.length)} with any error`
+      : shown.totalIsAtLeast
+      ? `${number(shown.total)} or more runs`
+      : plural(shown.total, "run")
   }</span><div class="buttons push">${
     before !== "" && html`<button type="button" onClick=${() =>
       goTo(addressOf({ ...filter, before: "" }))}>Newest</button><button type="button" onClick=${() =>
       history.back()}>Newer</button>`
   }<button type="button" disabled=${!shown?.hasMore} onClick=${() =>
-    goTo(addressOf({ ...filter, before: last.id }))}>Older</button></div></div></section>`;
+    goTo(addressOf({ ...filter, before: shown.runs.at(-1).id }))}>Older</button></div></div></section>`;
 }
 
 /** Whether the pointer or the focus is in a row: then the rows must not move. */
@@ -129,7 +152,9 @@ function Table({ runs, selected, select }) {
               <td><input type="checkbox" checked=${selected.has(run.id)} onChange=${() =>
                 toggle(run.id)} aria-label=${`Select run ${run.id}`} /></td>
               <td class="c-status">
-                <${Status} status=${run.held ? "held" : run.status} />
+                <${Status} status=${run.held ? "held" : run.status} />${run.completedAs && html`
+                  <a class="tiny" href=${pageAt(`runs/${run.completedAs}`)}>retry completed</a>
+                `}
               </td>
               <td
                 class="c-job"><a class="name" data-row data-failed=${run.status === "failed"
@@ -181,31 +206,68 @@ function filterOf(query) {
     // Rounded, so that it stays the same for a while.
     createdAfter: ms === undefined ? "" : new Date(Math.floor((Date.now() - ms) / 60_000) * 60_000).toISOString(),
     before: query.get("before") ?? "",
+    error: query.get("error") ?? "",
+    others: Object.fromEntries([...query].filter(([name]) => Object.hasOwn(OTHERS, name))),
   };
 }
 
 /** @param {Filter} filter */
-function addressOf({ jobName, statuses, labels, since, before }) {
+function addressOf({ jobName, statuses, labels, since, before, error, others }) {
   const named = Object.fromEntries(labels.map(([key, value]) => [`label.${key}`, value]));
-  return pageAt("runs", { jobName, status: statuses, ...named, since, before });
+  return pageAt("runs", { jobName, status: statuses, ...named, ...others, since, error, before });
 }
 
 /** Leased runs are shown as running. @param {readonly string[]} statuses */
 const withLeased = (statuses) => statuses.includes("running") ? [...statuses, "leased"] : statuses;
 
 /** @param {Filter} filter */
-function bulkFilterOf({ jobName, statuses, labels, createdAfter }) {
+function bulkFilterOf({ jobName, statuses, labels, createdAfter, error, others: { held, retried, ...others } }) {
   return {
     ...(jobName === "" ? {} : { jobName }),
     ...(statuses.length === 0 ? {} : { status: withLeased(statuses) }),
     ...(labels.length === 0 ? {} : { labels: Object.fromEntries(labels) }),
     ...(createdAfter === "" ? {} : { createdAfter }),
+    ...(error === "" ? {} : { error }),
+    ...(held === undefined ? {} : { held: held === "true" }),
+    ...(retried === undefined ? {} : { retried: retried === "true" }),
+    ...others,
   };
 }
 
 /** @param {Filter} filter */
 const describe = ({ jobName, statuses }) =>
   [jobName === "" ? "" : `of ${jobName}`, statuses.join(" or ")].filter(Boolean).join(", ");
+
+/** Runs that failed of one error. @param {{ filter: Filter, onDone: () => void }} props */
+function Group({ filter, onDone }) {
+  const [asked, ask] = useState(/** @type {any} */ (null));
+  const [isOpen, setOpen] = useState(false);
+  const bulkFilter = bulkFilterOf({ ...filter, before: "" });
+  useEffect(() => {
+    const body = { filter: { ...bulkFilter, status: "failed" }, from: "failure" };
+    void dryRun("retrigger", "Retry from the failure", body).then(ask, () => {}); // who may not retry sees no button
+  }, []);
+  return html`<section class="banner error" data-s="failed" aria-label="Error"><p class="msg">${filter.error}</p><div
+    class="buttons"><${Copy} text=${filter.error} label="Copy the error" words="Copy the error" />${
+    asked !== null && asked.count > 0 &&
+    html`<button class="primary" onClick=${() => setOpen(true)}>${
+      asked.count === 1 ? "Retry this one" : `Retry these ${number(asked.count)}`
+    }</button>`
+  }</div>${
+    isOpen && html`<${BulkDialog} asked=${asked} onDone=${onDone} onClose=${() => setOpen(false)} />`
+  }</section>`;
+}
+
+// As the service does it: an id is a UUID, or eight or more hexadecimal digits with a digit among them.
+const IDS = /\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=[a-f]*\d)[0-9a-f]{8,}\b/gi;
+const MAX_ERROR = 300;
+
+/** An error without what differs between runs. @param {string} error */
+const blanked = (error) =>
+  (error.length > MAX_ERROR ? `${error.slice(0, MAX_ERROR)}…` : error).replace(IDS, "…").replace(
+    /\d+(?:[.,]\d+)*/g,
+    "#",
+  );
 
 /** @param {{ filter: Filter }} props */
 function Filters({ filter }) {
@@ -232,8 +294,9 @@ function Filters({ filter }) {
       setError(thrown);
     }
   };
+  const { held, ...others } = filter.others;
   // Counts are kept by job and status alone.
-  const hasCounts = filter.labels.length === 0 && filter.since === "";
+  const hasCounts = filter.labels.length === 0 && filter.since === "" && Object.keys(others).length === 0;
   const counts = !hasCounts
     ? null
     : filter.jobName === ""
@@ -254,14 +317,14 @@ function Filters({ filter }) {
     SINCE.map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)
   }</select></label>${
     filter.labels.map(([key, value]) =>
-      html`
-        <button type="button" class="quiet" key=${key} aria-label=${`Remove the filter ${key}=${value}`}
-          onClick=${() =>
-            change({
-              labels: filter.labels.filter(([each]) => each !== key),
-            })}><span class="chip">${key}=${value}</span><${Icon} name="close" /></button>
-      `
+      html`<${Removable} key=${key} words=${`${key}=${value}`} onRemove=${() =>
+        change({ labels: filter.labels.filter(([each]) => each !== key) })} />`
     )
+  }${
+    Object.entries(filter.others).filter(([name]) => name !== "held").map(([name, value]) => {
+      const { [name]: _, ...others } = filter.others;
+      return html`<${Removable} key=${name} words=${OTHERS[name]?.(value)} onRemove=${() => change({ others })} />`;
+    })
   }</form><${Problem} error=${error} />${
     found !== null && html`
       <div class="panel">
@@ -287,15 +350,29 @@ function Filters({ filter }) {
       const statuses = isOn ? filter.statuses.filter((each) => each !== status) : [...filter.statuses, status];
       return html`
         <button type="button" class="facet" key=${status} data-s=${status} aria-pressed=${String(isOn)}
-          onClick=${() => change({ statuses })}><${Status} status=${status}>${capital(
+          onClick=${() => change({ statuses, error: "" })}><${Status} status=${status}>${capital(
             status,
           )}<//>${count !== undefined && count !== null && html`
             <b>${number(count)}</b>
           `}</button>
       `;
     })
+  }<button type="button" class="facet" data-s="held" aria-pressed=${String(held === "true")} onClick=${() =>
+    change({ others: held === "true" ? others : { ...others, held: "true" } })}><${Status} status="held" />${
+    stats?.held && hasCounts && filter.jobName === "" && html`<b>${number(stats.held.runs)}</b>`
+  }</button>${
+    filter.statuses.includes("failed") && others.retried === undefined &&
+    html`<button type="button" class="facet" aria-pressed="false" onClick=${() =>
+      change({ others: { ...filter.others, retried: "false" } })}>No completed retry</button>`
   }</div></div>`;
 }
+
+/** A filter that can be removed. @param {{ words: string, onRemove: () => void }} props */
+const Removable = ({ words, onRemove }) =>
+  html`
+    <button type="button" class="quiet" aria-label=${`Remove the filter ${words}`}
+      onClick=${onRemove}><span class="chip">${words}</span><${Icon} name="close" /></button>
+  `;
 
 /** @type {Record<string, string>} */
 const BY = {

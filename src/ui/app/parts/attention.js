@@ -1,134 +1,189 @@
 // @ts-check
-import { duration, percent, plural } from "../core/format.js";
+import { post } from "../core/api.js";
+import { duration, number, percent, plural } from "../core/format.js";
 import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
+import { useState } from "../vendor/hooks.js";
+import { ActButton, Ago, Problem } from "./basics.js";
 import { Shape } from "./icons.js";
 
-/** @typedef {{ status: string, what: string, why: string, href: string, act: string }} Point */
+/**
+ * @typedef {{ status: string, at: string, what: string, why: string, href: string, act: string, hold?: any }} Point
+ * `at`: since when, or when it happened last. `hold`: a group of held runs that can be resumed.
+ */
 
 const FAILURE_RATE = 0.05;
 const DUE_MS = 60_000;
-const PAUSED_MS = 86_400_000;
-const SOON_MS = 3_600_000;
+const SHOWN_GROUPS = 3;
+// What other points say with more detail.
+const COVERED = ["lost_workers", "due_runs", "held_runs"];
 
 /**
- * What somebody should look at now, by the numbers.
- * @param {{ stats: any, workers: any, failures: any, series: any, waits: any, health: any }} data What may not be read is `null`.
+ * What somebody should look at now, the newest first.
+ * @param {{ stats: any, workers: any, failures: any, failed: number, day: any, series: any, waits: any, health: any, schedules: any, held: any, since: string }} data
+ * What may not be read is `null`. `failures` are those of the last hour; `failed`: how many of them no retry has mended;
+ * `day`: the series of the last day.
  * @returns {Point[]}
  */
-export function attentionOf({ stats, workers, failures, series, waits, health }) {
-  const now = Date.parse(stats?.at ?? new Date().toISOString());
+export function attentionOf({ stats, workers, failures, failed, day, series, waits, health, schedules, held, since }) {
+  const { at, jobs, slots } = stats;
+  const now = Date.parse(at);
   /** @type {Point[]} */
   const points = [];
-  if (health !== null && health.ready === false) {
-    const bad = (health.checks ?? []).find((/** @type {any} */ check) => check.status === "failing");
-    points.push({
-      status: "failed",
-      what: "This process is not ready",
-      why: bad?.message ?? "See /health",
-      href: "#/workers",
-      act: "Workers",
+  const add = (/** @type {Partial<Point>} */ point) =>
+    points.push({ at, why: "", href: "#/workers", act: "See the workers", status: "failed", what: "", ...point });
+  for (const { name, status, message } of health?.checks ?? []) {
+    if (status === "ok" || COVERED.includes(name)) continue;
+    const what = health.ready || status === "degraded" ? message : `This process is not ready: ${message}`;
+    add({
+      status: status === "failing" ? "failed" : "stuck",
+      what,
+      why: name === "writes" ? "What is triggered or done meanwhile can be lost" : "",
     });
   }
-  for (const job of stats?.jobs ?? []) points.push(...pointsOfJob(job, failures, now));
+  for (const group of held?.groups ?? []) {
+    const { jobName, message, remedy, count, since } = group;
+    add({
+      status: "held",
+      at: since,
+      what: `${plural(count, "run")} of ${jobName} ${count === 1 ? "is" : "are"} held: ${message}`,
+      why: remedy ?? "Deploy code that fits what they have recorded, then resume them",
+      href: pageAt("runs", { jobName, held: true }),
+      act: count === 1 ? "See the run" : "See the runs",
+      hold: group,
+    });
+  }
+  if (held === null && stats.held) {
+    const what = `${plural(stats.held.runs, "run")} ${stats.held.runs === 1 ? "is" : "are"} held`;
+    add({ status: "held", at: stats.held.since, what, href: "#/runs?held=true", act: "See the runs" });
+  }
+  const usual = usualOf(day);
+  const { failureRate } = stats.windows["1h"];
+  if (failed > 0 && (failed > 2 * usual || failureRate > FAILURE_RATE)) {
+    const groups = failures?.groups ?? [];
+    const shown = groups.slice(0, SHOWN_GROUPS).map((/** @type {any} */ group) =>
+      `${number(group.count)} of ${group.jobName}: ${group.error || "no message"}`
+    );
+    add({
+      at: groups.map((/** @type {any} */ { lastAt }) => lastAt).sort().at(-1) ?? at,
+      what: `${plural(failed, "run")} failed in the last hour (${percent(failureRate)}), ${
+        usual === 0 ? "usually none" : `usually ${Number(usual.toFixed(usual < 10 ? 1 : 0))}`
+      }`,
+      why: shown.join(" · "),
+      href: pageAt("runs", { status: "failed", retried: false, completedAfter: since }),
+      act: failed === 1 ? "See the run" : "See the runs",
+    });
+  }
+  for (const job of jobs) pointsOfJob(job, now, add);
   for (const worker of workers ?? []) {
     if (worker.state !== "lost") continue;
-    const name = worker.name ?? worker.hostname ?? worker.id;
-    const why = worker.leases > 0 ? `Its ${plural(worker.leases, "run")} will be claimed by others` : "It held no run";
-    points.push({
+    add({
       status: "lost",
-      what: `Worker ${name} has not been seen for ${duration(now - Date.parse(worker.lastSeenAt))}`,
-      why,
-      href: "#/workers",
-      act: "Worker",
+      at: worker.lastSeenAt,
+      what: `Worker ${worker.name ?? worker.hostname ?? worker.id} has not been seen for ${
+        duration(now - Date.parse(worker.lastSeenAt))
+      }`,
+      why: worker.leases > 0 ? `Its ${plural(worker.leases, "run")} will be claimed by others` : "It held no run",
     });
   }
   const busy = (series?.busy ?? []).slice(-6, -1);
-  const total = stats?.slots.total ?? 0;
   if (
-    total > 0 && busy.length === 5 &&
-    busy.every((/** @type {number | null} */ value) => value !== null && value >= total)
+    slots.total > 0 && busy.length === 5 &&
+    busy.every((/** @type {number | null} */ value) => (value ?? 0) >= slots.total)
   ) {
-    points.push({
+    add({
       status: "stuck",
-      what: `All ${total} slots have been in use for 5 minutes`,
+      what: `All ${slots.total} slots have been in use for 5 minutes`,
       why: "Start another worker, or raise worker.concurrency",
-      href: "#/workers",
-      act: "Workers",
     });
   }
-  const soon = (waits?.waits ?? []).filter((/** @type {any} */ wait) =>
-    wait.deadlineAt !== null && Date.parse(wait.deadlineAt) - now < SOON_MS
-  );
-  if (soon.length > 0) {
-    points.push({
+  const half = (waits?.waits ?? []).flatMap((/** @type {any} */ { createdAt, deadlineAt }) => {
+    const ms = deadlineAt === null ? Infinity : (Date.parse(createdAt) + Date.parse(deadlineAt)) / 2;
+    return ms <= now ? [ms] : [];
+  });
+  if (half.length > 0) {
+    const [first] = waits.waits;
+    add({
       status: "waiting",
-      what: `${plural(soon.length, "wait")} ${soon.length === 1 ? "times" : "time"} out within the hour`,
-      why: `The first: ${soon[0].name} of ${soon[0].jobName}`,
+      at: new Date(Math.max(...half)).toISOString(),
+      what: `${plural(half.length, "wait")} ${half.length === 1 ? "is" : "are"} over half of ${
+        half.length === 1 ? "its" : "their"
+      } time`,
+      why: `The first to time out, in ${
+        duration(Math.max(0, Date.parse(first.deadlineAt) - now))
+      }: ${first.name} of ${first.jobName}`,
       href: "#/waits",
-      act: "See the waits",
+      act: half.length === 1 ? "See the wait" : "See the waits",
     });
   }
-  return points;
+  for (const { name, dueSince, error } of schedules ?? []) {
+    const lateMs = dueSince === null ? 0 : now - Date.parse(dueSince);
+    if (error === null && lateMs < DUE_MS) continue;
+    add({
+      status: "stuck",
+      at: dueSince ?? at,
+      what: error === null
+        ? `Schedule ${name} has missed its slot ${duration(lateMs)} ago`
+        : `Schedule ${name} cannot fire: ${error}`,
+      why: error === null ? "No engine that declares it is running" : "",
+      href: "#/schedules",
+      act: "See the schedules",
+    });
+  }
+  return points.sort((one, other) => one.at < other.at ? 1 : one.at > other.at ? -1 : 0);
 }
 
-/** @param {any} job @param {any} failures @param {number} now @returns {Point[]} */
-function pointsOfJob(job, failures, now) {
-  const { jobName, byStatus, liveWorkers, oldestDue, paused, windows } = job;
-  const runs = (/** @type {any} */ query) => pageAt("runs", { jobName, ...query });
-  /** @type {Point[]} */
-  const points = [];
-  const [recent, hour] = [windows["5m"], windows["1h"]];
-  if (
-    recent.failureRate > FAILURE_RATE &&
-    (recent.failureRate >= 2 * (hour.failureRate ?? 0) || hour.failed === recent.failed)
-  ) {
-    const group = failures?.groups.find((/** @type {any} */ each) => each.jobName === jobName);
-    const why = group === undefined ? "" : `${group.count} with ${group.error}`;
-    points.push({
-      status: "failed",
-      what: `${jobName}: ${percent(recent.failureRate)} of runs failed in the last 5 minutes, ${
-        percent(hour.failureRate)
-      } in the last hour`,
-      why,
-      href: runs({ status: "failed" }),
-      act: `See the ${plural(recent.failed, "run")}`,
-    });
-  }
+/** How many runs fail in an hour, by the hours of the last day before this one that have any number. @param {any} day */
+function usualOf(day) {
+  if (day === null) return 0;
+  const perHour = 3_600_000 / day.stepMs;
+  /** @type {[failed: number, completed: number][]} */
+  const slots = day.failed.map((/** @type {number} */ failed, /** @type {number} */ n) => [failed, day.completed[n]])
+    .slice(0, -perHour);
+  const first = slots.findIndex(([failed, completed]) => failed + completed > 0);
+  if (first === -1) return 0;
+  return slots.reduce((sum, [failed]) => sum + failed, 0) / (slots.length - first) * perHour;
+}
+
+/** @param {any} job @param {number} now @param {(point: Partial<Point>) => void} add */
+function pointsOfJob({ jobName, byStatus, liveWorkers, oldestDue, paused }, now, add) {
+  const toRuns = { href: pageAt("runs", { jobName, status: "pending" }), act: "See the runs" };
   const overdueMs = oldestDue === null ? 0 : now - Date.parse(oldestDue.dueSince);
-  if (byStatus.pending > 0 && liveWorkers === 0) {
-    const why = oldestDue === null ? "" : `The oldest has been due for ${duration(overdueMs)}`;
-    points.push({
-      status: "stuck",
-      what: `${plural(byStatus.pending, "run")} of ${jobName} cannot start: no live worker has this job`,
-      why,
-      href: runs({ status: "pending" }),
-      act: "See the runs",
-    });
-  } else if (overdueMs > DUE_MS && paused === null) {
-    points.push({
-      status: "stuck",
-      what: `A run of ${jobName} has been due for ${duration(overdueMs)}`,
-      ...(oldestDue.runId === null
-        ? { why: "", href: runs({ status: "pending" }), act: "See the runs" }
-        : { why: "Its page says why", href: pageAt(`runs/${oldestDue.runId}`), act: "See the run" }),
-    });
-  }
-  if (paused !== null && now - Date.parse(paused.since) > PAUSED_MS) {
-    const by = paused.by === null ? "" : ` by ${paused.by}`;
-    points.push({
+  if (paused !== null) {
+    add({
       status: "paused",
-      what: `${jobName} has been paused for ${duration(now - Date.parse(paused.since))}${by}`,
-      why: paused.note ?? "",
+      at: paused.since,
+      what: `${jobName} has been paused for ${duration(now - Date.parse(paused.since))}${
+        paused.by === null ? "" : ` by ${paused.by}`
+      }`,
+      why: [paused.note, byStatus.pending > 0 && `${plural(byStatus.pending, "run")} pending`].filter(Boolean).join(
+        " · ",
+      ),
       href: pageAt(`jobs/${jobName}`),
       act: "See the job",
     });
+  } else if (oldestDue !== null && liveWorkers === 0) {
+    add({
+      status: "stuck",
+      at: oldestDue.dueSince,
+      what: `${plural(byStatus.pending, "run")} of ${jobName} cannot start: no live worker has this job`,
+      why: `The oldest has been due for ${duration(overdueMs)}`,
+      ...toRuns,
+    });
+  } else if (overdueMs > DUE_MS) {
+    add({
+      status: "stuck",
+      at: oldestDue.dueSince,
+      what: `A run of ${jobName} has been due for ${duration(overdueMs)}`,
+      ...(oldestDue.runId === null
+        ? toRuns
+        : { why: "Its page says why", href: pageAt(`runs/${oldestDue.runId}`), act: "See the run" }),
+    });
   }
-  return points;
 }
 
-/** @param {{ points: Point[] }} props */
-export function Attention({ points }) {
+/** @param {{ points: Point[], reload: () => void }} props */
+export function Attention({ points, reload }) {
   return html`
     <section class="panel"
       aria-labelledby="attention"><header><h2 id="attention">Needs attention</h2>${points.length > 0 &&
@@ -138,11 +193,58 @@ export function Attention({ points }) {
           points.map((point) =>
             html`
               <li key=${point.what}
-                data-s=${point.status}><${Shape} status=${point.status} /><div><p class="what">${point
-                  .what}</p><p class="small muted">${point.why}</p></div><a class="act button" href=${point
-                  .href}>${point.act}</a></li>
+                data-s=${point.status}>
+                <${Shape} status=${point.status} />
+                <div>
+                  <p class="what">${point
+                    .what}</p>
+                  <p class="small muted">${point.why}</p>
+                </div>
+                <div
+                  class="act buttons"><span class="tiny muted"><${Ago} at=${point
+                    .at} /></span>${point.hold &&
+                    html`<${Resume} group=${point.hold} onDone=${reload} />`}<a class="button" data-row href=${point
+                    .href}>${point.act}</a></div>
+              </li>
             `
           )
         }</ul>`}</section>
   `;
+}
+
+/** Resumes a group of held runs, or one of them to see whether it goes on. @param {{ group: any, onDone: () => void }} props */
+export function Resume({ group: { jobName, message, count, runIds }, onDone }) {
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const one = async () => {
+    await post("resume", { runId: runIds[0] });
+    onDone();
+  };
+  const all = async () => {
+    await eachPart("resume", { filter: { held: true, jobName, error: message } });
+    onDone();
+  };
+  return html`<${ActButton} act=${one} onError=${setError}>Resume one<//>${
+    count > 1 && html`<${ActButton} class="primary" act=${all} onError=${setError}>Resume all<//>`
+  }<${Problem} error=${error} />`;
+}
+
+/**
+ * Does something with many runs, part by part.
+ * @param {"cancel" | "retrigger" | "resume" | "delete"} operation @param {any} body
+ * @param {(sums: { matched: number, done: number, skipped: number }) => void} [onPart]
+ */
+export async function eachPart(operation, body, onPart) {
+  const sums = { matched: 0, done: 0, skipped: 0 };
+  /** @type {string | null} */
+  let cursor = null;
+  do {
+    /** @type {any} */
+    const result = await post(`runs/${operation}`, {}, { ...body, ...(cursor === null ? {} : { cursor }) });
+    sums.matched += result.matched;
+    sums.done += result.done;
+    sums.skipped += result.skipped.length;
+    cursor = result.next;
+    onPart?.(sums);
+  } while (cursor !== null);
+  return sums;
 }

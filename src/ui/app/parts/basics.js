@@ -38,7 +38,7 @@ export const Segments = ({ label, choices, value, onChange }) =>
  * @param {{ title?: string, children?: any }} props
  */
 export function Guarded({ title, children }) {
-  const [error, retry] = useErrorBoundary();
+  const [error, retry] = useErrorBoundary((thrown) => console.error(thrown));
   if (error === undefined) return children;
   return html`
     <${Panel} title=${title}>

@@ -121,7 +121,7 @@ function Field({ field: { name, schema, isRequired, isJson }, value, issue, id, 
       } ...${attributes} />`
   }</label>${
     (schema.description || issue) && html`
-      <p class="tiny ${issue ? "bad" : "muted"}" id=${id} role=${issue ? "alert" : undefined}>${issue ||
+      <p class=${issue ? "tiny bad" : "tiny muted"} id=${id} role=${issue ? "alert" : undefined}>${issue ||
         schema.description}</p>
     `
   }</div>`;

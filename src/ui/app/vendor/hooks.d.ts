@@ -1,5 +1,5 @@
 // The part of the types of Preact's hooks that the dashboard needs.
-export function useErrorBoundary(): [error: any, reset: () => void];
+export function useErrorBoundary(listener: (error: any) => void): [error: any, reset: () => void];
 export function useState<S>(initial: S | (() => S)): [S, (next: S | ((last: S) => S)) => void];
 export function useState<S = undefined>(): [S | undefined, (next: S | undefined) => void];
 export function useEffect(effect: () => void | (() => void), inputs?: readonly unknown[]): void;
