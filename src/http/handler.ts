@@ -3,6 +3,7 @@ import type { Engine } from "../engine/engine.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
 import { NotFoundError, ValidationError } from "../model/error.ts";
 import { nextTurn } from "../model/host.ts";
+import { PACKAGE_VERSION } from "../model/version.ts";
 import { Access, type AccessDeps } from "./access/access.ts";
 import { checkCrossSite, checkHost } from "./access/request_origin.ts";
 import { describeGaps } from "./access/auth_hooks.ts";
@@ -201,7 +202,10 @@ function uiRoute(ui: HandlerUi, path: string): Route {
     answers: "text",
     guard: operate("ui"),
     does: ({ internals }) => {
-      const response = ui.respond(path.slice(UI.length), { keepsLogs: internals.plugins.has(PERSIST_LOGS) });
+      const response = ui.respond(path.slice(UI.length), {
+        version: PACKAGE_VERSION,
+        keepsLogs: internals.plugins.has(PERSIST_LOGS),
+      });
       if (response === null) throw new NotFoundError("There is no such file");
       return response;
     },

@@ -53,8 +53,8 @@ export interface HandlerOptions<Context = unknown> {
 
 /** Pages that a handler serves under `ui/`. */
 export interface HandlerUi {
-  /** The response to a path after `ui`, such as `/`, of a service that keeps log lines or does not; `null`: there is none. */
-  readonly respond: (path: string, service?: { keepsLogs: boolean }) => Response | null;
+  /** The response to a path after `ui`, such as `/`; `null`: there is none. The page shows what `service` says. */
+  readonly respond: (path: string, service?: { version: string; keepsLogs: boolean }) => Response | null;
 }
 
 /** Limits for requests and streams. */

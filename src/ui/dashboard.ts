@@ -1,4 +1,3 @@
-import { PACKAGE_VERSION } from "../model/version.ts";
 import { ASSETS, HASH } from "./assets.ts";
 
 /** Options of {@linkcode dashboard}. */
@@ -16,10 +15,10 @@ export interface DashboardOptions {
 /** The files of the dashboard. `createHandler({ ui })` serves them under `ui/`. */
 export interface Dashboard {
   /**
-   * The response to a path after `ui`, such as `/` or `/-/<hash>/app.js`, of a service that keeps log lines or does not;
-   * `null`: there is no such file.
+   * The response to a path after `ui`, such as `/` or `/-/<hash>/app.js`; `null`: there is no such file.
+   * The page shows the version of the service, and whether it keeps log lines.
    */
-  readonly respond: (path: string, service?: { keepsLogs: boolean }) => Response | null;
+  readonly respond: (path: string, service?: { version: string; keepsLogs: boolean }) => Response | null;
 }
 
 // No inline code, nothing of other origins, and no strings that become markup.
@@ -82,10 +81,10 @@ export function dashboard(options: DashboardOptions = {}): Dashboard {
   // and at `ui/`: a redirect from one to the other never ends where a framework redirects the other way, as Next.js does.
   const folders = new Map([["", "ui/"], ["/", ""]]);
   return {
-    respond: (path, { keepsLogs } = { keepsLogs: false }) => {
+    respond: (path, service = { version: "", keepsLogs: false }) => {
       const folder = folders.get(path);
       if (folder !== undefined) {
-        const page = toPage({ title, traceUrl, keepsLogs, version: PACKAGE_VERSION }, folder);
+        const page = toPage({ title, traceUrl, ...service }, folder);
         return toResponse(page, "text/html; charset=utf-8", "no-cache");
       }
       const asset = path.startsWith(`/-/${HASH}/`) ? path.slice(HASH.length + 4) : "";

@@ -57,12 +57,17 @@ uiTest("the dashboard asks for a bearer token when its files alone are open", as
   await service.engine.jobs.quick.trigger({ n: 1 });
   const page = await open("runs");
 
+  const refusals = await page.getByRole("alert").count();
+  await page.getByLabel("Bearer token").fill("bad");
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.getByRole("alert").getByText("The server refused this token").waitFor();
   await page.getByLabel("Bearer token").fill("good");
   await page.getByRole("button", { name: "Open" }).click();
   await page.getByText("1 run", { exact: true }).waitFor();
   await service.engine.jobs.quick.trigger({ n: 2 });
   await page.getByText("2 runs", { exact: true }).waitFor({ timeout: 10_000 });
 
+  assert.equal(refusals, 0);
   assert.equal(await page.evaluate(() => sessionStorage.length + localStorage.length), 0);
 }, {
   service: { handler: { auth: { ...requiring("authorization", "Bearer good"), open: ["ui"] } } },

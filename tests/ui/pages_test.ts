@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { setTimeout } from "node:timers/promises";
 import { uiTest, untilStatus } from "./support/browser.ts";
 
 uiTest("the overview shows counts, and what needs attention", async ({ service, open }) => {
@@ -132,3 +133,82 @@ uiTest("the overview reads numbers once a second at most, however many runs end"
 
   assert.ok(readAt.length >= 2 && readAt.length <= seconds + 2, `${readAt.length} times in ${seconds} s`);
 });
+
+uiTest("a fresh database shows what to do first", async ({ service, open }) => {
+  const page = await open();
+
+  await page.getByRole("heading", { name: "No run yet" }).waitFor();
+  await page.getByText("Start a worker").waitFor();
+
+  assert.equal(await page.locator("figure, .tile").count(), 0);
+  await page.getByRole("navigation", { name: "Pages", exact: true }).getByText("Holdfast 0.1.0").waitFor();
+  await service.engine.jobs.quick.trigger({ n: 1 });
+  await page.locator(".tile").first().waitFor();
+});
+
+uiTest("what needs attention is listed, the newest first, with links", async ({ service, open, context }) => {
+  const { engine } = service;
+  const at = (minutesAgo: number) => new Date(Date.now() - minutesAgo * 60_000).toISOString();
+  await engine.start();
+  for (let order = 0; order < 3; order++) await engine.jobs.fail.trigger({ order });
+  while ((await engine.getRuns({ status: "failed", limit: 0 })).total < 3) await setTimeout(25);
+  await engine.pauseJob("resize", { by: "ana", note: "too slow" });
+  const checks = [
+    { name: "writes", status: "degraded", message: "Writes fail: the disk is full" },
+    { name: "retention", status: "degraded", message: "1,200,000 runs have ended, and this engine deletes none" },
+    { name: "due_runs", status: "degraded", message: "said by the job" },
+  ];
+  await context.route(
+    /\/health$/,
+    (route) => route.fulfill({ status: 503, json: { status: "failing", ready: false, live: true, checks } }),
+  );
+  const waits = [120, 50, 5].map((minutes) => ({
+    ...{ id: String(minutes), name: "review", jobName: "import-csv" },
+    createdAt: at(minutes),
+    deadlineAt: at(minutes - 60),
+  }));
+  waits[0]!.deadlineAt = at(-1);
+  // In parts, as a service answers that asks a hook about each wait.
+  await context.route(/waits\/open/, (route) => {
+    const next = new URL(route.request().url()).searchParams.get("cursor");
+    return route.fulfill({
+      json: {
+        waits: next === null ? waits.slice(0, 1) : waits.slice(1),
+        total: null,
+        next: next === null ? "2" : null,
+      },
+    });
+  });
+  const schedule = { name: "nightly", jobName: "resize", dueSince: at(180), error: null, nextRuns: [] };
+  await context.route(/\/schedules$/, (route) => route.fulfill({ json: [schedule] }));
+  const lost = {
+    ...(await engine.getWorkers())[0],
+    id: "w",
+    name: "web-9",
+    state: "lost",
+    lastSeenAt: at(200),
+    leases: 2,
+  };
+  await context.route(/\/workers$/, (route) => route.fulfill({ json: [lost] }));
+  const page = await open();
+  const list = page.locator(".attention li");
+
+  await list.filter({ hasText: "Writes fail" }).waitFor();
+  await list.nth(7).or(list.nth(6)).first().waitFor();
+  await list.filter({ hasText: "2 waits are over half of their time" }).waitFor();
+  const words = await page.locator(".attention .what").allTextContents();
+  const links = await list.getByRole("link").evaluateAll((found) => found.map((each) => each.getAttribute("href")));
+
+  assert.deepEqual(words.map((each) => each.replaceAll(/ [\d.]+ (s|ms)\b| \([\d.]+ %\)/g, "").slice(0, 44)), [
+    "Writes fail: the disk is full",
+    "1,200,000 runs have ended, and this engine d",
+    "resize has been paused for by ana",
+    "3 runs failed in the last hour, usually none",
+    "2 waits are over half of their time",
+    "Schedule nightly has missed its slot 3 h ago",
+    "Worker web-9 has not been seen for 3 h 20 mi",
+  ]);
+  assert.match(links[3]!, /^#\/runs\?status=failed&retried=false&completedAfter=/);
+  assert.deepEqual([links[2], ...links.slice(4)], ["#/jobs/resize", "#/waits", "#/schedules", "#/workers"]);
+  assert.equal(await page.getByRole("navigation", { name: "Pages", exact: true }).getByText("3 open").count(), 1);
+}, { expectedErrors: /503/ });

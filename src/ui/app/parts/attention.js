@@ -66,9 +66,9 @@ export function attentionOf({ stats, workers, failures, failed, day, series, wai
     );
     add({
       at: groups.map((/** @type {any} */ { lastAt }) => lastAt).sort().at(-1) ?? at,
-      what: `${plural(failed, "run")} failed in the last hour (${percent(failureRate)}), ${
-        usual === 0 ? "usually none" : `usually ${Number(usual.toFixed(usual < 10 ? 1 : 0))}`
-      }`,
+      what: `${plural(failed, "run")} failed in the last hour${
+        failureRate === null ? "" : ` (${percent(failureRate)})`
+      }, ${usual === 0 ? "usually none" : `usually ${Number(usual.toFixed(usual < 10 ? 1 : 0))}`}`,
       why: shown.join(" · "),
       href: pageAt("runs", { status: "failed", retried: false, completedAfter: since }),
       act: failed === 1 ? "See the run" : "See the runs",
