@@ -136,6 +136,7 @@ Deno.test("imports of the core are those of the runtime: nobody's code, but for 
     ["src/otel/span_context.ts", "@opentelemetry/api"],
     ["src/otel/spans.ts", "@opentelemetry/api"],
     ["src/stores/postgres/database/client.ts", "pg"], // its types
+    ["src/stores/postgres/database/client.ts", "pg"], // its types
     ["src/stores/postgres/database/client.ts", "pg"],
     ["src/ui/build_assets.ts", "acorn"], // a task of the repository alone
     ["src/ui/build_assets.ts", "esbuild"],

@@ -26,7 +26,7 @@ import {
 import type { StoreInfo } from "../../store/store_info.ts";
 import type { Enqueued } from "../../store/new_run.ts";
 import type { ChangeListener, StoreWatch } from "../../store/store_watch.ts";
-import { type Connection, lendClient, openPool, type PostgresClient } from "./database/client.ts";
+import { type Connection, isOfStandby, lendClient, openPool, type PostgresClient } from "./database/client.ts";
 import {
   type BoundedClaimAnswer,
   type ClaimAnswer,
@@ -143,9 +143,12 @@ export class PostgresStore {
    * Opens a database. Loads `npm:pg`, and needs permission to connect to the server. If the server does not answer now,
    * the first call that needs it fails.
    *
-   * @param url The address: `postgres://user:password@host:5432/database`.
+   * Connections are made to a server that takes writes only: one that is a standby is refused, and with several hosts the
+   * next one is asked. When a server has become a standby, all connections to it are given up.
+   *
+   * @param url The address: `postgres://user:password@host:5432/database`, or with several hosts `postgres://user@first,second/database`.
    * @throws {TypeError} The address or an option is not valid.
-   * @throws {StoreError} The server may lose what it has acknowledged and `durability` is `full`, or it is not PostgreSQL.
+   * @throws {StoreError} The server is a standby, may lose what it has acknowledged and `durability` is `full`, or it is not PostgreSQL.
    */
   static async open(url: string | URL, options: PostgresStoreOptions = {}): Promise<PostgresStore> {
     checkStoreOptions(options, "PostgresStore.open()");
@@ -156,7 +159,7 @@ export class PostgresStore {
     try {
       await checkServer(store.#database, store.#durability);
     } catch (error) {
-      if (!(error instanceof StoreError && error.code === "unavailable")) {
+      if (!(error instanceof StoreError && error.code === "unavailable") || isOfStandby(error)) {
         await store.close();
         throw error;
       }

@@ -1,6 +1,8 @@
+import type { ClientConfig, PoolClient } from "pg";
 import { StoreError } from "../../../model/error.ts";
 import { kindOf } from "../../../values/kind_of.ts";
 import { propertyOf } from "../../../values/property_of.ts";
+import { type ConnectedClient, refuseStandby, Servers, StandbyError } from "./servers.ts";
 
 /**
  * What a statement is for. Each kind has connections of its own in a pool that the store opens, so that none waits for
@@ -72,26 +74,46 @@ export async function openPool(
 ): Promise<Connection> {
   const place = await checkDatabaseUrl(url);
   const pg = await loadDriver();
+  const servers = new Servers(url);
+  class Client extends pg.Client {
+    constructor(config?: ClientConfig) {
+      super({ ...config, connectionString: servers.url });
+    }
+  }
+  // When one connection has shown that its server is a standby now, all those that were made before are given up.
+  let generation = 0;
+  const generations = new WeakMap<PoolClient, number>();
   const open = (lane: Lane) => {
     const pool = new pg.Pool({
-      connectionString: url,
+      Client,
       max: MAX_CONNECTIONS[lane],
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
       query_timeout: answerTimeoutMs[lane],
       idleTimeoutMillis: 0,
       keepAlive: true,
       application_name: "holdfast",
+      verify: (client, done) => void refuseStandby(client as unknown as ConnectedClient).then(() => done(), done),
     });
     // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it.
     pool.on("error", () => {});
-    // The same for a connection in use: its statement fails, too.
-    pool.on("connect", (client) => client.on("error", () => {}));
+    pool.on("connect", (client) => {
+      client.on("error", () => {}); // the same for a connection in use: its statement fails, too
+      generations.set(client, generation);
+    });
     return pool;
   };
   const pools = { leases: open("leases"), writes: open("writes"), reads: open("reads") };
+  const acquire = (lane: Lane) =>
+    servers.connect(async () => {
+      while (true) {
+        const client = await pools[lane].connect();
+        if (generations.get(client) === generation) return client;
+        client.release(true);
+      }
+    });
   const pending = new Set<Promise<unknown>>();
   const query: PostgresQuery = async (sql, parameters, lane = "writes") => {
-    const client = await pools[lane].connect().catch((error: unknown) => {
+    const client = await acquire(lane).catch((error: unknown) => {
       throw new NotSentError(error, place);
     });
     let broken = true;
@@ -100,7 +122,8 @@ export async function openPool(
       broken = false;
       return result.rows;
     } catch (error) {
-      broken = !isServerError(error);
+      broken = !isServerError(error) || isOfStandby(error);
+      if (isOfStandby(error)) generation++;
       throw error;
     } finally {
       // After a time limit the answer can still arrive: the connection is of no more use.
@@ -131,19 +154,25 @@ export async function openPool(
 export async function openSession(url: string): Promise<Connection> {
   const place = await checkDatabaseUrl(url);
   const pg = await loadDriver();
-  const client = new pg.Client({
-    connectionString: url,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    keepAlive: true,
-    application_name: "holdfast",
-  });
-  // Without a listener, a connection that breaks while it is idle ends the process. Its next statement fails.
-  client.on("error", () => {});
-  try {
+  const connect = async (connectionString: string) => {
+    const client = new pg.Client({
+      connectionString,
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      keepAlive: true,
+      application_name: "holdfast",
+    });
+    // Without a listener, a connection that breaks while it is idle ends the process. Its next statement fails.
+    client.on("error", () => {});
     await client.connect();
-  } catch (error) {
+    await refuseStandby(client).catch(async (error: unknown) => {
+      await client.end();
+      throw error;
+    });
+    return client;
+  };
+  const client = await new Servers(url).connect(connect).catch((error: unknown) => {
     throw storeError(new NotSentError(error, place), { writes: false });
-  }
+  });
   return {
     query: async (sql, parameters) =>
       (await client.query(sql, parameters === undefined ? undefined : [...parameters])).rows,
@@ -159,17 +188,12 @@ export async function openSession(url: string): Promise<Connection> {
  * @throws {TypeError} It is not valid.
  */
 export async function checkDatabaseUrl(url: string): Promise<string> {
-  // A path is that of a socket. `pg` would read anything else as the name of a database on a host "base".
-  if (!/^(postgres(ql)?:|socket:|\/)/i.test(url)) {
-    const shown = /[:@]/.test(url) ? "This" : `"${url}"`;
-    throw new TypeError(
-      `${shown} is no address of PostgreSQL, such as postgres://user:password@host:5432/database; a file is for SqliteStore.open()`,
-    );
-  }
+  const { urls } = new Servers(url);
   const pg = await loadDriver();
   try {
-    const { host, port, database, user } = new pg.Client({ connectionString: url }); // it connects later
-    return `database "${database}" on ${host}:${port} as "${user}"`;
+    const [first, ...others] = urls.map((connectionString) => new pg.Client({ connectionString })); // they connect later
+    const hosts = [first!, ...others].map(({ host, port }) => `${host}:${port}`).join(", ");
+    return `database "${first!.database}" on ${hosts} as "${first!.user}"`;
   } catch {
     throw new TypeError(
       "The address of the database is not valid: it is postgres://user:password@host:5432/database, where encodeURIComponent() writes user and password",
@@ -236,6 +260,12 @@ export function isTransient(error: unknown): boolean {
 const UNAVAILABLE = /^(40001|40P01|55P03|53|25006|57)/;
 // Transactions, rights, and what there is in the schema: the same for all calls of a kind.
 const OF_ALL_CALLS = /^(25|28|3F|42)/;
+
+/** Whether an error, or its cause, says that the server of a connection is a standby. */
+export function isOfStandby(error: unknown): boolean {
+  if (error instanceof StandbyError || sqlState(error) === "25006") return true;
+  return error instanceof Error && error.cause !== undefined && isOfStandby(error.cause);
+}
 
 /** Whether the server may have refused a statement because of a value in it, and would not refuse another one. */
 export function isOfOneCall(error: unknown): boolean {

@@ -1,4 +1,5 @@
 import { checkDatabaseUrl, loadDriver } from "../database/client.ts";
+import { Servers } from "../database/servers.ts";
 
 /**
  * Listens to a channel of the database, on a connection that is not shared through a pooler in transaction mode.
@@ -23,38 +24,43 @@ export type Listen = (
 
 const CONNECT_TIMEOUT_MS = 5_000;
 
-/** Listens on a connection of `npm:pg` that it opens. */
+/** Listens on a connection of `npm:pg` that it opens, to the server that takes writes: a standby refuses to listen. */
 export function listenAt(url: string): Listen {
   return async (channels, onNotify, onLost, abortSignal) => {
     await checkDatabaseUrl(url);
     const pg = await loadDriver();
-    const client = new pg.Client({
-      connectionString: url,
-      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-      query_timeout: CONNECT_TIMEOUT_MS,
-      keepAlive: true,
-      application_name: "holdfast_listen",
+    return await new Servers(url).connect(async (connectionString) => {
+      const client = new pg.Client({
+        connectionString,
+        connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+        query_timeout: CONNECT_TIMEOUT_MS,
+        keepAlive: true,
+        application_name: "holdfast_listen",
+      });
+      const destroy = () => {
+        // A graceful end waits for the server, which may never answer.
+        const { connection } = client as unknown as { connection: { stream: { destroy(): void } } };
+        connection.stream.destroy();
+      };
+      let isListening = false;
+      const lose = (error: Error) => isListening && onLost(error);
+      client.on("error", lose);
+      client.on("end", () => lose(new Error("the connection has ended")));
+      client.on("notification", ({ channel }) => onNotify(channel));
+      abortSignal.addEventListener("abort", destroy);
+      try {
+        abortSignal.throwIfAborted();
+        await client.connect();
+        await client.query(channels.map((channel) => `listen ${channel}`).join("; "));
+        isListening = true;
+      } catch (error) {
+        destroy();
+        throw error;
+      } finally {
+        abortSignal.removeEventListener("abort", destroy);
+      }
+      return destroy;
     });
-    const destroy = () => {
-      // A graceful end waits for the server, which may never answer.
-      const { connection } = client as unknown as { connection: { stream: { destroy(): void } } };
-      connection.stream.destroy();
-    };
-    client.on("error", onLost);
-    client.on("end", () => onLost(new Error("the connection has ended")));
-    client.on("notification", ({ channel }) => onNotify(channel));
-    abortSignal.addEventListener("abort", destroy);
-    try {
-      abortSignal.throwIfAborted();
-      await client.connect();
-      await client.query(channels.map((channel) => `listen ${channel}`).join("; "));
-    } catch (error) {
-      destroy();
-      throw error;
-    } finally {
-      abortSignal.removeEventListener("abort", destroy);
-    }
-    return destroy;
   };
 }
 

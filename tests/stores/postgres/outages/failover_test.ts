@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import pg from "pg";
 import { LeaseLostError, StoreError } from "../../../../src/model/error.ts";
 import type { Lease } from "../../../../src/model/lease.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
@@ -133,11 +134,13 @@ test("leases that expired meanwhile begin anew, so that no run is abandoned", as
   assert.deepEqual((await claimOne(store, { workerId: "worker-b" })).run.id, run.id);
 });
 
-test("until then the standby answers that it is not available", async (pair) => {
+test("until then the standby answers that it is not available, to a client that connects to it all the same", async (pair) => {
   await using primary = await open(pair);
   await primary.enqueue([aRun()]);
   await pair.cut();
-  await using standby = await PostgresStore.open(pair.standbyUrl);
+  const pool = new pg.Pool({ connectionString: pair.standbyUrl });
+  await using _pool = { [Symbol.asyncDispose]: () => pool.end() };
+  await using standby = PostgresStore.from(pool, { listenUrl: null });
 
   const errors = await Promise.all(
     [standby.claim(aClaimRequest()), standby.enqueue([aRun()]), standby.cancel("none", "c1", null)]

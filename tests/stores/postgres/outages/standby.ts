@@ -9,6 +9,10 @@ export interface Pair extends AsyncDisposable {
   readonly standbyUrl: string;
   /** Lets the standby catch up, and cuts it off: it lacks what is committed from now on. */
   cut(): Promise<void>;
+  /** Ends the server without a shutdown. */
+  stop(): void;
+  /** Makes the standby the server that takes writes. */
+  promote(): Promise<void>;
   /** Ends the server without a shutdown, and promotes the standby. */
   failOver(): Promise<void>;
 }
@@ -34,6 +38,10 @@ export async function startPair(): Promise<Pair> {
   runAsServer([`${programs}/pg_basebackup`, ...from, "-D", standby.data, "-R", "-X", "stream", "-c", "fast"]);
   await standby.start();
   let current = primary;
+  const promote = async () => {
+    await standby.promote();
+    current = standby;
+  };
   return {
     standbyUrl: standby.url,
     get url() {
@@ -47,10 +55,11 @@ export async function startPair(): Promise<Pair> {
       await standby.ask("select pg_reload_conf()");
       while ((await standby.ask("select from pg_stat_wal_receiver where status = 'streaming'")).length > 0);
     },
-    async failOver() {
+    stop: () => primary.stop(),
+    promote,
+    failOver() {
       primary.stop();
-      await standby.promote();
-      current = standby;
+      return promote();
     },
     [Symbol.asyncDispose]() {
       primary.stop();

@@ -10,10 +10,11 @@ const DELAY_MS = 40;
 /** A TCP proxy in front of a server, whose connections fail when they are told to. */
 export class Proxy implements AsyncDisposable {
   readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  readonly #server: Deno.ConnectOptions;
   readonly #links = new Set<Link>();
   readonly #accepting: Promise<void>;
   readonly #freezeMs: number;
+  /** Where new connections lead to. */
+  server: Deno.ConnectOptions;
   /** Whether new connections are closed at once. */
   isRefusing = false;
 
@@ -23,7 +24,7 @@ export class Proxy implements AsyncDisposable {
    * @param options.freezeMs After how many milliseconds a connection that is frozen is closed. Default: 3,000.
    */
   constructor(server: Deno.ConnectOptions, { freezeMs = FREEZE_MS }: { freezeMs?: number } = {}) {
-    this.#server = server;
+    this.server = server;
     this.#freezeMs = freezeMs;
     this.#accepting = this.#accept();
   }
@@ -63,7 +64,7 @@ export class Proxy implements AsyncDisposable {
 
   async #open(client: Deno.TcpConn): Promise<void> {
     if (this.isRefusing) return client.close();
-    const server = await Deno.connect(this.#server).catch(() => null);
+    const server = await Deno.connect(this.server).catch(() => null);
     if (server === null) return client.close();
     const link = new Link(client, server, this.#freezeMs);
     this.#links.add(link);
