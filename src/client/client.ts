@@ -42,7 +42,12 @@ export interface Client<J extends ClientJobs> {
   ): Promise<Triggered<Name>>;
   /** Reads a run. */
   run<Name extends JobName<J>>(runId: RunId<Name>, options?: CallOptions): Promise<RunOf<J, Name>>;
-  /** Reads one page of a list, newest first. */
+  /** Reads one page of a list, newest first. The runs are not counted. */
+  page<Name extends JobName<J>>(
+    filter: ClientFilter<Name> | undefined,
+    options: PageOptions & { total: false },
+  ): Promise<Pick<PageOf<RunOf<J, Name>>, "runs" | "hasMore">>;
+  /** Reads one page of a list, newest first, and how many runs there are. */
   page<Name extends JobName<J>>(filter?: ClientFilter<Name>, options?: PageOptions): Promise<PageOf<RunOf<J, Name>>>;
   /**
    * Reads all runs of a list, newest first, page by page. Runs that are triggered meanwhile are left out.
@@ -139,10 +144,12 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
     page: (filter, options) => ask("GET /runs", { query: toQuery({ ...filter, ...options }), ...options }),
     async *runs(filter, options) {
       for (const shown: string[] = [];;) {
-        const page = await client.page(filter, { limit: 1_000, before: shown.at(-1), ...options }).catch((error) => {
-          // The last run was deleted meanwhile: what follows it also follows the run before it.
-          if (error.code !== "not_found" || !shown.pop()) throw error;
-        });
+        const page = await client.page(filter, { limit: 1_000, total: false, before: shown.at(-1), ...options }).catch(
+          (error) => {
+            // The last run was deleted meanwhile: what follows it also follows the run before it.
+            if (error.code !== "not_found" || !shown.pop()) throw error;
+          },
+        );
         if (!page) continue;
         yield* page.runs;
         if (!page.hasMore) return;

@@ -116,6 +116,8 @@ export interface PageOf<R> {
   runs: R[];
   /** How many runs fit the filter. */
   total: number;
+  /** There are at least so many: no more were counted. */
+  totalIsAtLeast?: true;
   /** Whether there are more. */
   hasMore: boolean;
 }

@@ -59,7 +59,7 @@ export async function* follow<Snapshot>(
       }
     } catch (error) {
       if (!(error instanceof ClientError) || /^4(?!08|29)/.test(error.status as never)) throw error;
-      ({ retryAfter } = error);
+      retryAfter = error.retryAfter;
     } finally {
       // It would keep the connection open. It fails if the stream has broken, which is known.
       reader?.cancel().catch(() => {});

@@ -5,7 +5,7 @@ import type { RunEvent } from "../model/event.ts";
 import type { ExportedHistory } from "../model/exported_history.ts";
 import type { Job } from "../model/job.ts";
 import type { LogEntry } from "../model/log.ts";
-import { type Labels, parseRun, type Run, type RunFilter, type RunPage } from "../model/run.ts";
+import { type Labels, parseRun, type Run, type RunFilter, type RunPage, type UncountedPage } from "../model/run.ts";
 import type { Step } from "../model/step.ts";
 import type { Store } from "../store/store.ts";
 import type { StrandedJob } from "../model/hold.ts";
@@ -13,14 +13,13 @@ import type { StoreInfo } from "../store/store_info.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../model/wait.ts";
 import { assembleEngine, type EngineParts } from "./assemble_engine.ts";
-import type { BulkOptions, BulkResumeOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
-import type { ResumeAllOptions } from "./bulk/bulk_operations.ts";
+import type { BulkOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { Engine } from "./engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
 import type { IdleOptions } from "./lifecycle.ts";
 import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
-import type { ResumeOptions } from "./runs/held_runs.ts";
+import type { ResumeAllOptions, ResumeOptions } from "./runs/held_runs.ts";
 import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
 import { checkPayload } from "./runs/check_payload.ts";
 import { waitForRun, type WaitOptions } from "./runs/wait_for_run.ts";
@@ -90,7 +89,10 @@ export function createEngineIn<const J extends Jobs, L = Labels>(
   return new JobEngine(options, surroundings);
 }
 
-const LIST_FIELDS = { ...FILTER_FIELDS, limit: true, offset: true } satisfies Record<keyof RunFilter, unknown>;
+const LIST_FIELDS = { ...FILTER_FIELDS, limit: true, offset: true, total: true } satisfies Record<
+  keyof RunFilter | "total",
+  unknown
+>;
 
 class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly jobs: JobHandles<J, L>;
@@ -138,10 +140,15 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return await getRun(this.#store, runId);
   }
 
-  async getRuns(filter: RunFilter = {}): Promise<RunPage> {
-    checkOptionNames(filter, LIST_FIELDS, "getRuns()");
+  getRuns(filter: RunFilter & { total: false }): Promise<UncountedPage>;
+  getRuns(filter?: RunFilter): Promise<RunPage>;
+  async getRuns(given: RunFilter & { total?: boolean } = {}): Promise<UncountedPage> {
+    checkOptionNames(given, LIST_FIELDS, "getRuns()");
+    const { total: isCounted = true, ...filter } = given;
     const checked = checkRunFilter(filter);
-    return await getRuns(this.#store, checked);
+    if (isCounted) return await getRuns(this.#store, checked);
+    const { runs, hasMore } = await getRuns(this.#store, { ...checked, countUpTo: 0 });
+    return { runs, hasMore };
   }
 
   getSteps(runId: string): Promise<Step[]> {
@@ -188,10 +195,6 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   retriggerRuns(selection: BulkSelection, options: BulkRetriggerOptions = {}): Promise<BulkResult> {
     return this.#parts.bulk.perform("retrigger", selection, options, null);
-  }
-
-  resumeRuns(selection: BulkSelection, options: BulkResumeOptions = {}): Promise<BulkResult> {
-    return this.#parts.bulk.perform("resume", selection, options, null);
   }
 
   deleteRuns(selection: BulkSelection, options: BulkOptions = {}): Promise<BulkResult> {
@@ -274,7 +277,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async resumeAll(options: ResumeAllOptions = {}): Promise<{ resumed: number }> {
-    return await this.#parts.bulk.resumeAll(options);
+    return await this.#parts.heldRuns.resumeAll(options);
   }
 
   async exportHistory(runId: string, options: ExportHistoryOptions = {}): Promise<ExportedHistory> {
@@ -343,7 +346,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         const run = await this.getRun(runId);
         return run !== null && names.includes(run.jobName) ? run : null;
       },
-      getRuns: (filter) => this.getRuns({ ...filter, jobName: names }),
+      getRuns: (filter: Omit<RunFilter, "jobName"> = {}) => this.getRuns({ ...filter, jobName: names }),
     };
   }
 

@@ -3,7 +3,7 @@ import type { Children, ChildrenQuery } from "../model/children.ts";
 import type { RunEvent } from "../model/event.ts";
 import type { Job } from "../model/job.ts";
 import type { LogEntry } from "../model/log.ts";
-import type { Labels, Run, RunFilter, RunPage } from "../model/run.ts";
+import type { Labels, Run, RunFilter, RunPage, UncountedPage } from "../model/run.ts";
 import type { Step } from "../model/step.ts";
 import type { StrandedJob } from "../model/hold.ts";
 import type { StoreInfo } from "../store/store_info.ts";
@@ -11,10 +11,9 @@ import type { Signal, SignalReceipt, Wait } from "../model/wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { ExportedHistory } from "../model/exported_history.ts";
 import type { ExportHistoryOptions } from "./runs/export_history.ts";
-import type { ResumeAllOptions } from "./bulk/bulk_operations.ts";
-import type { BulkOptions, BulkResumeOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
+import type { BulkOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
-import type { ResumeOptions } from "./runs/held_runs.ts";
+import type { ResumeAllOptions, ResumeOptions } from "./runs/held_runs.ts";
 import type { JobHandles, Jobs } from "./job_handle.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
 import type { IdleOptions } from "./lifecycle.ts";
@@ -81,11 +80,13 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null>;
   /**
-   * The runs that match a filter, newest first.
+   * The runs that match a filter, newest first. They are not counted.
    *
    * @throws {ValidationError} A field of the filter is not valid.
    * @throws {TypeError} The filter has an unknown field.
    */
+  getRuns(filter: RunFilter & { total: false }): Promise<UncountedPage>;
+  /** The runs that match a filter, newest first, and how many there are. */
   getRuns(filter?: RunFilter): Promise<RunPage>;
   /** The recorded steps of a run, in the order of their index. */
   getSteps(runId: string): Promise<Step[]>;
@@ -145,8 +146,6 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * cursor, has made. Completed runs are retriggered, too, unless the filter excludes them.
    */
   retriggerRuns(selection: BulkSelection, options?: BulkRetriggerOptions): Promise<BulkResult>;
-  /** Resumes many held runs, as {@linkcode Engine.cancelRuns} cancels runs, each as by {@linkcode Engine.resume}. */
-  resumeRuns(selection: BulkSelection, options?: BulkResumeOptions): Promise<BulkResult>;
   /** Deletes many runs that have ended, as {@linkcode Engine.cancelRuns} cancels them. */
   deleteRuns(selection: BulkSelection, options?: BulkOptions): Promise<BulkResult>;
   /**
@@ -225,7 +224,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    */
   resume(runId: string, options?: ResumeOptions): Promise<Run>;
   /**
-   * Resumes all held runs, or those that match a filter: {@linkcode Engine.resumeRuns}, to the end.
+   * Resumes all held runs, or those of a job or with a code, in slices.
    *
    * @returns `resumed`: how many runs it has resumed.
    */

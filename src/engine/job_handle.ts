@@ -1,5 +1,5 @@
 import type { Job } from "../model/job.ts";
-import type { Labels, Run, RunFilter, RunPage } from "../model/run.ts";
+import type { Labels, Run, RunFilter, RunPage, UncountedPage } from "../model/run.ts";
 import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import type { WaitOptions } from "./runs/wait_for_run.ts";
 
@@ -35,7 +35,9 @@ export interface JobHandle<Input, Output, L = Labels> {
   batchTrigger(items: readonly BatchItem<Input, L>[]): Promise<TriggerResult[]>;
   /** A run of this job, or `null`. */
   getRun(runId: string): Promise<Run | null>;
-  /** Runs of this job, newest first. */
+  /** Runs of this job, newest first. They are not counted. */
+  getRuns(filter: Omit<RunFilter, "jobName"> & { total: false }): Promise<UncountedPage>;
+  /** Runs of this job, newest first, and how many there are. */
   getRuns(filter?: Omit<RunFilter, "jobName">): Promise<RunPage>;
 }
 

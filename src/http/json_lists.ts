@@ -34,12 +34,13 @@ export interface ListSource {
  */
 export async function* runsJson(
   source: ListSource,
-  { ids, total, hasMore }: FoundRuns,
-  { status, isSummary }: { status: RunFilter["status"]; isSummary: boolean },
+  { ids, total, hasMore, countedTo }: FoundRuns,
+  { status, isSummary, isCounted }: { status: RunFilter["status"]; isSummary: boolean; isCounted: boolean },
 ): JsonPieces {
   yield '{"runs":';
   const shown = yield* arrayJson(source, runParts(source, ids, status), isSummary ? writeSummary : writeRun);
-  yield `,"total":${total - (ids.length - shown)},"hasMore":${hasMore}}`;
+  if (isCounted) yield `,"total":${total - (ids.length - shown)}${countedTo === null ? "" : ',"totalIsAtLeast":true'}`;
+  yield `,"hasMore":${hasMore}}`;
 }
 
 /** The steps of a run, as `/steps` shows them. */

@@ -243,17 +243,22 @@ export function isOneOf(value: string, allowed: string | readonly string[] | und
 }
 
 /** An operation on each of many runs. */
-export type BulkOperation = "cancel" | "retrigger" | "resume" | "delete";
+export type BulkOperation = "cancel" | "retrigger" | "delete";
 
 /** A page of a list of runs, newest first. */
 export interface RunPage {
   /** The runs of this page. */
   runs: Run[];
-  /** How many runs match the filter. */
+  /** How many runs match the filter, or how many have been counted: see {@linkcode RunPage.totalIsAtLeast}. */
   total: number;
+  /** There are at least so many: the count has ended at 10,000, or after 50 ms. */
+  totalIsAtLeast?: true;
   /** Whether there are more runs after this page. */
   hasMore: boolean;
 }
+
+/** A page of a list whose runs were not counted. */
+export type UncountedPage = Pick<RunPage, "runs" | "hasMore">;
 
 /**
  * What a trigger did: `created` a run, found an existing one (`idempotent`: by its idempotency key, or a retry that

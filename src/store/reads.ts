@@ -1,6 +1,7 @@
 import { type LogEntry, parseLog } from "../model/log.ts";
-import { isOneOf, parseRun, type Run, type RunFilter, type RunPage } from "../model/run.ts";
+import { isOneOf, parseRun, type Run, type RunPage } from "../model/run.ts";
 import { parseStep, type Step } from "../model/step.ts";
+import type { RunQuery } from "./run_query.ts";
 import type { Store } from "./store.ts";
 import { parseWait, type Wait } from "../model/wait.ts";
 import type { JobPause } from "./job_pause.ts";
@@ -16,11 +17,16 @@ export async function getRun(store: Pick<Store, "readRuns">, runId: string): Pro
  * The runs that match a filter, newest first. They are found first and then read: a run that changes in between may be
  * missing, but no run is returned that does not match.
  */
-export async function getRuns(store: Pick<Store, "findRuns" | "readRuns">, filter: RunFilter): Promise<RunPage> {
-  const { ids, total, hasMore } = await store.findRuns(filter);
+export async function getRuns(store: Pick<Store, "findRuns" | "readRuns">, query: RunQuery): Promise<RunPage> {
+  const { ids, total, hasMore, countedTo } = await store.findRuns(query);
   const read = ids.length === 0 ? [] : await store.readRuns(ids, Infinity);
-  const runs = read.filter((run) => run !== null).filter((run) => isOneOf(run.status, filter.status));
-  return { runs: runs.map(parseRun), total: total - (ids.length - runs.length), hasMore };
+  const runs = read.filter((run) => run !== null).filter((run) => isOneOf(run.status, query.status));
+  return {
+    runs: runs.map(parseRun),
+    total: total - (ids.length - runs.length),
+    ...(countedTo === null ? {} : { totalIsAtLeast: true }),
+    hasMore,
+  };
 }
 
 /** The recorded steps of a run, in the order of their index; empty for an unknown run. */

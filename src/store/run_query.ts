@@ -15,16 +15,21 @@ export interface RunQuery extends RunFilter {
   before?: number;
   /** Only runs whose `retriggeredAs` is `null`. */
   notRetried?: boolean;
-  /** `total` need not be counted: it is the number of runs up to the end of the page, and one more if `hasMore`. */
-  uncounted?: boolean;
+  /**
+   * Where the count ends, if the page does not end later: default 10,000. 0: `total` is not wanted. A count also ends
+   * after 50 ms. A filter by jobs and statuses alone is counted in full, unless it is 0.
+   */
+  countUpTo?: number;
 }
 
-/** The runs that match a filter. */
-export interface FoundRuns extends Omit<RunPage, "runs"> {
+/** The runs that match a filter. `total` counts them up to {@linkcode FoundRuns.countedTo}. */
+export interface FoundRuns extends Omit<RunPage, "runs" | "totalIsAtLeast"> {
   /** The ids of the runs of this page. */
   ids: string[];
   /** Their row numbers, by which {@linkcode RunQuery.before} continues. They grow with each trigger; none is reused. */
   seqs: number[];
+  /** The row number where the count has ended, with more runs before it; `null`: all were counted. */
+  countedTo: number | null;
 }
 
 /** Which stored value to read. */

@@ -1,4 +1,4 @@
-import { type ConditionField, conditionsOf, meets, RUN_STATUSES } from "../model/run.ts";
+import { type ConditionField, conditionsOf, DEFAULT_RUN_LIMIT, meets, RUN_STATUSES } from "../model/run.ts";
 import type { RunQuery } from "../store/run_query.ts";
 
 /** The values of a condition of a filter, each once; `null`: it does not restrict. */
@@ -32,3 +32,27 @@ export function statusesOf(query: RunQuery): readonly string[] | null {
     possible.every((ones) => ones.includes(status)) && (statuses?.includes(status) ?? true)
   );
 }
+
+/** Where the count of a list ends, unless the page ends later or a query says otherwise. */
+export const MAX_COUNTED = 10_000;
+/** When it ends, in milliseconds after the start of the search, if the page is full. */
+export const MAX_COUNT_MS = 50;
+
+/** How many matching runs are looked for: one more says that the count has not ended. */
+export function mostCounted({ limit = DEFAULT_RUN_LIMIT, offset = 0, countUpTo = MAX_COUNTED }: RunQuery): number {
+  return Math.max(countUpTo, offset + limit);
+}
+
+/** Whether a filter restricts only jobs and statuses, whose runs are counted by each change, and a total is wanted. */
+export function isCountedInFull({ labels = {}, before, notRetried, countUpTo, ...query }: RunQuery): boolean {
+  return countUpTo !== 0 && before === undefined && notRetried !== true && Object.keys(labels).length === 0 &&
+    conditionsOf(query).length === 0;
+}
+
+/**
+ * How many entries of an index are counted to find the range with the fewest: at first so many, and each time twice as
+ * many, until one has ended. Of ranges with more than the largest number, any.
+ */
+export const MIN_PROBED = 1_000;
+/** See {@linkcode MIN_PROBED}. */
+export const MAX_PROBED = 128_000;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { addFailedParent } from "../../src/testing/contract/records/children/arrange_children.ts";
 import { COMMANDS } from "../../src/cli/commands.ts";
+import { aRun } from "../support/fixtures.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, aServer, fill } from "./places.ts";
 
@@ -15,6 +16,15 @@ Deno.test("holdfast runs lists the runs that match, newest first", async () => {
   assert.equal(all.json.length, 5);
   assert.deepEqual(own.json.map(({ id }) => id), [failed, completed]);
   assert.deepEqual([none.code, none.lines, none.notes], [0, [], ["No runs match"]]);
+});
+
+Deno.test("holdfast runs says that more than 10,000 runs match", async () => {
+  await using file = await aFile();
+  await file.store.enqueue(Array.from({ length: 10_001 }, () => aRun({ labels: { org: "acme" } })));
+
+  const { notes } = await callCli(["runs", ...file.args, "--limit", "2", "--label", "org=acme"]);
+
+  assert.deepEqual(notes, ["2 of 10,000 or more runs; --limit shows more"]);
 });
 
 Deno.test("holdfast runs says how many more there are", async () => {

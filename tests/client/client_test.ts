@@ -90,6 +90,16 @@ Deno.test("page() answers one page, by filter", async () => {
   });
 });
 
+Deno.test("page() need not count", async () => {
+  await using service = await aService();
+  const { client, engine } = service;
+  await engine.trigger("greet", { name: "a" }, { delay: 60_000 });
+
+  const { runs, ...rest } = await client.page({}, { total: false });
+
+  assert.deepEqual([runs.length, rest], [1, { hasMore: false }]);
+});
+
 Deno.test("page() finds runs by their parent, the reason of their failure, and when they were made and ended", async () => {
   await using service = await aService();
   const { client } = service;

@@ -49,6 +49,17 @@ forEachStore("getRuns() filters by job, status and labels, newest first", async 
   assert.deepEqual((await engine.jobs.echo.getRuns({ status: "pending" })).runs.map(({ id }) => id), [third.id]);
 });
 
+forEachStore("getRuns() need not count", async (context) => {
+  await using engine = anEngine(context);
+  await engine.jobs.echo.batchTrigger([1, 2, 3].map((input) => ({ input })));
+
+  const page = await engine.getRuns({ limit: 2, total: false });
+  const ofJob = await engine.jobs.echo.getRuns({ total: false });
+
+  assert.deepEqual([Object.keys(page), page.runs.length, page.hasMore], [["runs", "hasMore"], 2, true]);
+  assert.deepEqual([Object.keys(ofJob), ofJob.runs.length, ofJob.hasMore], [["runs", "hasMore"], 3, false]);
+});
+
 forEachStore("getRuns() pages, and tells how many there are", async (context) => {
   await using engine = anEngine(context);
   await engine.jobs.echo.batchTrigger(Array.from({ length: 60 }, (_, input) => ({ input })));

@@ -183,6 +183,26 @@ forEachStore("GET /runs lists the newest first, as clients may see them", async 
   assert.deepEqual(none.body, { runs: [], total: 3, hasMore: true });
 });
 
+forEachStore(
+  "GET /runs says that there are at least as many runs as were counted, or does not count",
+  async (context) => {
+    await using service = aService({}, context);
+    for (let n = 0; n < 3; n++) await service.engine.trigger("echo", n, { labels: { org: "acme" } });
+    const findRuns = context.store.findRuns.bind(context.store);
+    context.store.findRuns = (query) => findRuns({ countUpTo: 2, ...query });
+
+    const most = await service.ask("GET", "/runs?label.org=acme&limit=1");
+    const all = await service.ask("GET", "/runs?label.org=acme&limit=3&total=true");
+    const uncounted = await service.ask("GET", "/runs?label.org=acme&limit=1&total=false");
+    const wrong = await service.ask("GET", "/runs?total=no");
+
+    assert.deepEqual({ ...most.body, runs: 1 }, { runs: 1, total: 2, totalIsAtLeast: true, hasMore: true });
+    assert.deepEqual({ ...all.body, runs: 3 }, { runs: 3, total: 3, hasMore: false });
+    assert.deepEqual(Object.keys(uncounted.body), ["runs", "hasMore"]);
+    assert.deepEqual([wrong.status, wrong.body.code], [400, "invalid_request"]);
+  },
+);
+
 forEachStore("GET /runs answers 50 runs unless a filter says otherwise", async (context) => {
   await using service = aService({}, context);
   for (let n = 0; n < 51; n++) await service.engine.trigger("echo", n);

@@ -65,11 +65,11 @@ Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go t
     for (const [start, limit] of [[0, 500], [4_999, 3], [5_600, 1_000]]) {
       const before = seqs[start!];
       if (before === undefined) continue;
-      const page = await sqlite.findRuns({ ...filter, before, limit: limit!, uncounted: true });
+      const page = await sqlite.findRuns({ ...filter, before, limit: limit!, countUpTo: 0 });
       const counted = await sqlite.findRuns({ ...filter, before, limit: limit! });
       const ids = all.slice(start! + 1, start! + 1 + limit!);
       assert.deepEqual([page.ids, counted.ids], [ids, ids], JSON.stringify([filter, start]));
-      assert.deepEqual([counted.total, page.hasMore], [all.length - start! - 1, counted.hasMore]);
+      assert.deepEqual([counted.total, page.hasMore], [Math.min(all.length - start! - 1, 10_000), counted.hasMore]);
     }
   }
 });

@@ -1,6 +1,6 @@
 import type { ClientRun } from "../../model/client_run.ts";
 import type { Children, ChildRun } from "../../model/children.ts";
-import type { RunFilter } from "../../model/run.ts";
+import type { RunFilter, RunPage } from "../../model/run.ts";
 import type { Command } from "../command.ts";
 import {
   countOf,
@@ -37,9 +37,10 @@ export const runs: Command = {
   options: { ...FILTER_OPTIONS, limit: { value: "NUMBER", about: `how many (${DEFAULT_LIMIT})` } },
   async run({ args, service, output }) {
     const limit = args.integer("limit") ?? DEFAULT_LIMIT;
-    const { runs, total } = await readRuns(service, readFilter(args, Date.now()), limit);
+    const { runs, total, totalIsAtLeast } = await readRuns(service, readFilter(args, Date.now()), limit);
     listRuns(output, runs, "No runs match");
-    if (total > runs.length) output.note(`${runs.length} of ${countOf(total, "run")}; --limit shows more`);
+    const all = totalIsAtLeast ? `${total.toLocaleString("en")} or more runs` : countOf(total, "run");
+    if (total > runs.length) output.note(`${runs.length} of ${all}; --limit shows more`);
     return 0;
   },
 };
@@ -67,27 +68,23 @@ function listRuns(output: Output, runs: readonly RunSummary[], none: string): vo
   });
 }
 
-interface RunSummaries {
-  runs: RunSummary[];
-  total: number;
-  hasMore: boolean;
-}
+type RunSummaries = Omit<RunPage, "runs"> & { runs: RunSummary[] };
 
 /** Reads the newest runs that match, page by page. */
 async function readRuns(
   service: Service,
   filter: RunFilter,
   limit: number,
-): Promise<{ runs: RunSummary[]; total: number }> {
+): Promise<Omit<RunSummaries, "hasMore">> {
   const runs: RunSummary[] = [];
-  let total = 0;
+  let first: RunSummaries | null = null;
   while (true) {
     const before = runs.at(-1)?.id;
-    const query = { ...toQuery(filter), fields: "summary", before, limit: Math.min(PAGE, limit - runs.length) };
-    const page: RunSummaries = await askApi(service, "GET /runs", { query });
-    if (before === undefined) total = page.total;
+    const shown = { fields: "summary", before, total: first === null, limit: Math.min(PAGE, limit - runs.length) };
+    const page: RunSummaries = await askApi(service, "GET /runs", { query: { ...toQuery(filter), ...shown } });
+    first ??= page;
     runs.push(...page.runs);
-    if (!page.hasMore || runs.length >= limit || page.runs.length === 0) return { runs, total };
+    if (!page.hasMore || runs.length >= limit || page.runs.length === 0) return { ...first, runs };
   }
 }
 

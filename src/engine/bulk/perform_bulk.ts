@@ -29,7 +29,7 @@ export interface SkippedRun {
 export interface BulkResult {
   /**
    * How many of the selected runs the call has met: those that it has changed or skipped. After a dry run by a filter:
-   * how many there are, from the cursor on; with an `error` in the filter, how many the call has found before `next`.
+   * how many it has found, from the cursor on and before `next`.
    */
   matched: number;
   /** How many runs it has changed: 0 after a dry run. */
@@ -99,7 +99,7 @@ export async function performBulk(operation: BulkOperation, bulk: CheckedBulk, d
         ? { error, limit: Infinity, isOver, takeTurn }
         : { error, limit: Math.min(limit, query.limit ?? limit), isOver: () => hasLasted(MAX_SEARCH_MS), takeTurn };
       found = await findFailed(query, search, deps.store);
-    } else if (dryRun) return { matched: await count(query, deps.store), done: 0, skipped: [], next: null };
+    } else if (dryRun) return await count(query, { isOver, takeTurn }, deps.store);
     else found = await find(query, limit, deps.store);
     if (dryRun) return { matched: found.runIds.length, done: 0, skipped: [], next: nextOf(selection, found) };
   }
@@ -147,8 +147,22 @@ function pageOf({ runIds, from }: CheckedSelection & { kind: "ids" }, limit: num
   return { runIds: page, places: page.map((_, i) => from + i + 1), end, hasMore: end < runIds.length };
 }
 
-async function count(query: RunQuery, store: BulkDeps["store"]): Promise<number> {
-  return query.limit === 0 ? 0 : (await store.findRuns({ ...query, limit: 0 })).total;
+/** Counts the runs of a query until the call has lasted. */
+async function count(
+  query: RunQuery,
+  { isOver, takeTurn }: Pick<ErrorSearch, "isOver" | "takeTurn">,
+  store: BulkDeps["store"],
+): Promise<BulkResult> {
+  const result: BulkResult = { matched: 0, done: 0, skipped: [], next: null };
+  if (query.limit === 0) return result;
+  for (let from = query;;) {
+    const { total, countedTo } = await store.findRuns({ ...from, limit: 0 });
+    result.matched += total;
+    if (countedTo === null) return result;
+    if (isOver()) return { ...result, next: cursorOf("filter", countedTo) };
+    from = { ...query, before: countedTo };
+    await takeTurn();
+  }
 }
 
 /**
@@ -156,7 +170,7 @@ async function count(query: RunQuery, store: BulkDeps["store"]): Promise<number>
  * and are not met.
  */
 async function find(query: RunQuery, limit: number, store: BulkDeps["store"]): Promise<Page> {
-  const page = { limit: Math.min(limit, query.limit ?? limit), offset: 0, uncounted: true };
+  const page = { limit: Math.min(limit, query.limit ?? limit), offset: 0, countUpTo: 0 };
   const { ids, seqs, hasMore } = await store.findRuns({ ...query, ...page });
   return { runIds: ids, places: seqs, end: seqs.at(-1) ?? null, hasMore };
 }
@@ -172,7 +186,7 @@ interface ErrorSearch {
   takeTurn: () => Promise<void>;
 }
 
-/** The runs of a query that have failed with an error, or are held with a message: as many as are found before the search is over. */
+/** The runs of a query that have failed with an error: as many as are found before the search is over. */
 async function findFailed(
   query: RunQuery,
   { error, limit, isOver, takeTurn }: ErrorSearch,
@@ -180,9 +194,7 @@ async function findFailed(
 ): Promise<Page> {
   const wanted = blanked(error);
   const found: { runIds: string[]; places: number[]; end: number | null } = { runIds: [], places: [], end: null };
-  const failed = query.held === true
-    ? query
-    : { ...query, status: isOneOf("failed", query.status) ? "failed" as const : [] };
+  const failed = { ...query, status: isOneOf("failed", query.status) ? "failed" as const : [] };
   while (true) {
     const before = found.end ?? query.before;
     const page = await find({ ...failed, ...(before === undefined ? {} : { before }) }, READ_AT_ONCE, store);
@@ -190,7 +202,7 @@ async function findFailed(
     const runs = await store.readRuns(page.runIds, MAX_READ_LENGTH);
     for (const [i, run] of runs.entries()) {
       found.end = page.places[i]!; // one for each id
-      if (run === null || blanked(run.held?.message ?? run.error ?? "") !== wanted) continue;
+      if (run === null || blanked(run.error ?? "") !== wanted) continue;
       found.runIds.push(page.runIds[i]!);
       found.places.push(found.end);
       if (found.runIds.length === limit) return { ...found, hasMore: true };
@@ -208,20 +220,15 @@ async function queryOf(
   guard: BulkGuard | null,
 ): Promise<RunQuery> {
   const query = guard === null ? filter : await guard.narrow(filter);
-  const isExcluded = operation === "resume" && query.held === false;
   return {
     ...query,
-    status: isExcluded
-      ? []
-      : RUN_STATUSES.filter((status) => isPossible(operation, status) && isOneOf(status, query.status)),
+    status: RUN_STATUSES.filter((status) => isPossible(operation, status) && isOneOf(status, query.status)),
     ...(before === null ? {} : { before }),
     ...(operation === "retrigger" ? { notRetried: true } : {}),
-    ...(operation === "resume" ? { held: true } : {}),
   };
 }
 
 function isPossible(operation: BulkOperation, status: RunStatus): boolean {
-  if (operation === "resume") return status === "pending";
   return isTerminal(status) === (operation !== "cancel");
 }
 
@@ -245,8 +252,7 @@ async function start(
       const [run] = await store.readRuns([runId], Infinity);
       if (run === undefined || run === null || (mayChange !== null && !await mayChange(run))) return skip("not_found");
       const isRetried = operation === "retrigger" && run.retriggeredAs !== null;
-      const isNotHeld = operation === "resume" && run.held === null;
-      if (isRetried || isNotHeld || !isPossible(operation, run.status)) return skip("conflict");
+      if (isRetried || !isPossible(operation, run.status)) return skip("conflict");
       if (dryRun) return skip(null);
     }
     const perform = await prepare(runId);

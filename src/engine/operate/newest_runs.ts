@@ -27,7 +27,7 @@ export async function readNewestRuns(
 ): Promise<RunText[]> {
   const shown: RunText[] = [];
   const startedAt = host.monotonic();
-  for (let query: RunQuery = { ...filter, uncounted: true };;) {
+  for (let query: RunQuery = { ...filter, countUpTo: 0 };;) {
     const { ids, seqs, hasMore } = await store.findRuns(query);
     for (const run of await readRunTexts(store, ids)) {
       if (mayShow === null || await mayShow(run.id)) shown.push(run);

@@ -168,14 +168,14 @@ const NEWEST = 5_000;
  * runs of all callers ends at a limit, and might end before it finds the caller's.
  */
 async function findOwnRuns(text: string, store: Pick<Store, "findRuns">, access: Access): Promise<SearchHit[]> {
-  const newest = await store.findRuns({ ...await access.scopeOf({}), limit: NEWEST, uncounted: true });
+  const newest = await store.findRuns({ ...await access.scopeOf({}), limit: NEWEST, countUpTo: 0 });
   const hits: SearchHit[] = newest.ids.filter((id) => id.startsWith(text) || id.endsWith(text))
     .map((runId) => ({ runId, by: "id" }));
   const at = text.indexOf("=");
   const [key, value] = [text.slice(0, at), text.slice(at + 1)];
   if (at === -1 || !isLabelKey(key) || !isLabelValue(value)) return hits;
   const scope = await access.scopeOf({ labels: { [key]: value } });
-  const labelled = await store.findRuns({ ...scope, limit: MAX_FOUND, uncounted: true });
+  const labelled = await store.findRuns({ ...scope, limit: MAX_FOUND, countUpTo: 0 });
   return [...hits, ...labelled.ids.map((runId): SearchHit => ({ runId, by: "label" }))];
 }
 
@@ -186,7 +186,7 @@ const MAX_OPEN = 1_000;
 
 /** The runs in a scope that have not ended; `null`: there are more than 1,000. */
 async function findOpenRuns(store: Pick<Store, "findRuns">, scope: RunQuery): Promise<string[] | null> {
-  const query = { ...scope, status: scope.status ?? OPEN, limit: MAX_OPEN, offset: 0, uncounted: true };
+  const query = { ...scope, status: scope.status ?? OPEN, limit: MAX_OPEN, offset: 0, countUpTo: 0 };
   const { ids, hasMore } = await store.findRuns(query);
   return hasMore ? null : ids;
 }

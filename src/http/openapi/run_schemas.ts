@@ -3,7 +3,7 @@ import { FAILURE_KINDS } from "../../model/failure.ts";
 import { type Held, HOLD_CODES } from "../../model/hold.ts";
 import type { LogEntry } from "../../model/log.ts";
 import type { ClientRun } from "../../model/client_run.ts";
-import { type Progress, RUN_STATUSES } from "../../model/run.ts";
+import { type Progress, RUN_STATUSES, type RunPage } from "../../model/run.ts";
 import type { ClientStep } from "../../model/step.ts";
 import type { SignalReceipt, Wait } from "../../model/wait.ts";
 import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
@@ -85,11 +85,12 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   RunSummary: objectOf<Omit<ClientRun, "input" | "output">>(SUMMARY_FIELDS, OPTIONAL_RUN_FIELDS),
   Progress: objectOf<Progress>({ current: NUMBER, total: NUMBER, message: TEXT }, ["total", "message"]),
   Held: objectOf<Held>({ code: oneOf(HOLD_CODES), message: TEXT, since: INSTANT }),
-  RunList: objectOf<{ runs: unknown; total: number; hasMore: boolean }>({
+  RunList: objectOf<RunPage>({
     runs: { anyOf: [listOf(ref("Run")), listOf(ref("RunSummary"))], description: "Summaries with fields=summary" },
-    total: COUNT,
+    total: { ...COUNT, description: "Left out with total=false" },
+    totalIsAtLeast: { const: true, description: "There are at least so many: no more were counted" },
     hasMore: FLAG,
-  }),
+  }, ["total", "totalIsAtLeast"]),
   Step: objectOf<ClientStep>({
     id: TEXT,
     runId: TEXT,

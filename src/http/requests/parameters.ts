@@ -10,7 +10,7 @@ import {
   type RunFilter,
 } from "../../model/run.ts";
 import { checkName } from "../../values/name.ts";
-import { conditionSchema, COUNT, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
+import { conditionSchema, COUNT, FLAG, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
 import { MAX_DIGEST_MS, MIN_DIGEST_MS, readResume, type Resume } from "../streams/resume.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { tidyText } from "../../values/text.ts";
@@ -152,19 +152,23 @@ export const RUN_FILTER: Query<{ filter: RunFilter }> = {
   }),
 };
 
-/** How a list of runs is shown: only those before another one, and without inputs and outputs. */
-export const LIST_VIEW: Query<{ before?: string; isSummary: boolean }> = {
+/** How a list of runs is shown: only those before another one, without inputs and outputs, not counted. */
+export const LIST_VIEW: Query<{ before?: string; isSummary: boolean; isCounted: boolean }> = {
   parameters: [
     { name: "before", schema: TEXT, description: "The id of a run: only runs that were triggered before it" },
     { name: "fields", schema: oneOf(["summary"]), description: "summary: without inputs and outputs" },
+    { name: "total", schema: { ...FLAG, default: true }, description: "false: the runs are not counted" },
   ],
   read: (query) => {
-    const [before, fields] = [readText(query, "before"), readText(query, "fields")];
+    const [before, fields, total] = [readText(query, "before"), readText(query, "fields"), readText(query, "total")];
     if (fields !== undefined && fields !== "summary") {
       throw new ValidationError('The parameter fields can only be "summary"');
     }
+    if (total !== undefined && total !== "true" && total !== "false") {
+      throw new ValidationError('The parameter total must be "true" or "false"');
+    }
     if (before !== undefined) checkName(before, "before");
-    return { ...withoutUndefined({ before }), isSummary: fields === "summary" };
+    return { ...withoutUndefined({ before }), isSummary: fields === "summary", isCounted: total !== "false" };
   },
 };
 

@@ -80,9 +80,9 @@ export const RUN_ROUTES = {
     answers: { schema: "RunList" },
     errors: ["not_found"],
     guard: scoped(),
-    does: async ({ scope, source, query: { isSummary }, report }) => {
-      const found = await source.store.findRuns(scope);
-      return await streamJson(runsJson(source, found, { status: scope.status, isSummary }), report);
+    does: async ({ scope, source, query: { isSummary, isCounted }, report }) => {
+      const found = await source.store.findRuns(isCounted ? scope : { ...scope, countUpTo: 0 });
+      return await streamJson(runsJson(source, found, { status: scope.status, isSummary, isCounted }), report);
     },
   }),
   run: route({
@@ -190,6 +190,5 @@ export const RUN_ROUTES = {
   }),
   runsCancel: changeMany("/runs/cancel", "cancel", "Cancels many runs"),
   runsRetrigger: changeMany("/runs/retrigger", "retrigger", "Retriggers many runs"),
-  runsResume: changeMany("/runs/resume", "resume", "Resumes many held runs"),
   runsDelete: changeMany("/runs/delete", "delete", "Deletes many runs"),
 };

@@ -55,7 +55,7 @@ async function* findIds(store: Store, { jobNames, others, recent }: RunChoice): 
 
 async function* findPages(store: Store, query: RunQuery, most: number): AsyncGenerator<string> {
   let left = most;
-  let page: RunQuery = { ...query, uncounted: true };
+  let page: RunQuery = { ...query, countUpTo: 0 };
   while (left > 0) {
     const { ids, seqs, hasMore } = await store.findRuns({ ...page, limit: Math.min(PAGE, left) });
     yield* ids;

@@ -232,7 +232,7 @@ export class MemoryStore {
         }),
       findRuns: (store, query) =>
         store.#perform(() => {
-          const { runs, ...page } = listRuns(store.#runs, query);
+          const { runs, ...page } = listRuns(store.#runs, query, () => store.#host.monotonic());
           return { ids: runs.map(({ id }) => id), seqs: runs.map(({ seq }) => seq), ...page };
         }),
       readRuns: (store, runIds, maxLength) =>

@@ -1,31 +1,43 @@
 import type { FactValue, FactValueRef } from "../../model/fact.ts";
 import { failureText } from "../../model/failure.ts";
 import type { LogText } from "../../model/log.ts";
-import { DEFAULT_RUN_LIMIT, isOneOf, matches, RUN_VALUES, type RunPage, type RunText } from "../../model/run.ts";
+import { DEFAULT_RUN_LIMIT, isOneOf, matches, RUN_VALUES, type RunText } from "../../model/run.ts";
 import { STEP_VALUES, type StepText } from "../../model/step.ts";
-import type { Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
+import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { StoredValue } from "../../values/json.ts";
 import { WAIT_VALUES, type WaitText } from "../../model/wait.ts";
 import { PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS, withoutLarge } from "../part_builder.ts";
-import { type Columns, storedConditionsOf } from "../run_conditions.ts";
+import { type Columns, isCountedInFull, MAX_COUNT_MS, mostCounted, storedConditionsOf } from "../run_conditions.ts";
 import { toLogText, toRunText, toStep, toWaitText } from "./copies.ts";
 import { byIndex, type KeptRun } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 
-/** The runs that match a query, newest first, and how many there are. */
-export function listRuns(runs: MemoryRuns, query: RunQuery): Omit<RunPage, "runs"> & { runs: KeptRun[] } {
-  const { limit = DEFAULT_RUN_LIMIT, offset = 0, uncounted = false } = query;
+// How many runs are examined between two looks at the clock.
+const SLICE = 1_000;
+
+/** The runs that match a query, newest first. See `Store.findRuns()`. */
+export function listRuns(
+  { all }: MemoryRuns,
+  query: RunQuery,
+  monotonic: () => number,
+): Omit<FoundRuns, "ids" | "seqs"> & { runs: KeptRun[] } {
+  const { limit = DEFAULT_RUN_LIMIT, offset = 0, before = Number.MAX_SAFE_INTEGER } = query;
   const isWanted = queryMatcher(query);
-  // Without a total, one run behind the page is enough.
-  const most = uncounted ? offset + limit + 1 : Infinity;
-  const matching: KeptRun[] = [];
-  const { all } = runs;
-  for (let index = all.length - 1; index >= 0 && matching.length < most; index--) {
+  const most = isCountedInFull(query) ? Infinity : mostCounted(query);
+  const startedAt = monotonic();
+  const page: KeptRun[] = [];
+  let [total, lastCounted] = [0, before];
+  for (let index = all.length - 1; index >= 0; index--) {
     const run = all[index]!;
-    if (isWanted(run)) matching.push(run);
+    const isLate = index % SLICE === 0 && total > offset + limit && monotonic() - startedAt >= MAX_COUNT_MS;
+    if (isLate && most !== Infinity) return { runs: page, total, hasMore: true, countedTo: run.seq + 1 };
+    if (!isWanted(run)) continue;
+    if (total === most) return { runs: page, total, hasMore: true, countedTo: lastCounted };
+    if (total >= offset && page.length < limit) page.push(run);
+    lastCounted = run.seq;
+    total += 1;
   }
-  const page = matching.slice(offset, offset + limit);
-  return { runs: page, total: matching.length, hasMore: offset + page.length < matching.length };
+  return { runs: page, total, hasMore: total > offset + page.length, countedTo: null };
 }
 
 /** Reads runs up to a number of characters. See `Store.readRuns()`. */

@@ -5,7 +5,7 @@ import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../sto
 import type { ChildResult, WaitText } from "../../model/wait.ts";
 import { LARGE, PartBuilder } from "../part_builder.ts";
 import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../rows.ts";
-import { listOf, statusesOf, storedConditionsOf } from "../run_conditions.ts";
+import { isCountedInFull, listOf, mostCounted, statusesOf, storedConditionsOf } from "../run_conditions.ts";
 import type { PostgresDatabase } from "./database/postgres_database.ts";
 import { type ChildRow, type RunRow, toChildResult, toRunText } from "./rows.ts";
 
@@ -143,8 +143,7 @@ export async function readChildren(
 
 /** The ids of the runs that match a filter, newest first. See `Store.findRuns()`. */
 export async function findRuns(database: PostgresDatabase, query: RunQuery): Promise<FoundRuns> {
-  const found = await database.read<Omit<FoundRuns, "hasMore">>("find_runs", toParameters(query));
-  return { ...found, hasMore: (query.offset ?? 0) + found.seqs.length < found.total };
+  return await database.read<FoundRuns>("find_runs", toParameters(query));
 }
 
 /** The parameters of `fn.list_runs()`. */
@@ -158,7 +157,8 @@ function toParameters(query: RunQuery): object {
     ...Object.fromEntries(storedConditionsOf(query).map(({ name, value }) => [name, value])),
     notRetried: query.notRetried === true,
     before,
-    uncounted: query.uncounted === true,
+    inFull: isCountedInFull(query),
+    most: mostCounted(query),
     limit: query.limit ?? DEFAULT_RUN_LIMIT,
     offset: query.offset ?? 0,
   };

@@ -13,8 +13,7 @@ import { pauseJob, resumeJob } from "./flow/job_pauses.ts";
 import { settleHeads } from "./flow/turns.ts";
 import { forgetDeadWorkers } from "./writes/known_workers.ts";
 import { SqliteDatabase, type SqliteDriver } from "./sqlite_database.ts";
-import { deleteRun, purgeRuns } from "./writes/deletions.ts";
-import { cancelRun, finishRun } from "./writes/endings.ts";
+import { cancelRun, deleteRun, finishRun, purgeRuns } from "./writes/endings.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
 import { findHeld, holdRun, readHold, resumeHeld } from "./evolution/holds.ts";
 import { readInput, writeInput } from "./evolution/other_inputs.ts";
@@ -309,7 +308,8 @@ export class SqliteStore {
       getOpenWaits: (store, after, limit, runIds) =>
         store.#reads.snapshot(() => readOpenWaits(store.#db, after, limit, runIds)),
       searchRuns: (store, text, limit) => store.#reads.snapshot(() => searchRuns(store.#db, text, limit)),
-      findRuns: (store, query) => store.#reads.inSlices(() => findRuns(store.#db, query)),
+      findRuns: (store, query) =>
+        store.#reads.inSlices(() => findRuns(store.#db, query, () => store.#host.monotonic())),
       readRuns: (store, runIds, maxLength) => store.#reads.snapshot(() => readRuns(store.#db, runIds, maxLength)),
       readSteps: (store, runId, after, maxLength) =>
         store.#reads.snapshot(() => readSteps(store.#db, runId, after, maxLength)),

@@ -253,7 +253,6 @@ forEachStore("a long bulk operation lets others have their turns", async ({ stor
 const CALLS: Record<BulkOperation, (engine: Engine) => Engine["cancelRuns"]> = {
   cancel: (engine) => engine.cancelRuns.bind(engine),
   retrigger: (engine) => engine.retriggerRuns.bind(engine),
-  resume: (engine) => engine.resumeRuns.bind(engine),
   delete: (engine) => engine.deleteRuns.bind(engine),
 };
 
@@ -341,6 +340,21 @@ forEachStore("retriggerRuns() retriggers the runs of one group of failures alone
   assert.deepEqual(result, { matched: 2, done: 2, skipped: [], next: null });
   const { runs } = await engine.getRuns({ status: "pending" });
   assert.deepEqual(runs.map(({ retriggerOf }) => retriggerOf), [first, third]);
+});
+
+forEachStore("a dry run by a filter counts for 100 ms, and goes on in the next call", async ({ store, host }) => {
+  await using engine = anEngine({ store, host });
+  await trigger(engine, "echo", 9);
+  const findRuns = store.findRuns.bind(store);
+  store.findRuns = (query) => {
+    host.advance(60);
+    return findRuns({ ...query, countUpTo: 2 });
+  };
+  const filter = { labels: { batch: "b" } };
+
+  const { calls, matched } = await callAll((options) => engine.cancelRuns({ filter }, { dryRun: true, ...options }));
+
+  assert.deepEqual([calls, matched], [3, 9]);
 });
 
 forEachStore("deleteRuns() by an error continues where a call has ended", async ({ store, host }) => {

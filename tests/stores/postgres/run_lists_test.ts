@@ -94,7 +94,7 @@ function aQuery(chance: Chance): RunQuery {
     completedAfter: some(0.1, instant),
     completedBefore: some(0.1, instant),
     notRetried: some(0.1, () => true),
-    uncounted: some(0.3, () => true),
+    countUpTo: some(0.3, () => chance.int(80)),
     limit: some(0.7, () => chance.int(30)),
     offset: some(0.3, () => chance.int(60)),
     scope: some(

@@ -38,6 +38,8 @@ import { FACTS_PER_ROW } from "./names.ts";
 export const TABLES = `
 create table {schema}.runs (
   seq bigint generated always as identity primary key,
+  created_at bigint not null,
+  completed_at bigint,
   id text collate "C" not null,
   job text collate "C" not null,
   status text collate "C" not null,
@@ -89,10 +91,8 @@ create table {schema}.runs (
   failure text,
   failed_step text,
   trace text,
-  created_at bigint not null,
   updated_at bigint not null,
-  started_at bigint,
-  completed_at bigint
+  started_at bigint
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02,
   autovacuum_vacuum_cost_delay = 0);
 create unique index runs_id on {schema}.runs (id);

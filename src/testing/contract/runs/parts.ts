@@ -31,7 +31,12 @@ test("findRuns() answers the ids of what getRuns() answers", async ({ store }) =
   const { seqs, ...found } = await store.findRuns(filter);
 
   assert.equal(seqs.length, 2);
-  assert.deepEqual(found, { ids: [added[4]!.run.id, added[2]!.run.id], total: 4, hasMore: true });
+  assert.deepEqual(found, {
+    ids: [added[4]!.run.id, added[2]!.run.id],
+    total: 4,
+    hasMore: true,
+    countedTo: null,
+  });
 });
 
 test("readRuns() answers runs in the order of the ids, and null for those that do not exist", async ({ store }) => {

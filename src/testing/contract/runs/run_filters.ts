@@ -92,7 +92,7 @@ test("getRuns() finds the runs that are held, and those that are not", async ({ 
   assert.deepEqual(await find(store, { held: true, labels: { org: "acme" } }), [older]);
   assert.deepEqual(await find(store, { held: false, status: "pending" }), [resumed]);
   assert.deepEqual(await find(store, { held: true, status: ["waiting", "failed"] }), []);
-  assert.deepEqual((await store.findRuns({ held: true, limit: 1, offset: 1, uncounted: true })).ids, [newer]);
+  assert.deepEqual((await store.findRuns({ held: true, limit: 1, offset: 1, countUpTo: 0 })).ids, [newer]);
 });
 
 test("getRuns() finds a held run until its code has claimed it", async ({ store }) => {
@@ -201,12 +201,52 @@ test("findRuns() need not count: it says whether there are more", async ({ store
   for (const filter of [{}, { jobName: "import-csv" }, { status: "pending" }, { labels: { org: "acme" } }] as const) {
     const answers = [];
     for (const page of [{ limit: 2 }, { limit: 2, offset: 1 }, { limit: 2, offset: 2 }, { limit: 9 }, { limit: 0 }]) {
-      const { ids, total, hasMore } = await store.findRuns({ ...filter, ...page, uncounted: true });
+      const { ids, total, hasMore } = await store.findRuns({ ...filter, ...page, countUpTo: 0 });
       answers.push([ids.length, total, hasMore]);
     }
 
-    assert.deepEqual(answers, [[2, 3, true], [2, 4, true], [2, 4, false], [4, 4, false], [0, 1, true]]);
+    assert.deepEqual(answers, [[2, 2, true], [2, 3, true], [2, 4, false], [4, 4, false], [0, 0, true]]);
   }
+});
+
+test("findRuns() counts up to a number, and continues there", async ({ store }) => {
+  for (let i = 0; i < 9; i++) await add(store, { labels: { org: i % 2 === 0 ? "acme" : "other", all: "yes" } });
+  const filters = [{ labels: { all: "yes" } }, { status: "pending", labels: { all: "yes" } }] as const;
+
+  for (const filter of filters) {
+    const answers = [];
+    for (const countUpTo of [3, 8, 9, 20]) {
+      const { total, hasMore, countedTo } = await store.findRuns({ ...filter, limit: 2, countUpTo });
+      const rest = countedTo === null ? null : await store.findRuns({ ...filter, limit: 0, before: countedTo });
+      answers.push([total, hasMore, rest?.total ?? null]);
+    }
+    const page = await store.findRuns({ ...filter, limit: 5, offset: 1, countUpTo: 3 });
+
+    assert.deepEqual(answers, [[3, true, 6], [8, true, 1], [9, true, null], [9, true, null]]);
+    assert.deepEqual([page.ids.length, page.total, page.hasMore, page.countedTo], [5, 6, true, page.seqs[4]]);
+  }
+});
+
+test("findRuns() counts all runs of jobs and statuses", async ({ store }) => {
+  for (let i = 0; i < 5; i++) await add(store);
+
+  for (const filter of [{}, { jobName: "import-csv" }, { jobName: "import-csv", status: "pending" }] as const) {
+    const { total, countedTo } = await store.findRuns({ ...filter, limit: 1, countUpTo: 2 });
+
+    assert.deepEqual([total, countedTo], [5, null]);
+  }
+});
+
+test("getRuns() says that there are at least as many runs as were counted", async ({ store }) => {
+  for (let i = 0; i < 3; i++) await add(store, { labels: { org: "acme" } });
+
+  const [some, all] = [
+    await getRuns(store, { labels: { org: "acme" }, limit: 1, countUpTo: 2 }),
+    await getRuns(store, { labels: { org: "acme" }, limit: 1 }),
+  ];
+
+  assert.deepEqual([some.total, some.totalIsAtLeast], [2, true]);
+  assert.deepEqual([all.total, "totalIsAtLeast" in all], [3, false]);
 });
 
 /** The runs that both `getRuns()` and `findRuns()` find. */
@@ -215,7 +255,7 @@ async function find(store: Store, filter: RunFilter): Promise<string[]> {
   const ids = runs.map(({ id }) => id);
   assert.deepEqual([total, hasMore], [ids.length, false]);
   const { seqs, ...found } = await store.findRuns(filter);
-  assert.deepEqual([found, seqs.length], [{ ids, total, hasMore }, ids.length]);
+  assert.deepEqual([found, seqs.length], [{ ids, total, hasMore, countedTo: null }, ids.length]);
   return ids;
 }
 

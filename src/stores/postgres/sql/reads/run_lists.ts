@@ -1,20 +1,28 @@
 import { CONDITION_LIST } from "../../../../model/run.ts";
-import { type Columns, OPERATORS } from "../../../run_conditions.ts";
+import { type Columns, MAX_COUNT_MS, MAX_PROBED, MIN_PROBED, OPERATORS } from "../../../run_conditions.ts";
 import { ENTRY } from "../basics.ts";
 
-// How many runs are examined at first, and at most, before it is known whether the page is full.
+// How many entries of an index are examined by one statement at first, and at most.
 const FIRST_SLICE = 200;
-const MAX_SLICE = 5_000;
+const MAX_SLICE = 10_000;
+// The entries of a longer slice are not looked up one by one, but intersected with the same part of the other indexes.
+// These are then read in full: it pays for ranges that have more than one of so many runs.
+const MAX_COMMON = 50_000;
+const MIN_SHARE = 10;
 // Up to this many jobs or statuses are read as separate ranges of the index, in its order.
 const MAX_RANGES = 50;
-// Of labels with so many runs or more, any counts as the rarest.
-const FEW = 1_000;
+// To look up a row for an entry of an index takes about as long as to read so many rows in their order.
+const LOOKUP = 3;
 
 /** The columns of the conditions, and their values, if these are not those of the columns; `null`: an index has the runs. */
 const COLUMNS: Columns<readonly [column: string, value?: string] | null> = {
   parentRunId: null,
-  // Without its escapes: some of them are no valid characters for the database.
-  failureKind: ["failure", String.raw`replace(replace(l.failure, ''\\'', ''''), ''\u'', ''u'')::jsonb ->> ''kind''`],
+  // Without its escapes: some of them are no valid characters for the database. Few failures have to be parsed.
+  failureKind: [
+    "failure",
+    String.raw`case when strpos(l.failure, $5 ->> ''failureKind'') > 0
+      then replace(replace(l.failure, ''\\'', ''''), ''\u'', ''u'')::jsonb ->> ''kind'' end`,
+  ],
   completedAt: ["completed_at"],
   createdAt: ["created_at"],
   held: ["is_held"],
@@ -42,137 +50,203 @@ create or replace function fn.count_runs(p_jobs text[], p_statuses text[]) retur
   where (p_jobs is null or c.job = any(p_jobs)) and (p_statuses is null or c.status = any(p_statuses))
 $$;
 
--- The row numbers of a page, newest first, and the total. See Store.findRuns().
-create or replace function fn.list_runs(p jsonb, out seqs bigint[], out total bigint) language plpgsql stable as $$
+-- The runs with one of some values in a column, before $6 and from $9 on; NULL: there are too many values.
+create or replace function fn.window_of(p_column text, p_no int, p_values int) returns text language sql immutable as $$
+  select string_agg(format('select q.seq from {schema}.runs q where (q.%1$s, q.seq) < ($%2$s[%3$s], $6)
+    and (q.%1$s, q.seq) >= ($%2$s[%3$s], $9)', p_column, p_no, n), ' union all ')
+  from generate_series(1, p_values) n where p_values <= ${MAX_RANGES}
+$$;
+
+-- The range of a list that is probably read the fastest, and how many runs it has, if that is known. If a scope says which
+-- runs are the caller's own, it is theirs: by the rarest label, or by the jobs. Labels, children and holds are counted step by
+-- step, until one of the ranges has ended.
+create or replace function fn.choose_range(p jsonb, p_jobs text[], p_statuses text[], p_keys text[], p_values text[],
+  p_own boolean[], p_reads boolean, out range text, out label int, out runs bigint) language plpgsql stable as $$
 declare
-  v_jobs text[]; v_statuses text[] := fn.texts_or_null(p -> 'statuses');
-  v_keys text[]; v_values text[]; v_scoped boolean[]; v_own_job boolean := (p ->> 'scopedByJob')::boolean;
-  v_limit bigint := (p ->> 'limit')::bigint; v_offset bigint := (p ->> 'offset')::bigint;
-  v_held boolean := coalesce((p ->> 'held')::boolean, false);
-  v_uncounted boolean := (p ->> 'uncounted')::boolean; v_before bigint := (p ->> 'before')::bigint;
-  v_wanted bigint := v_limit; v_label int; v_by text; v_fewest bigint; v_runs bigint; v_by_index boolean;
-  v_range text; v_rest text; v_terms text[] := '{}'; v_own_terms text[] := '{}'; v_columns text[] := '{}';
-  v_read text; v_all text; v_size bigint; v_entries bigint; v_last bigint; v_matches bigint[]; v_found bigint := 0;
+  v_own boolean := coalesce(true = any(p_own), false); v_parent text := p ->> 'parentRunId';
+  v_held boolean := coalesce((p ->> 'held')::boolean, false); v_count bigint; v_least bigint;
+  v_cost int := case when not v_own and (p_reads or p_jobs is not null or p_statuses is not null) then ${LOOKUP} else 1 end;
+  v_most bigint := ${MIN_PROBED}; v_unknown int := case when v_own then cardinality(array_positions(p_own, true))
+    else coalesce(cardinality(p_keys), 0) + (v_parent is not null)::int + v_held::int end;
+begin
+  if not v_own and p_jobs is not null and (p ->> 'scopedByJob')::boolean then
+    range := 'job';
+    return;
+  end if;
+  if not v_own then
+    select c.name, c.runs, c.cost into range, runs, v_least from (
+      select 'status' as name, k.runs, k.runs * cardinality(p_statuses) * case when p_reads then ${LOOKUP} else 1 end as cost
+        from fn.count_runs(null, p_statuses) k (runs) where p_statuses is not null
+      union all select 'job', k.runs, k.runs * least(cardinality(p_jobs), ${MAX_RANGES})
+          * case when p_reads or p_statuses is not null then ${LOOKUP} else 1 end
+        from fn.count_runs(p_jobs, null) k (runs) where p_jobs is not null
+      union all select 'all', k.runs, k.runs from fn.count_runs(null, null) k (runs)
+        where p_reads or (p_jobs is null and p_statuses is null and p_keys is null and v_parent is null)
+    ) c order by c.cost limit 1;
+  end if;
+  while v_most <= ${MAX_PROBED} and (v_least is null or v_least > v_most * v_cost)
+    and v_unknown > case when range is null then 1 else 0 end
+  loop
+    for i in -1 .. coalesce(cardinality(p_keys), 0) loop
+      continue when v_own and (i < 1 or not p_own[i]) or i = 0 and v_parent is null or i = -1 and not v_held;
+      if i = -1 then
+        select count(*) into v_count from (select from {schema}.holds h where h.since is not null limit v_most) few;
+      elsif i = 0 then
+        select count(*) into v_count from (select from {schema}.runs q where q.parent_id = v_parent limit v_most) few;
+      else
+        select count(*) into v_count from (select from {schema}.labels n
+          where n.key = p_keys[i] and n.value = p_values[i] limit v_most) few;
+      end if;
+      if v_count < v_most and (v_least is null or v_count * v_cost < v_least) then
+        range := case i when -1 then 'hold' when 0 then 'parent' else 'label' end;
+        label := case when i > 0 then i end;
+        runs := v_count;
+        v_least := v_count * v_cost;
+      end if;
+    end loop;
+    v_most := v_most * 2;
+  end loop;
+  if range is null then
+    range := case when p_keys is not null then 'label' when v_held then 'hold' else 'parent' end;
+    label := case when v_own then array_position(p_own, true) else array_lower(p_keys, 1) end;
+  end if;
+end $$;
+
+-- The row numbers of a page, newest first, and the total. See Store.findRuns().
+create or replace function fn.list_runs(p jsonb, out seqs bigint[], out total bigint, out has_more boolean,
+  out counted_to bigint) language plpgsql stable as $$
+declare
+  v_started timestamptz := clock_timestamp();
+  v_jobs text[]; v_statuses text[] := fn.texts_or_null(p -> 'statuses'); v_keys text[]; v_values text[]; v_own boolean[];
+  v_limit bigint := (p ->> 'limit')::bigint; v_offset bigint := (p ->> 'offset')::bigint; v_wanted bigint := v_limit;
+  v_most bigint := (p ->> 'most')::bigint; v_before bigint := coalesce((p ->> 'before')::bigint, ${Number.MAX_SAFE_INTEGER});
+  v_known bigint; v_by text; v_label int; v_runs bigint; v_joins boolean; v_term text; v_rest text; v_read text := '';
+  v_range text; v_seqs text; v_common text; v_check text; v_columns text[]; v_terms text[] := '{}'; v_own_terms text[] := '{}';
+  v_windows text[] := '{}'; v_size bigint; v_entries bigint; v_last bigint; v_matches bigint[]; v_found bigint := 0;
 begin
   seqs := '{}';
   total := 0;
+  has_more := false;
   if p -> 'jobs' <> 'null' then
     select coalesce(array_agg(q), '{}') into v_jobs from unnest(fn.texts(p -> 'jobs')) n, unnest(fn.queues_of(n)) q;
   end if;
   -- A list that is always empty reads nothing, so its time reveals nothing.
   if cardinality(v_jobs) = 0 or cardinality(v_statuses) = 0 then return; end if;
+  if (p ->> 'inFull')::boolean then
+    v_known := fn.count_runs(v_jobs, v_statuses);
+    total := v_known;
+    has_more := v_offset < v_known;
+    v_wanted := least(v_limit, v_known - v_offset); -- a search for more would read to the end of the index
+    if v_wanted <= 0 then return; end if;
+  end if;
   select array_agg(x ->> 0 order by t.no), array_agg(x ->> 1 order by t.no), array_agg((x ->> 2)::boolean order by t.no)
-    into v_keys, v_values, v_scoped from jsonb_array_elements(p -> 'labels') with ordinality t (x, no);
+    into v_keys, v_values, v_own from jsonb_array_elements(p -> 'labels') with ordinality t (x, no);
+  v_columns := array(select c.term from (values
+    ${TERMS}) c (name, term) where p ->> c.name is not null);
+  if (p ->> 'notRetried')::boolean then v_columns := v_columns || 'l.retriggered_as is null'::text; end if;
+  v_check := array_to_string(v_columns, ' and ');
+  select r.range, r.label, r.runs into v_by, v_label, v_runs
+    from fn.choose_range(p, v_jobs, v_statuses, v_keys, v_values, v_own, v_check <> '') r;
 
-  -- Which runs to examine: the caller's own, by the rarest label or the jobs of its scope; then those with the parent,
-  -- those that are held, with the rarest label, of the jobs, in the statuses.
-  for i in 1 .. coalesce(cardinality(v_keys), 0) loop
-    continue when not v_scoped[i] and (true = any(v_scoped) or v_own_job and v_jobs is not null
-      or p ->> 'parentRunId' is not null or v_held);
-    select count(*) into v_runs from (select from {schema}.labels n
-      where n.key = v_keys[i] and n.value = v_values[i] limit ${FEW}) few;
-    if v_label is null or v_runs < v_fewest then v_label := i; v_fewest := v_runs; end if;
-  end loop;
-  v_by := case when v_label is not null then 'label'
-    when v_own_job and v_jobs is not null then 'job'
-    when p ->> 'parentRunId' is not null then 'parent'
-    when v_held then 'hold'
-    when v_jobs is null then case when v_statuses is null then 'all' else 'status' end
-    when v_statuses is null or fn.count_runs(v_jobs, null) < fn.count_runs(null, v_statuses) then 'job'
-    else 'status' end;
-
-  -- What to check on each of them. A scope's conditions come first.
+  -- What to check on each of them. A scope's conditions come first. A window has what meets the same condition in a part of
+  -- the index.
   for i in 1 .. coalesce(cardinality(v_keys), 0) loop
     continue when i = v_label;
     -- A scalar subquery is never turned into a join, which might begin with all runs that have the label.
-    v_rest := format('(select true from {schema}.labels o where o.key = $3[%s] and o.value = $4[%s]
+    v_term := format('(select true from {schema}.labels o where o.key = $3[%s] and o.value = $4[%s]
       and o.run_seq = l.seq) is not null', i, i);
-    if v_scoped[i] then v_own_terms := v_own_terms || v_rest; else v_terms := v_terms || v_rest; end if;
+    if v_own[i] then v_own_terms := v_own_terms || v_term; else v_terms := v_terms || v_term; end if;
+    v_windows := v_windows || format('select o.run_seq as seq from {schema}.labels o
+      where o.key = $3[%s] and o.value = $4[%s] and o.run_seq < $6 and o.run_seq >= $9', i, i);
   end loop;
-  if v_jobs is not null and v_by <> 'job' then v_columns := v_columns || 'l.job = any($1)'::text; end if;
-  if v_statuses is not null and v_by <> 'status' then v_columns := v_columns || 'l.status = any($2)'::text; end if;
+  if v_jobs is not null and v_by <> 'job' then
+    v_columns := v_columns || 'l.job = any($1)'::text;
+    v_windows := v_windows || fn.window_of('job', 1, cardinality(v_jobs));
+  end if;
+  if v_statuses is not null and v_by <> 'status' then
+    v_columns := v_columns || 'l.status = any($2)'::text;
+    v_windows := v_windows || fn.window_of('status', 2, cardinality(v_statuses));
+  end if;
   if p ->> 'parentRunId' is not null and v_by <> 'parent' then
     v_columns := v_columns || 'l.parent_id = $5 ->> ''parentRunId'''::text;
+    v_windows := v_windows || 'select q.seq from {schema}.runs q where (q.parent_id, q.seq) < ($5 ->> ''parentRunId'', $6)
+      and (q.parent_id, q.seq) >= ($5 ->> ''parentRunId'', $9)'::text;
   end if;
-  v_columns := v_columns || array(select c.term from (values
-    ${TERMS}) c (name, term) where p ->> c.name is not null);
-  if (p ->> 'notRetried')::boolean then v_columns := v_columns || 'l.retriggered_as is null'::text; end if;
   v_terms := v_columns || v_terms;
-  v_rest := case when cardinality(v_terms) = 0 then 'true' else array_to_string(v_terms, ' and ') end;
-  if cardinality(v_own_terms) > 0 then
+  v_rest := case when v_terms = '{}' then 'true' else array_to_string(v_terms, ' and ') end;
+  if v_own_terms <> '{}' then
     v_rest := format('case when %s then %s else false end', array_to_string(v_own_terms, ' and '), v_rest);
   end if;
-
-  v_by_index := v_keys is null and p ->> 'parentRunId' is null and p ->> 'before' is null
-    and cardinality(v_columns) = case when v_jobs is not null and v_statuses is not null then 1 else 0 end;
-  v_before := coalesce(v_before, ${Number.MAX_SAFE_INTEGER});
-  if v_uncounted then v_wanted := v_limit + 1;
-  elsif v_by_index then
-    total := fn.count_runs(v_jobs, v_statuses);
-    v_wanted := least(v_limit, total - v_offset); -- a search for more would read to the end of the index
-    if v_wanted <= 0 then return; end if;
-  end if;
+  -- The time of a scope's list must not depend on the runs of others.
+  v_joins := v_by <> 'all' and v_windows <> '{}' and array_position(v_windows, null) is null
+    and v_own_terms = '{}' and not coalesce(true = any(v_own), false) and not (p ->> 'scopedByJob')::boolean
+    and (v_runs is null or v_runs * ${MIN_SHARE} > fn.count_runs(null, null));
 
   -- The newest runs of the range before $6, at most $7. Each order begins with the column by which the range is, and that
   -- column is compared by its order: so no other index can serve the statement.
-  v_read := case when cardinality(v_columns) = 0 then '' else
-    ', q.job, q.status, q.parent_id${READ}, q.retriggered_as' end;
+  if v_columns <> '{}' then v_read := ', q.job, q.status, q.parent_id${READ}, q.retriggered_as'; end if;
   v_range := case v_by
     when 'label' then format('select n.run_seq as seq from {schema}.labels n
       where n.key = $3[%1$s] and (n.value, n.run_seq) < ($4[%1$s], $6) and n.value >= $4[%1$s]
       order by n.value desc, n.run_seq desc limit $7', v_label)
     when 'hold' then 'select h.run_seq as seq from {schema}.holds h
       where h.since is not null and h.run_seq < $6 order by h.run_seq desc limit $7'
-    when 'parent' then format('select q.seq%s from {schema}.runs q
+    when 'parent' then 'select q.seq%s from {schema}.runs q
       where (q.parent_id, q.seq) < ($5 ->> ''parentRunId'', $6) and q.parent_id >= $5 ->> ''parentRunId''
-      order by q.parent_id desc, q.seq desc limit $7', v_read)
-    when 'all' then format('select q.seq%s from {schema}.runs q where q.seq < $6 order by q.seq desc limit $7', v_read)
+      order by q.parent_id desc, q.seq desc limit $7'
+    when 'all' then 'select q.seq%s from {schema}.runs q where q.seq < $6 order by q.seq desc limit $7'
     else format(case when cardinality(case v_by when 'job' then v_jobs else v_statuses end) > ${MAX_RANGES}
-      then 'select q.seq%3$s from {schema}.runs q where q.%1$s = any($%2$s) and q.seq < $6 order by q.seq desc limit $7'
+      then 'select q.seq%%s from {schema}.runs q where q.%1$s = any($%2$s) and q.seq < $6 order by q.seq desc limit $7'
       else 'select n.* from (select distinct v from unnest($%2$s) v) a cross join lateral (
-        select q.seq%3$s from {schema}.runs q where (q.%1$s, q.seq) < (a.v, $6) and q.%1$s >= a.v
+        select q.seq%%s from {schema}.runs q where (q.%1$s, q.seq) < (a.v, $6) and q.%1$s >= a.v
         order by q.%1$s desc, q.seq desc limit $7) n order by n.seq desc limit $7' end,
-      v_by, case v_by when 'job' then 1 else 2 end, v_read) end;
-  -- The same without an order and a limit, to count them.
-  v_all := case v_by
-    when 'label' then format('select n.run_seq as seq from {schema}.labels n
-      where n.key = $3[%1$s] and n.value = $4[%1$s] and n.run_seq < $6 offset 0', v_label)
-    when 'hold' then 'select h.run_seq as seq from {schema}.holds h where h.since is not null and h.run_seq < $6 offset 0'
-    else format('select q.seq%s from {schema}.runs q where q.seq < $6%s offset 0', v_read, case v_by
-      when 'parent' then ' and q.parent_id = $5 ->> ''parentRunId'''
-      when 'job' then ' and q.job = any($1)' when 'status' then ' and q.status = any($2)' else '' end) end;
-  if v_by in ('label', 'hold') and v_read <> '' then
-    v_range := format('select q.* from (%s) n cross join lateral (
-      select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) q', v_range, v_read);
-    v_all := format('select q.* from (%s) n cross join lateral (
-      select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) q', v_all, v_read);
-  end if;
+      v_by, case v_by when 'job' then 1 else 2 end) end;
+  v_seqs := 'select count(*), min(l.seq), array_agg(l.seq) from (' || format(v_range, '') || ') l';
+  v_common := format('select array_agg(l.seq) from (select unnest($8) as seq %s) l', (
+    select string_agg(format('intersect (%s)', w), ' ') from unnest(v_windows) w));
+  v_check := 'select array_agg(l.seq order by l.seq desc) from unnest($1) n (seq)' || case v_check when '' then
+    ' cross join lateral (select n.seq) l' else format(' cross join lateral (
+      select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) l where %s', v_read, v_check) end;
+  v_range := format(case when v_by in ('label', 'hold') and v_read <> '' then 'select q.* from (' || v_range || ') n cross join lateral (
+    select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) q' else v_range end, v_read);
+  v_range := format('select count(*), min(l.seq), coalesce(array_agg(l.seq order by l.seq desc) filter (where %s), ''{}'')
+    from (%s) l', v_rest, v_range);
 
   v_size := case when v_rest = 'true' then greatest(1, v_offset + v_wanted) else ${FIRST_SLICE} end;
   loop
-    execute format('select count(*), min(l.seq), coalesce(array_agg(l.seq order by l.seq desc) filter (where %s), ''{}'')
-      from (%s) l', v_rest, v_range) into v_entries, v_last, v_matches
-      using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size;
+    if v_joins and v_size > ${MAX_SLICE} then
+      execute v_seqs into v_entries, v_last, v_matches
+        using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size;
+      execute v_common into v_matches
+        using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size, v_matches, v_last;
+      execute v_check into v_matches using v_matches, 0, 0, 0, p;
+      v_matches := coalesce(v_matches, '{}');
+    else
+      execute v_range into v_entries, v_last, v_matches
+        using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size;
+    end if;
     seqs := seqs || v_matches[greatest(0, v_offset - v_found) + 1 :
       greatest(0, v_offset - v_found) + v_wanted - cardinality(seqs)];
     v_found := v_found + cardinality(v_matches);
-    exit when v_entries < v_size or cardinality(seqs) >= v_wanted;
-    v_before := v_last;
-    v_size := least(v_size * 4, greatest(${MAX_SLICE}, v_size));
-  end loop;
-
-  if v_uncounted then
-    total := least(v_found, v_offset + v_wanted);
-    seqs := seqs[1 : v_limit];
-  elsif not v_by_index then
-    total := v_found;
-    if v_entries = v_size then
-      -- Those behind the page are only counted.
-      execute format('select count(*) filter (where %s) from (%s) l', v_rest, v_all) into v_found
-        using v_jobs, v_statuses, v_keys, v_values, p, v_last;
-      total := total + v_found;
+    if v_known is not null then
+      has_more := v_offset + cardinality(seqs) < v_known;
+      exit when cardinality(seqs) = v_wanted or v_entries < v_size;
+    else
+      has_more := v_found > v_offset + cardinality(seqs);
+      total := least(v_found, v_most);
+      if v_found > v_most then
+        counted_to := coalesce(v_matches[cardinality(v_matches) - v_found + v_most], v_before);
+        exit;
+      end if;
+      exit when v_entries < v_size;
+      if has_more and cardinality(seqs) = v_limit and clock_timestamp() - v_started >= '${MAX_COUNT_MS} ms'::interval then
+        counted_to := v_last;
+        exit;
+      end if;
     end if;
-  end if;
+    v_before := v_last;
+    v_size := least(v_size * 4, greatest(case when v_joins then ${MAX_COMMON} else ${MAX_SLICE} end, v_size));
+  end loop;
 end $$;
 
 -- The strings of an array; NULL: there is none.
@@ -185,7 +259,8 @@ create or replace function fn.find_runs(p jsonb, p_now bigint) returns jsonb lan
 declare v record;
 begin
   v := fn.list_runs(p);
-  return jsonb_build_object('total', v.total, 'seqs', to_jsonb(v.seqs), 'ids', coalesce((
+  return jsonb_build_object('total', v.total, 'hasMore', v.has_more, 'countedTo', v.counted_to, 'seqs', to_jsonb(v.seqs),
+    'ids', coalesce((
     select jsonb_agg(r.id order by r.seq desc) from {schema}.runs r where r.seq = any(v.seqs)), '[]'));
 end $$;
 `;
