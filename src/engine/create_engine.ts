@@ -28,6 +28,7 @@ import { exportHistory, type ExportHistoryOptions } from "./runs/export_history.
 import type { Hub } from "../events/hub.ts";
 import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
 import { type Explanation, toExplanation } from "./operate/explain/explanation.ts";
+import { readCauses } from "./operate/explain/held_child.ts";
 import { ALL_VISIBLE } from "./operate/explain/visibility.ts";
 import { readNewestRuns } from "./operate/newest_runs.ts";
 import { listChildren } from "./operate/children.ts";
@@ -288,8 +289,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async explain(runId: string): Promise<Explanation> {
-    const blockers = await this.#store.getBlockers(runId);
-    return blockers === null ? await refuseUnknownRun(this.#store, runId) : toExplanation(blockers, ALL_VISIBLE);
+    const causes = await readCauses(this.#store, runId);
+    return causes === null ? await refuseUnknownRun(this.#store, runId) : toExplanation(causes, ALL_VISIBLE);
   }
 
   async getTimeline(runId: string, options: TimelineOptions = {}): Promise<Timeline> {

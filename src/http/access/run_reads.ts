@@ -1,5 +1,6 @@
 import { listChildren } from "../../engine/operate/children.ts";
 import { type Explanation, namedRuns, toExplanation } from "../../engine/operate/explain/explanation.ts";
+import { readCauses } from "../../engine/operate/explain/held_child.ts";
 import type { Visibility } from "../../engine/operate/explain/visibility.ts";
 import {
   failedRunsFilter,
@@ -50,7 +51,7 @@ type OfRun = Admitted & { run: Readonly<Run> };
 
 /** Why a run is not executed. Other runs and workers are named and counted only for those who may see them. */
 export async function explain({ run, access, internals }: OfRun): Promise<Explanation> {
-  const found = await internals.store.getBlockers(run.id);
+  const found = await readCauses(internals.store, run.id);
   if (found === null) throw noSuchRun();
   const { blockers } = found;
   const readable = new Set<string>();

@@ -33,6 +33,13 @@ const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
   sleep: { name: TEXT, until: INSTANT },
   retry: { stepName: TEXT, attempts: COUNT, error: TEXT, at: INSTANT },
   child: { runId: orNull(TEXT), jobName: orNull(TEXT), status: orNull(STATUS), open: COUNT },
+  held_child: {
+    runId: orNull(TEXT),
+    jobName: orNull(TEXT),
+    code: orNull(oneOf(HOLD_CODES)),
+    since: orNull(INSTANT),
+    count: COUNT,
+  },
   held: { code: oneOf(HOLD_CODES), since: INSTANT },
   job_paused: { jobName: TEXT, by: orNull(TEXT), since: INSTANT, note: orNull(TEXT) },
   no_worker: { lastSeenAt: orNull(INSTANT) },

@@ -196,3 +196,41 @@ forEachStore("GET /children counts nothing if nobody says which runs the caller 
     next: null,
   });
 });
+
+forEachStore("explain() of a run that waits for a held child says what that child is held for", async (context) => {
+  const { store } = context;
+  const { lease } = await startParent(store, { labels: { org: "a" } });
+  const children = Array.from({ length: 3 }, (_, at) => aChild({ labels: { org: at === 1 ? "b" : "a" } }));
+  await park(store, lease, onChildren(children));
+  const { claims } = await claimAll(store);
+  await using service = aTenantService({ auth: CAREFUL }, context);
+  const { message } = aHold();
+
+  await store.hold(claims[1]!.lease, aHold(), []);
+  const { reasons: [first, second] } = await service.engine.explain(lease.runId);
+  const { body } = await service.ask("GET", `/explain?runId=${lease.runId}`, { headers: { "x-org": "a" } });
+  await store.hold(claims[0]!.lease, aHold(), []);
+  const both = await service.engine.explain(lease.runId);
+
+  const runId = children[1]!.id;
+  assert.deepEqual(first, {
+    kind: "held_child",
+    runId,
+    jobName: "child",
+    code: "diverged",
+    since: (await service.engine.getRun(runId))!.held!.since,
+    count: 1,
+    message: `Its child child ${runId} is held: ${message}`,
+  });
+  assert.equal(second!.kind, "child");
+  assert.deepEqual(body.reasons[0], {
+    kind: "held_child",
+    runId: null,
+    jobName: null,
+    code: null,
+    since: null,
+    count: 1,
+    message: "A child run is held",
+  });
+  assert.equal(both.message, `Its child child ${runId} and 1 other run are held: ${message}`);
+});

@@ -2,6 +2,7 @@ import { isoTime } from "../../../values/iso_time.ts";
 import type { StoredRun } from "../../../model/run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../../store/blockers.ts";
 import { describeDuration } from "./describe_duration.ts";
+import type { HeldChild } from "./held_child.ts";
 import { type Counting, mayCount, type Visibility } from "./visibility.ts";
 
 /** For whom, and of which run, a reason is described. */
@@ -15,7 +16,7 @@ export interface ReasonContext {
 }
 
 /** A reason in words, without a full stop. */
-export function describeReason(blocker: Blocker, { run, now, visibility }: ReasonContext): string {
+export function describeReason(blocker: Blocker | HeldChild, { run, now, visibility }: ReasonContext): string {
   const since = (at: number) => describeDuration(now - at);
   const until = (at: number) => `${isoTime(at)} (in ${describeDuration(at - now)})`;
   const worker = (named: BlockingWorker) => visibility.workers ? `worker ${named.name ?? named.id}` : "a worker";
@@ -55,6 +56,12 @@ export function describeReason(blocker: Blocker, { run, now, visibility }: Reaso
       const { child, open } = blocker;
       const others = open > 1 ? `, and for ${runs(open - 1, "other")}` : "";
       return `Waiting for ${describeChild(child, visibility)}${others}`;
+    }
+    case "held_child": {
+      const { child: { runId, jobName }, held, count } = blocker;
+      if (!visibility.mayRead(runId)) return count === 1 ? "A child run is held" : `${count} child runs are held`;
+      const others = count === 1 ? "is" : `and ${runs(count - 1, "other")} are`;
+      return `Its child ${jobName} ${runId} ${others} held: ${held.message}`;
     }
     case "held":
       return blocker.message;

@@ -1,7 +1,8 @@
 import type { HoldCode } from "../../../model/hold.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import type { RunStatus, StoredRun, TerminalStatus } from "../../../model/run.ts";
-import type { Blocker, BlockingRun, BlockingWorker, RunBlockers } from "../../../store/blockers.ts";
+import type { Blocker, BlockingRun, BlockingWorker } from "../../../store/blockers.ts";
+import type { Causes, HeldChild } from "./held_child.ts";
 import { describeReason } from "./describe_reason.ts";
 import { type Counting, mayCount, type Visibility } from "./visibility.ts";
 
@@ -54,6 +55,14 @@ export type Reason =
     | { kind: "sleep"; name: string; until: string }
     | { kind: "retry"; stepName: string; attempts: number; error: string; at: string }
     | { kind: "child"; runId: string | null; jobName: string | null; status: RunStatus | null; open: number }
+    | {
+      kind: "held_child";
+      runId: string | null;
+      jobName: string | null;
+      code: HoldCode | null;
+      since: string | null;
+      count: number;
+    }
     | { kind: "held"; code: HoldCode; since: string }
     | { kind: "job_paused"; jobName: string; by: string | null; since: string; note: string | null }
     | { kind: "no_worker"; lastSeenAt: string | null }
@@ -70,16 +79,16 @@ export type Reason =
   );
 
 /** The runs that the explanation would name, besides its own. */
-export function namedRuns({ blockers }: RunBlockers): string[] {
+export function namedRuns({ blockers }: Causes): string[] {
   return blockers.flatMap((blocker) => {
-    if (blocker.kind === "child") return [blocker.child.runId];
+    if (blocker.kind === "child" || blocker.kind === "held_child") return [blocker.child.runId];
     if (blocker.kind === "parent_ended") return [blocker.runId];
     return blocker.kind === "key" && blocker.holder !== null ? [blocker.holder.runId] : [];
   });
 }
 
 /** What a store found, in words. */
-export function toExplanation({ run, blockers, now }: RunBlockers, visibility: Visibility): Explanation {
+export function toExplanation({ run, blockers, now }: Causes, visibility: Visibility): Explanation {
   const reasons = blockers.map((blocker): Reason => {
     const message = describeReason(blocker, { run, now, visibility });
     return { message, ...toFields(blocker, run, visibility) } as Reason; // the fields are those of its kind
@@ -87,9 +96,11 @@ export function toExplanation({ run, blockers, now }: RunBlockers, visibility: V
   return { runId: run.id, status: run.status, at: isoTime(now), message: reasons[0]!.message, reasons }; // there is one
 }
 
+const NOT_NAMED = { runId: null, jobName: null, code: null, since: null };
+
 type Fields<R> = R extends unknown ? Omit<R, "message"> : never;
 
-function toFields(blocker: Blocker, run: StoredRun, visibility: Visibility): Fields<Reason> {
+function toFields(blocker: Blocker | HeldChild, run: StoredRun, visibility: Visibility): Fields<Reason> {
   const worker = (named: BlockingWorker | null) => named === null || !visibility.workers ? null : toWorkerRef(named);
   const own = ({ runId, jobName, status }: BlockingRun) =>
     visibility.mayRead(runId) ? { runId, jobName, status } : { runId: null, jobName: null, status: null };
@@ -129,6 +140,11 @@ function toFields(blocker: Blocker, run: StoredRun, visibility: Visibility): Fie
     case "child": {
       const { child, open } = blocker;
       return { kind: "child", ...own(child), open };
+    }
+    case "held_child": {
+      const { child: { runId, jobName }, held: { code, since }, count } = blocker;
+      const named = visibility.mayRead(runId) ? { runId, jobName, code, since } : NOT_NAMED;
+      return { kind: "held_child", ...named, count };
     }
     case "held":
       return { kind: "held", code: blocker.code, since: isoTime(blocker.since) };
