@@ -41,13 +41,20 @@ export type {
   TriggerOutcome,
 } from "./src/model/around.ts";
 export { createEngine } from "./src/engine/create_engine.ts";
-export type { BulkFilter, BulkOptions, BulkRetriggerOptions, BulkSelection } from "./src/engine/bulk/bulk_selection.ts";
+export type {
+  BulkFilter,
+  BulkOptions,
+  BulkResumeOptions,
+  BulkRetriggerOptions,
+  BulkSelection,
+} from "./src/engine/bulk/bulk_selection.ts";
+export type { ResumeAllOptions } from "./src/engine/bulk/bulk_operations.ts";
 export type { BulkResult, SkippedRun } from "./src/engine/bulk/perform_bulk.ts";
 export type { BatchItem, CompletedRun, JobHandle, JobHandles, Jobs } from "./src/engine/job_handle.ts";
 export type { DeclaredSchedule, EngineOptions, RetentionOptions } from "./src/engine/engine_options.ts";
 export type { Engine } from "./src/engine/engine.ts";
 export type { IdleOptions } from "./src/engine/lifecycle.ts";
-export type { ResumeAllOptions, ResumeOptions } from "./src/engine/runs/held_runs.ts";
+export type { ResumeOptions } from "./src/engine/runs/held_runs.ts";
 export type { RetriggerOptions } from "./src/engine/triggers/retrigger_options.ts";
 export type { WaitOptions } from "./src/engine/runs/wait_for_run.ts";
 export type { ExportHistoryOptions, RedactedValue } from "./src/engine/runs/export_history.ts";

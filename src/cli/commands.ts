@@ -1,6 +1,6 @@
 import type { Command } from "./command.ts";
 import { backup, doctor } from "./commands/doctor.ts";
-import { cancel, deleteRuns, purge, retrigger } from "./commands/bulk.ts";
+import { cancel, deleteRuns, purge, resumeRuns, retrigger } from "./commands/bulk.ts";
 import { jobs, pause, resume, trigger } from "./commands/jobs.ts";
 import { children, runs, show, why } from "./commands/runs.ts";
 import { signal, waits } from "./commands/waits.ts";
@@ -9,7 +9,7 @@ import { tail } from "./commands/tail.ts";
 import { ui } from "./commands/ui.ts";
 
 const READING = [runs, show, children, why, jobs, workers, waits, stats, tail, doctor, ui];
-const CHANGING = [trigger, signal, cancel, retrigger, deleteRuns, pause, resume, purge, backup];
+const CHANGING = [trigger, signal, cancel, retrigger, resumeRuns, deleteRuns, pause, resume, purge, backup];
 
 /** Every command, in the order of the help. */
 export const COMMANDS: readonly Command[] = [...READING, ...CHANGING];

@@ -156,7 +156,7 @@ export function assembleEngine<J extends Jobs, L>(
   const pauses = new JobPauses({ jobs, store, hub, operator, onResume });
   const heldRuns = new HeldRuns({ store, hub, onResume });
   const runs = new RunChanges({ ...deps, worker: () => lifecycle.worker });
-  const bulk = new BulkOperations({ store, host, runs, triggers });
+  const bulk = new BulkOperations({ store, host, runs, triggers, heldRuns });
   const internals: EngineInternals = {
     reader: lifecycle.reader,
     store,

@@ -13,13 +13,14 @@ import type { StoreInfo } from "../store/store_info.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../model/wait.ts";
 import { assembleEngine, type EngineParts } from "./assemble_engine.ts";
-import type { BulkOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
+import type { BulkOptions, BulkResumeOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
+import type { ResumeAllOptions } from "./bulk/bulk_operations.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { Engine } from "./engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
 import type { IdleOptions } from "./lifecycle.ts";
 import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
-import type { ResumeAllOptions, ResumeOptions } from "./runs/held_runs.ts";
+import type { ResumeOptions } from "./runs/held_runs.ts";
 import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
 import { checkPayload } from "./runs/check_payload.ts";
 import { waitForRun, type WaitOptions } from "./runs/wait_for_run.ts";
@@ -198,6 +199,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return this.#parts.bulk.perform("retrigger", selection, options, null);
   }
 
+  resumeRuns(selection: BulkSelection, options: BulkResumeOptions = {}): Promise<BulkResult> {
+    return this.#parts.bulk.perform("resume", selection, options, null);
+  }
+
   deleteRuns(selection: BulkSelection, options: BulkOptions = {}): Promise<BulkResult> {
     return this.#parts.bulk.perform("delete", selection, options, null);
   }
@@ -278,7 +283,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async resumeAll(options: ResumeAllOptions = {}): Promise<{ resumed: number }> {
-    return await this.#parts.heldRuns.resumeAll(options);
+    return await this.#parts.bulk.resumeAll(options);
   }
 
   async exportHistory(runId: string, options: ExportHistoryOptions = {}): Promise<ExportedHistory> {

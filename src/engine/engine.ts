@@ -11,9 +11,10 @@ import type { Signal, SignalReceipt, Wait } from "../model/wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { ExportedHistory } from "../model/exported_history.ts";
 import type { ExportHistoryOptions } from "./runs/export_history.ts";
-import type { BulkOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
+import type { ResumeAllOptions } from "./bulk/bulk_operations.ts";
+import type { BulkOptions, BulkResumeOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
-import type { ResumeAllOptions, ResumeOptions } from "./runs/held_runs.ts";
+import type { ResumeOptions } from "./runs/held_runs.ts";
 import type { JobHandles, Jobs } from "./job_handle.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
 import type { IdleOptions } from "./lifecycle.ts";
@@ -146,6 +147,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * cursor, has made. Completed runs are retriggered, too, unless the filter excludes them.
    */
   retriggerRuns(selection: BulkSelection, options?: BulkRetriggerOptions): Promise<BulkResult>;
+  /** Resumes many held runs, as {@linkcode Engine.cancelRuns} cancels runs, each as by {@linkcode Engine.resume}. */
+  resumeRuns(selection: BulkSelection, options?: BulkResumeOptions): Promise<BulkResult>;
   /** Deletes many runs that have ended, as {@linkcode Engine.cancelRuns} cancels them. */
   deleteRuns(selection: BulkSelection, options?: BulkOptions): Promise<BulkResult>;
   /**
@@ -224,7 +227,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    */
   resume(runId: string, options?: ResumeOptions): Promise<Run>;
   /**
-   * Resumes all held runs, or those of a job or with a code, in slices.
+   * Resumes all held runs, or those that match a filter: {@linkcode Engine.resumeRuns}, to the end.
    *
    * @returns `resumed`: how many runs it has resumed.
    */

@@ -55,6 +55,8 @@ export interface RouteFunctions {
   readonly runsCancel: Respond;
   /** `POST /runs/retrigger`: retriggers many runs. */
   readonly runsRetrigger: Respond;
+  /** `POST /runs/resume`: resumes many held runs. */
+  readonly runsResume: Respond;
   /** `POST /runs/delete`: deletes many runs. */
   readonly runsDelete: Respond;
   /** `GET /stats`: shows the numbers of the store. */

@@ -243,7 +243,7 @@ export function isOneOf(value: string, allowed: string | readonly string[] | und
 }
 
 /** An operation on each of many runs. */
-export type BulkOperation = "cancel" | "retrigger" | "delete";
+export type BulkOperation = "cancel" | "retrigger" | "resume" | "delete";
 
 /** A page of a list of runs, newest first. */
 export interface RunPage {

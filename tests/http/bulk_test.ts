@@ -3,13 +3,13 @@ import type { HandlerAuth, RequestedOperation } from "../../src/http/access/auth
 import { notFound } from "../../src/http/response.ts";
 import { StoreError } from "../../src/model/error.ts";
 import type { Store } from "../../src/store/store.ts";
-import { forEachStore } from "../support/stores/for_each_store.ts";
+import { forEachStore, holdRun } from "../support/stores/for_each_store.ts";
 import { aRequest, type Service } from "../support/http/http.ts";
 import { aTenantService, UNKNOWN } from "../support/http/tenants.ts";
 import { EventReader } from "../support/http/event_reader.ts";
 import { withCalls } from "../support/stores/with_calls.ts";
 
-const PATHS = ["/runs/cancel", "/runs/retrigger", "/runs/delete"] as const;
+const PATHS = ["/runs/cancel", "/runs/retrigger", "/runs/resume", "/runs/delete"] as const;
 const NOTHING = { matched: 0, done: 0, skipped: [], next: null };
 
 /** Runs of an organization, oldest first: two that have ended, two that are pending. */
@@ -213,6 +213,12 @@ for (const path of PATHS) {
     const headers = { "x-org": "a" };
     const foreignIds = [...foreign.ended, ...foreign.pending];
     if (path === "/runs/cancel") foreignIds.push((await engine.trigger("echo", {}, { labels: { org: "b" } })).id);
+
+    for (const org of path === "/runs/resume" ? ["a", "b"] : []) {
+      const { id } = await engine.trigger("echo", {}, { labels: { org } });
+      await holdRun(world.store, "echo", id);
+      if (org === "b") foreignIds.push(id);
+    }
 
     const before = await Promise.all(foreignIds.map((id) => engine.getRun(id)));
 

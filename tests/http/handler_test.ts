@@ -13,7 +13,7 @@ Deno.test("createHandler() has a function for each route, the two that route, an
     Object.keys(service.handler).sort(),
     [
       ...["trigger", "subscribe", "runs", "run", "steps", "waits", "wait", "signal", "logs"],
-      ...["runsCancel", "runsRetrigger", "runsDelete"],
+      ...["runsCancel", "runsRetrigger", "runsResume", "runsDelete"],
       ...["stats", "series", "jobs", "jobsPause", "jobsResume", "workers", "health", "healthLive", "metrics"],
       ...["explain", "timeline", "children", "failure", "waitsOpen", "failures", "held", "find"],
       "openapi",

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { anything, forEachStore, holdRun } from "../support/stores/for_each_store.ts";
 import { defineJob } from "../../src/model/job.ts";
 import { aService, type Service } from "../support/http/http.ts";
+import { CAREFUL } from "../support/http/tenant_hooks.ts";
+import { aTenantRun, aTenantService } from "../support/http/tenants.ts";
 
 const echo = defineJob({ name: "echo", input: anything, run: (_step, input) => input });
 
@@ -96,4 +98,30 @@ forEachStore("GET /stats, /jobs and /metrics count held runs, and say since when
     );
   }
   assert.match(text, /^holdfast_runs_held\{job="echo"\} 2\n(?:.*\n)?holdfast_runs_held\{job="fail"\} 0$/m);
+});
+
+forEachStore("POST /runs/resume resumes the held runs that a tenant may list and resume", async (context) => {
+  const { store } = context;
+  const asked: unknown[] = [];
+  await using service = aTenantService({
+    auth: {
+      ...CAREFUL,
+      onOperate: (_context, { operation, runOperation }) => void asked.push([operation, runOperation]),
+    },
+  }, context);
+  const own = await aTenantRun(service, store, "a", "held");
+  const other = await aTenantRun(service, store, "b", "held");
+  const ask = (body: Record<string, unknown>) =>
+    service.ask("POST", "/runs/resume", { body, headers: { "x-org": "a" } });
+
+  const dry = await ask({ filter: { held: true }, dryRun: true });
+  const all = await ask({ filter: { held: true } });
+  const ofOther = await ask({ runIds: [other.runId] });
+  const wrong = await ask({ filter: { held: true }, onDivergence: "continue" });
+
+  assert.deepEqual([dry.body.matched, all.body], [1, { matched: 1, done: 1, skipped: [], next: null }]);
+  assert.deepEqual(ofOther.body.skipped, [{ runId: other.runId, code: "not_found" }]);
+  assert.deepEqual([wrong.status, asked[0]], [400, ["bulk", "resume"]]);
+  assert.equal((await service.engine.getRun(own.runId))?.held, null);
+  assert.notEqual((await service.engine.getRun(other.runId))?.held, null);
 });

@@ -16,7 +16,7 @@ export const BULK_OPTIONS: OptionSpecs = {
 };
 
 /** How the arguments of such a command are written. */
-const BULK_USAGE = "RUN... | [--job NAME] [--status STATUS] [--label KEY=VALUE] [--since TIME]";
+const BULK_USAGE = "RUN... | [--job NAME] [--status STATUS] [--label KEY=VALUE] [--held] [--since TIME]";
 
 /** What is to be done with many runs. */
 interface BulkPlan {
@@ -159,6 +159,21 @@ export const retrigger: Command = {
       words: ["retrigger", "retriggered"],
       asksAlways: false,
       from: call.args.has("from-start") ? "start" : "failure",
+    }),
+};
+
+/** Resumes held runs. */
+export const resumeRuns: Command = {
+  name: "resume-runs",
+  usage: BULK_USAGE,
+  about: "resume held runs: --held for all of them",
+  arity: [0, Infinity],
+  options: BULK_OPTIONS,
+  run: async (call) =>
+    await performPlan(call, await readSelections(call), {
+      operation: "resume",
+      words: ["resume", "resumed"],
+      asksAlways: false,
     }),
 };
 

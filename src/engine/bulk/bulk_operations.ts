@@ -6,13 +6,33 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
 import { checkFrom } from "../triggers/retrigger_options.ts";
 import type { Triggers } from "../triggers/triggers.ts";
-import { BULK_OPTIONS, type BulkRetriggerOptions, type BulkSelection, checkBulk } from "./bulk_selection.ts";
+import {
+  BULK_OPTIONS,
+  type BulkFilter,
+  type BulkResumeOptions,
+  type BulkRetriggerOptions,
+  type BulkSelection,
+  checkBulk,
+} from "./bulk_selection.ts";
+import { checkContinues, type HeldRuns, RESUME_OPTIONS, type ResumeOptions } from "../runs/held_runs.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./perform_bulk.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 
-type BulkOperationsDeps = Pick<ExecutionDeps, "store" | "host"> & { runs: RunChanges; triggers: Triggers };
+/** Which held runs are resumed, and how. */
+export interface ResumeAllOptions extends ResumeOptions {
+  /** Those that match it. Default: all. */
+  filter?: BulkFilter;
+}
 
-/** Cancels, retriggers and deletes many runs. */
+const RESUME_ALL_OPTIONS: Record<keyof ResumeAllOptions, true> = { ...RESUME_OPTIONS, filter: true };
+
+type BulkOperationsDeps = Pick<ExecutionDeps, "store" | "host"> & {
+  runs: RunChanges;
+  triggers: Triggers;
+  heldRuns: HeldRuns;
+};
+
+/** Cancels, retriggers, resumes and deletes many runs. */
 export class BulkOperations {
   readonly #deps: BulkOperationsDeps;
   /** The retries that calls have published, while any call goes on. */
@@ -23,24 +43,44 @@ export class BulkOperations {
     this.#deps = deps;
   }
 
-  /** Does `Engine.cancelRuns()`, `retriggerRuns()` or `deleteRuns()`, as far as a guard allows it. */
+  /** Does `Engine.resumeAll()`: call after call, to the end. */
+  async resumeAll(options: ResumeAllOptions): Promise<{ resumed: number }> {
+    checkOptionNames(options, RESUME_ALL_OPTIONS, "resumeAll()");
+    const { filter = {}, ...others } = options;
+    let resumed = 0;
+    let cursor: string | undefined;
+    while (true) {
+      const selection = { filter: { ...filter, held: true } };
+      const result = await this.perform(
+        "resume",
+        selection,
+        { ...others, ...(cursor === undefined ? {} : { cursor }) },
+        null,
+      );
+      resumed += result.done;
+      if (result.next === null) return { resumed };
+      cursor = result.next;
+    }
+  }
+
+  /** Does `Engine.cancelRuns()`, `retriggerRuns()`, `resumeRuns()` or `deleteRuns()`, as far as a guard allows it. */
   async perform(
     operation: BulkOperation,
     selection: BulkSelection,
-    options: BulkRetriggerOptions,
+    options: BulkRetriggerOptions & BulkResumeOptions,
     guard: BulkGuard | null,
   ): Promise<BulkResult> {
     checkOptionNames(options, BULK_OPTIONS[operation], `${operation}Runs()`);
-    const { from, ...others } = options;
-    const bulk = checkBulk(selection, operation === "retrigger" ? others : options, `${operation}Runs()`);
-    const checkedFrom = checkFrom({ from });
+    const { from, onDivergence, ...others } = options;
+    const bulk = checkBulk(selection, others, `${operation}Runs()`);
+    const how = { from: checkFrom({ from }), continues: checkContinues({ onDivergence }) };
     this.#calls += 1;
     try {
       return await performBulk(operation, bulk, {
         store: this.#deps.store,
         host: this.#deps.host,
         guard,
-        prepare: (runId) => this.#prepare(operation, runId, checkedFrom),
+        prepare: (runId) => this.#prepare(operation, runId, how),
       });
     } finally {
       this.#calls -= 1;
@@ -49,8 +89,13 @@ export class BulkOperations {
   }
 
   /** Prepares an operation on one of many runs. */
-  async #prepare(operation: BulkOperation, runId: string, from: RetriggerFrom): Promise<() => Promise<unknown>> {
-    const { runs, triggers } = this.#deps;
+  async #prepare(
+    operation: BulkOperation,
+    runId: string,
+    { from, continues }: { from: RetriggerFrom; continues: boolean },
+  ): Promise<() => Promise<unknown>> {
+    const { runs, triggers, heldRuns } = this.#deps;
+    if (operation === "resume") return () => heldRuns.resumeOne(runId, continues);
     if (operation === "cancel") return () => runs.cancel(runId);
     if (operation === "delete") return () => runs.delete(runId);
     const { request, old } = await triggers.requestRetry(runId, from);

@@ -3,6 +3,7 @@ import { kindOf } from "../../values/kind_of.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { BulkOperation, RunFilter } from "../../model/run.ts";
+import type { ResumeOptions } from "../runs/held_runs.ts";
 import { checkRunFilter, FILTER_FIELDS } from "../runs/run_filter.ts";
 import type { RetriggerOptions } from "../triggers/retrigger_options.ts";
 
@@ -10,7 +11,7 @@ import type { RetriggerOptions } from "../triggers/retrigger_options.ts";
 export interface BulkFilter extends Omit<RunFilter, "limit" | "offset"> {
   /**
    * Failed runs with this error, regardless of the numbers and ids in it: the `error` of a run, or that of a group of
-   * {@linkcode Engine.getFailures}. 1 to 8,192 characters.
+   * {@linkcode Engine.getFailures}. With `held: true`, held runs with this message. 1 to 8,192 characters.
    */
   error?: string;
 }
@@ -32,6 +33,9 @@ export interface BulkOptions {
 
 /** Options of {@linkcode Engine.retriggerRuns}. */
 export interface BulkRetriggerOptions extends BulkOptions, RetriggerOptions {}
+
+/** Options of {@linkcode Engine.resumeRuns}. */
+export interface BulkResumeOptions extends BulkOptions, ResumeOptions {}
 
 /** A selection that was checked, and where to continue in it. */
 export type CheckedSelection =
@@ -65,6 +69,7 @@ export const BULK_OPTIONS: Record<BulkOperation, { readonly [name: string]: true
   cancel: OPTIONS,
   delete: OPTIONS,
   retrigger: { ...OPTIONS, from: true },
+  resume: { ...OPTIONS, onDivergence: true },
 };
 
 /**

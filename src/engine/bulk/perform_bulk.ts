@@ -186,7 +186,7 @@ interface ErrorSearch {
   takeTurn: () => Promise<void>;
 }
 
-/** The runs of a query that have failed with an error: as many as are found before the search is over. */
+/** The runs of a query that have failed with an error, or are held with a message: as many as are found before the search is over. */
 async function findFailed(
   query: RunQuery,
   { error, limit, isOver, takeTurn }: ErrorSearch,
@@ -194,7 +194,9 @@ async function findFailed(
 ): Promise<Page> {
   const wanted = blanked(error);
   const found: { runIds: string[]; places: number[]; end: number | null } = { runIds: [], places: [], end: null };
-  const failed = { ...query, status: isOneOf("failed", query.status) ? "failed" as const : [] };
+  const failed = query.held === true
+    ? query
+    : { ...query, status: isOneOf("failed", query.status) ? "failed" as const : [] };
   while (true) {
     const before = found.end ?? query.before;
     const page = await find({ ...failed, ...(before === undefined ? {} : { before }) }, READ_AT_ONCE, store);
@@ -202,7 +204,7 @@ async function findFailed(
     const runs = await store.readRuns(page.runIds, MAX_READ_LENGTH);
     for (const [i, run] of runs.entries()) {
       found.end = page.places[i]!; // one for each id
-      if (run === null || blanked(run.error ?? "") !== wanted) continue;
+      if (run === null || blanked(run.held?.message ?? run.error ?? "") !== wanted) continue;
       found.runIds.push(page.runIds[i]!);
       found.places.push(found.end);
       if (found.runIds.length === limit) return { ...found, hasMore: true };
@@ -220,15 +222,20 @@ async function queryOf(
   guard: BulkGuard | null,
 ): Promise<RunQuery> {
   const query = guard === null ? filter : await guard.narrow(filter);
+  const isExcluded = operation === "resume" && query.held === false;
   return {
     ...query,
-    status: RUN_STATUSES.filter((status) => isPossible(operation, status) && isOneOf(status, query.status)),
+    status: isExcluded
+      ? []
+      : RUN_STATUSES.filter((status) => isPossible(operation, status) && isOneOf(status, query.status)),
     ...(before === null ? {} : { before }),
     ...(operation === "retrigger" ? { notRetried: true } : {}),
+    ...(operation === "resume" ? { held: true } : {}),
   };
 }
 
 function isPossible(operation: BulkOperation, status: RunStatus): boolean {
+  if (operation === "resume") return status === "pending";
   return isTerminal(status) === (operation !== "cancel");
 }
 
@@ -252,7 +259,8 @@ async function start(
       const [run] = await store.readRuns([runId], Infinity);
       if (run === undefined || run === null || (mayChange !== null && !await mayChange(run))) return skip("not_found");
       const isRetried = operation === "retrigger" && run.retriggeredAs !== null;
-      if (isRetried || !isPossible(operation, run.status)) return skip("conflict");
+      const isNotHeld = operation === "resume" && run.held === null;
+      if (isRetried || isNotHeld || !isPossible(operation, run.status)) return skip("conflict");
       if (dryRun) return skip(null);
     }
     const perform = await prepare(runId);

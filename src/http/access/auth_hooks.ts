@@ -19,7 +19,7 @@ export type RunOperation =
 /**
  * The operations that do not concern one run. `stats`, `jobs`, `workers`, `health`, `metrics` and `schedules` show what
  * they say. `pause` and `resume` change a job (`jobName`) or a schedule (`scheduleName`), `trigger` triggers a schedule,
- * and `bulk` cancels, retriggers or deletes many runs. `docs` and `ui` show documents and pages. `debug` adds what
+ * and `bulk` cancels, retriggers, resumes or deletes many runs. `docs` and `ui` show documents and pages. `debug` adds what
  * concerns one run, but not its tenant: workers and stacks.
  */
 export type Operation =

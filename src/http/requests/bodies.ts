@@ -101,7 +101,7 @@ export interface BulkRequest {
 }
 
 /**
- * The body of `POST /runs/cancel`, `/runs/retrigger` and `/runs/delete`. An unknown field is refused: ignored, it could
+ * The body of `POST /runs/cancel`, `/runs/retrigger`, `/runs/resume` and `/runs/delete`. An unknown field is refused: ignored, it could
  * select too many runs.
  */
 export function bulk(operation: BulkOperation): Body<BulkRequest> {

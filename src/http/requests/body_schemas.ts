@@ -108,7 +108,7 @@ const isOneSelection = ({ runIds, filter }: { runIds?: unknown; filter?: unknown
   (runIds === undefined) !== (filter === undefined);
 const ONE_SELECTION = "must have either runIds or filter";
 
-/** The body of `POST /runs/cancel` and `/runs/delete`. The engine checks sizes and limits. */
+/** The body of `POST /runs/cancel`, `/runs/resume` and `/runs/delete`. The engine checks sizes and limits. */
 export const bulkBody = z.strictObject(bulkFields).refine(isOneSelection, ONE_SELECTION);
 
 /** The body of `POST /runs/retrigger`. */

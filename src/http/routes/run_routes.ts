@@ -190,5 +190,6 @@ export const RUN_ROUTES = {
   }),
   runsCancel: changeMany("/runs/cancel", "cancel", "Cancels many runs"),
   runsRetrigger: changeMany("/runs/retrigger", "retrigger", "Retriggers many runs"),
+  runsResume: changeMany("/runs/resume", "resume", "Resumes many held runs"),
   runsDelete: changeMany("/runs/delete", "delete", "Deletes many runs"),
 };

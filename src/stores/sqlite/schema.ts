@@ -102,7 +102,7 @@ CREATE INDEX holdfast_runs_by_job ON holdfast_runs (job, seq);
 CREATE INDEX holdfast_runs_by_status ON holdfast_runs (status, seq, job);
 CREATE INDEX holdfast_runs_ended ON holdfast_runs (status, completed_at) WHERE completed_at IS NOT NULL;
 CREATE INDEX holdfast_runs_by_schedule ON holdfast_runs (schedule_name, seq) WHERE schedule_name IS NOT NULL;
-CREATE INDEX holdfast_runs_by_parent ON holdfast_runs (parent_id, seq) WHERE parent_id IS NOT NULL;
+CREATE INDEX holdfast_runs_by_parent ON holdfast_runs (parent_id, seq, status) WHERE parent_id IS NOT NULL;
 CREATE INDEX holdfast_runs_open_children ON holdfast_runs (parent_seq, seq)
   WHERE parent_seq IS NOT NULL AND completed_at IS NULL;
 

@@ -253,6 +253,7 @@ forEachStore("a long bulk operation lets others have their turns", async ({ stor
 const CALLS: Record<BulkOperation, (engine: Engine) => Engine["cancelRuns"]> = {
   cancel: (engine) => engine.cancelRuns.bind(engine),
   retrigger: (engine) => engine.retriggerRuns.bind(engine),
+  resume: (engine) => engine.resumeRuns.bind(engine),
   delete: (engine) => engine.deleteRuns.bind(engine),
 };
 

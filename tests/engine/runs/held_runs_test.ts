@@ -327,15 +327,46 @@ forEachStore("resumeAll() resumes the held runs of a job, more than one slice of
   const ids = await hold(context, 60);
   await using engine = createEngine({ store, host, jobs: { renamed } });
 
-  const others = await engine.resumeAll({ jobName: "other" });
-  const refused = await engine.resumeAll({ code: "input_refused" });
-  const all = await engine.resumeAll({ jobName: "checkout", code: "diverged", onDivergence: "continue" });
+  const message = (await engine.getRun(ids[0]!))!.held!.message;
+
+  const others = await engine.resumeAll({ filter: { jobName: "other" } });
+  const otherMessages = await engine.resumeAll({ filter: { error: "something else" } });
+  const all = await engine.resumeAll({ filter: { jobName: "checkout", error: message }, onDivergence: "continue" });
   await engine.runUntilIdle();
 
-  assert.deepEqual([others, refused, all], [{ resumed: 0 }, { resumed: 0 }, { resumed: 60 }]);
+  assert.deepEqual([others, otherMessages, all], [{ resumed: 0 }, { resumed: 0 }, { resumed: 60 }]);
   for (const id of ids) await outputOf(engine, id);
-  await assert.rejects(engine.resumeAll({ code: "other" as never }), ValidationError);
+  await assert.rejects(engine.resumeAll({ filter: { status: "other" as never } }), ValidationError);
+  await assert.rejects(engine.resumeAll({ jobName: "checkout" } as never), TypeError);
   await assert.rejects(engine.resume(ids[0]!), ConflictError);
+});
+
+forEachStore("resumeRuns() resumes the held runs of a selection, each once, and can be repeated", async (context) => {
+  const { store, host } = context;
+  const ids = await hold(context, 5);
+  await using engine = createEngine({ store, host, jobs: { renamed } });
+  const { id: pending } = await engine.trigger(renamed, null);
+  const events = recordEvents(engine);
+  const selection = { filter: { held: true } };
+
+  const dry = await engine.resumeRuns(selection, { dryRun: true });
+  const dryIds = await engine.resumeRuns({ runIds: [ids[0]!, pending] }, { dryRun: true });
+  const first = await engine.resumeRuns(selection, { limit: 2 });
+  const rest = await engine.resumeRuns(selection, { cursor: first.next! });
+  const again = await engine.resumeRuns(selection);
+  const byId = await engine.resumeRuns({ runIds: [ids[0]!, pending, "none"] });
+  const none = await engine.resumeRuns({ filter: { held: false } });
+
+  const nothing = { matched: 0, done: 0, skipped: [], next: null };
+  const conflict = (runId: string) => ({ runId, code: "conflict" });
+  assert.deepEqual([dry.matched, dry.done, dryIds.skipped], [5, 0, [conflict(pending)]]);
+  assert.deepEqual([first.done, rest, again, none], [2, { ...nothing, matched: 3, done: 3 }, nothing, nothing]);
+  assert.deepEqual(byId.skipped, [conflict(ids[0]!), conflict(pending), { runId: "none", code: "not_found" }]);
+  assert.deepEqual(events.map(({ type }) => type), Array(5).fill("run:resume"));
+  assert.equal((await engine.getRuns({ held: true })).total, 0);
+  await assert.rejects(engine.resumeRuns({ filter: {} }), ValidationError);
+  await assert.rejects(engine.resumeRuns(selection, { onDivergence: "fail" as never }), ValidationError);
+  await assert.rejects(engine.resumeRuns(selection, { from: "failure" } as never), TypeError);
 });
 
 forEachStore("a started worker with other code tries held runs within a polling interval", async (context) => {

@@ -46,6 +46,7 @@ export const CASES: { readonly [Name in RouteName]: RouteCase } = {
   find: { hook: "scopeRuns", query: "?q=org%3Da" },
   runsCancel: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   runsRetrigger: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
+  runsResume: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   runsDelete: { hook: "onOperate", body: { filter: { jobName: "echo" } } },
   stats: { hook: "onOperate" },
   series: { hook: "onOperate", query: "?window=1h&jobName=echo" },

@@ -78,8 +78,31 @@ const deepResult = defineJob({
   },
 });
 
+const makeClip = defineJob({
+  name: "make-clip",
+  input: z.object({ n: z.number(), isLicensed: z.boolean() }),
+  async run(step, { n, isLicensed }) {
+    if (services.extractsFrames) await step.run("extract-frames", () => n);
+    await step.run("probe", () => n);
+    if (!isLicensed) await step.wait("licence");
+    if (n % 100 === 99 && !services.areUp) throw new Error(`No codec for clip ${n}`);
+    return n;
+  },
+});
+const makeFilm = defineJob({
+  name: "make-film",
+  input: z.object({ clips: z.number(), unlicensed: z.number() }),
+  async run(step, { clips, unlicensed }) {
+    const requests = Array.from({ length: clips }, (_, n) => ({ input: { n, isLicensed: n >= unlicensed } }));
+    const results = await step.invokeAll("clips", makeClip, requests);
+    const failed = results.filter(({ status }) => status !== "completed").length;
+    if (failed > 0) throw new Error(`${failed} clips failed`);
+    return results.length;
+  },
+});
+
 /** What the jobs depend on. */
-export const services = { areUp: false };
+export const services = { areUp: false, extractsFrames: false };
 
 /** A service with a dashboard, on a database of its own and a free port. */
 export class DemoService implements AsyncDisposable {
@@ -123,7 +146,7 @@ export class DemoService implements AsyncDisposable {
       handler?: HandlerOptions;
     } = {},
   ): Promise<DemoService> {
-    services.areUp = false;
+    Object.assign(services, { areUp: false, extractsFrames: false });
     const cleanup = new AsyncDisposableStack();
     const folder = await Deno.makeTempDir();
     cleanup.defer(() => Deno.remove(folder, { recursive: true }));
@@ -181,7 +204,7 @@ class RestartableServer {
 function engineOn(store: SqliteStore) {
   const engine = createEngine({
     store,
-    jobs: { importCsv, fail, quick, manySteps, askPrice, deepResult },
+    jobs: { importCsv, fail, quick, manySteps, askPrice, deepResult, makeClip, makeFilm },
     schedules: { nightly: { job: quick, input: { n: 1 }, cron: "0 2 * * *" } },
     worker: { name: "web-1", deployment: "2026.11.22" },
     logger: null,

@@ -7,13 +7,11 @@ import type { Lease } from "../../../model/lease.ts";
 import type { StoredRun } from "../../../model/run.ts";
 import type { HeldQuery, HoldRecord, NewHold } from "../../../store/hold_record.ts";
 import { addTry, namesOfPrints } from "../../tried_prints.ts";
-import { enterQueue, releaseKey } from "../flow/concurrency_keys.ts";
+import { enterQueue } from "../flow/concurrency_keys.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
-import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
-import { findNewReports, KEEP_REPORTS, noteReports } from "../writes/new_reports.ts";
-import { noteInterruption } from "../operate/timeline_writes.ts";
-import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
+import { findLeased, leaveLease } from "../writes/endings.ts";
+import { newReports } from "../writes/new_reports.ts";
 import { withdrawOffer } from "./offers.ts";
 import { queuesOf } from "./queues.ts";
 
@@ -25,41 +23,27 @@ export function holdRun(
   reports: readonly Report[],
   now: number,
 ): void {
-  const { runId, generation, concurrencyKey: key } = lease;
-  db.held.forget(runId);
-  const added = findNewReports(db, lease, reports);
-  noteInterruption(db, lease, "held", now);
-  const run = db.get<{ seq: number; job: string; recorded: number }>(
-    `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
-       lease_generation = lease_generation + 1, deadline_at = finish_by, updated_at = ?, ${KEEP_REPORTS}
-     WHERE ${UNDER_LEASE} RETURNING seq, job, recorded`,
-    now,
-    added.progress,
-    added.lastNo,
-    ...leaseParameters(lease),
+  const run = findLeased(db, lease);
+  if (run === undefined) return checkRepeated(db, lease);
+  const added = newReports(reports, run.last_report_no);
+  writeHold(db, run, hold, now);
+  leaveLease(db, run, "held", { added, facts: [[run.seq, "held", hold.code, hold.message]] }, now);
+}
+
+function checkRepeated(db: SqliteDatabase, lease: Lease): void {
+  const repeated = db.get(
+    `SELECT 1 FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq
+     WHERE r.id = ? AND r.lease_claim = ? AND h.generation = ? AND h.since IS NOT NULL`,
+    lease.runId,
+    lease.claimId,
+    lease.generation,
   );
-  if (run === undefined) {
-    const repeated = db.get(
-      `SELECT 1 FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq
-       WHERE r.id = ? AND r.status = 'pending' AND r.lease_claim = ? AND h.generation = ? AND h.since IS NOT NULL`,
-      runId,
-      lease.claimId,
-      generation,
-    );
-    if (repeated === undefined) throw new LeaseLostError(lease);
-    return;
-  }
-  noteReports(db, lease, run.seq, added);
-  moveRun(db, run.job, "running", "pending");
-  writeHold(db, run, generation, hold, now);
-  db.facts.note([run.seq, "held", hold.code, hold.message]);
-  if (key !== null) releaseKey(db, key, runId, generation, now);
+  if (repeated === undefined) throw new LeaseLostError(lease);
 }
 
 function writeHold(
   db: SqliteDatabase,
-  run: { seq: number; job: string; recorded: number },
-  generation: number,
+  run: { seq: number; job: string; recorded: number; lease_generation: number },
   hold: NewHold,
   now: number,
 ): void {
@@ -80,7 +64,7 @@ function writeHold(
     hold.message,
     JSON.stringify(hold.details),
     now,
-    generation,
+    run.lease_generation,
     run.recorded,
     JSON.stringify(addTry(last === undefined ? [] : JSON.parse(last.prints), hold)),
   );
@@ -94,11 +78,6 @@ export function deleteHold(
   // A run that was claimed once at most was never held.
   if (generation > 1) db.run("DELETE FROM holdfast_holds WHERE run_seq = ?", seq);
   if (origin_id !== null) db.run("DELETE FROM holdfast_copies WHERE run_seq = ?", seq);
-}
-
-/** Forgets which prints have tried a held run: it has recorded something. */
-export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
-  db.run("UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
 }
 
 /** Makes a held run due. See `Store.resumeHeld()`. */
@@ -143,7 +122,7 @@ interface HoldRow {
 export function readHold(db: SqliteDatabase, runId: string): HoldRecord | null {
   const row = db.get<HoldRow>(
     `SELECT h.code, h.message, h.details, h.since, h.prints
-     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND r.status = 'pending' AND h.since IS NOT NULL`,
+     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND h.since IS NOT NULL`,
     runId,
   );
   if (row === undefined) return null;
@@ -162,7 +141,7 @@ export function findHeld(
   db: SqliteDatabase,
   { jobNames, code, after, limit }: HeldQuery,
 ): { ids: string[]; seqs: number[] } {
-  const terms = ["h.since IS NOT NULL", "h.run_seq > ?", "r.status = 'pending'"];
+  const terms = ["h.since IS NOT NULL", "h.run_seq > ?"];
   const parameters: SqliteValue[] = [after];
   if (jobNames !== undefined) {
     terms.push("h.queue IN (SELECT value FROM json_each(?))");

@@ -110,6 +110,11 @@ export function endHold(db: SqliteDatabase, runSeq: number, generation: number |
   );
 }
 
+/** Forgets which prints have tried a held run: it has recorded something. */
+export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
+  db.run("UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
+}
+
 /** Takes a held run out of the queue of the print to which it is offered. The caller puts it into a queue again. */
 export function withdrawOffer(db: SqliteDatabase, seq: number): void {
   const left = db.get<{ queue: string; fairness_key: string | null }>(

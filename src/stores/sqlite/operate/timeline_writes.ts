@@ -1,5 +1,4 @@
 import type { Failure } from "../../../model/failure.ts";
-import type { Lease } from "../../../model/lease.ts";
 import { startedAt, type StepWrite } from "../../../model/step.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -24,20 +23,18 @@ export function noteAttempt(
   );
 }
 
-/** Notes that the current execution of a run loses its lease without an end, before it does; otherwise does nothing. */
+/** Notes that the current execution of a run loses its lease without an end, before it does. */
 export function noteInterruption(
   db: SqliteDatabase,
-  { runId, generation }: Pick<Lease, "runId" | "generation">,
+  runSeq: number,
   kind: "lost" | "released" | "held",
   now: number,
 ): void {
   db.run(
     `INSERT INTO holdfast_interruptions (run_seq, generation, kind, worker, leased_at, ended_at)
-     SELECT seq, lease_generation, ?, lease_owner, leased_at, ? FROM holdfast_runs
-     WHERE id = ? AND lease_generation = ? AND status = 'running' ON CONFLICT DO NOTHING`,
+     SELECT seq, lease_generation, ?, lease_owner, leased_at, ? FROM holdfast_runs WHERE seq = ? ON CONFLICT DO NOTHING`,
     kind,
     now,
-    runId,
-    generation,
+    runSeq,
   );
 }

@@ -50,7 +50,7 @@ import {
   readLiveWorkers,
 } from "./known_workers.ts";
 import { commitDeadlines, noteResumption, wake } from "./pause_resolution.ts";
-import { revokeExpiredLeases } from "./revoked_leases.ts";
+import { revokeExpiredLeases } from "./leases.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
 /** Reads what is needed of runs that are claimed; a WHERE or an ON follows for `r`. */

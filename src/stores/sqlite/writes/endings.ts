@@ -1,34 +1,233 @@
 import { LeaseLostError } from "../../../model/error.ts";
-import { failureText } from "../../../model/failure.ts";
-import { failedFact, toFact } from "../../../model/fact.ts";
-import type { Lease } from "../../../model/lease.ts";
 import type { Report } from "../../../model/execution_report.ts";
-import {
-  isLeased,
-  isTerminal,
-  type Retention,
-  type RunIdentity,
-  type RunStatus,
-  type StoredRun,
-} from "../../../model/run.ts";
-import type { CancelledExecution, Ending } from "../../../store/claim.ts";
-import { DELETED_RUNS_KNOWN_MS } from "../../rules.ts";
-import { keepResult } from "../children/child_results.ts";
+import { type Fact, failedFact, toFact } from "../../../model/fact.ts";
+import { type Failure, failureText } from "../../../model/failure.ts";
+import type { Lease } from "../../../model/lease.ts";
+import { isLeased, isTerminal, type RunStatus, type StoredRun } from "../../../model/run.ts";
+import type { CancelledExecution, ClaimResult, Ending } from "../../../store/claim.ts";
+import { aloneQueue, jobNameOf } from "../../queue_name.ts";
+import { type IdentityRow, toRunIdentity } from "../../rows.ts";
+import { ALONE_FROM } from "../../rules.ts";
+import { endHold } from "../evolution/offers.ts";
+import { enterQueue, OUT_OF_QUEUE, releaseKey } from "../flow/concurrency_keys.ts";
+import { keepGhost } from "../flow/ghosts.ts";
+import { touchGroup } from "../flow/turns.ts";
+import { noteInterruption } from "../operate/timeline_writes.ts";
+import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { trimByAge } from "../journal/journal.ts";
-import { OUT_OF_QUEUE, releaseKey } from "../flow/concurrency_keys.ts";
-import { touchGroup } from "../flow/turns.ts";
-import { keepGhost } from "../flow/ghosts.ts";
-import { deleteHold } from "../evolution/holds.ts";
-import { endHold } from "../evolution/offers.ts";
-import { jobNameOf } from "../../queue_name.ts";
-import { closePauses, type EndingRun } from "./close_pauses.ts";
-import { findNewReports, KEEP_REPORTS, newReports, NO_REPORTS, noteReports } from "./new_reports.ts";
-import { type IdentityRow, toRunIdentity } from "../../rows.ts";
-import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
+import { KEEP_REPORTS, type NewReports, newReports, NO_REPORTS } from "./new_reports.ts";
+import { commitDeadlines, resolveChildren } from "./pause_resolution.ts";
 import { recordCancelledStep } from "./steps.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
+
+/** A run that leaves a lease without an end. */
+interface LeavingRun {
+  seq: number;
+  id: string;
+  job: string;
+  concurrency_key: string | null;
+  lease_generation: number;
+  /** How often it was abandoned, and how often alone, with this time. */
+  abandonments: number;
+  abandonments_alone: number;
+}
+
+/** A run that ends, as it was before. */
+interface EndingRun extends Omit<LeavingRun, "abandonments" | "abandonments_alone"> {
+  status: RunStatus;
+  queue: string;
+  fairness_key: string | null;
+  lease_claim: string | null;
+  lease_expires_at: number | null;
+  last_report_no: number;
+  has_pauses: number;
+  parent_seq: number | null;
+  parent_pause: number | null;
+}
+
+/** A row of {@linkcode SELECT_OPEN_RUN}. */
+export interface OpenRun extends LeavingRun, EndingRun, IdentityRow {
+  lease_owner: string | null;
+  recorded: number;
+  started_at: number | null;
+  start_within: number | null;
+  finish_within: number | null;
+}
+
+/** Reads what its end or the end of its lease needs of a run; a WHERE follows. */
+export const SELECT_OPEN_RUN = `SELECT seq, id, job, labels, status, queue, fairness_key, concurrency_key, lease_owner,
+  lease_claim, lease_generation, lease_expires_at, last_report_no, recorded, has_pauses, abandonments, abandonments_alone,
+  started_at, start_within, finish_within, parent_seq, parent_pause FROM holdfast_runs`;
+
+/** The run under a lease; `undefined`: the lease is lost. */
+export function findLeased(db: SqliteDatabase, lease: Lease): OpenRun | undefined {
+  const run = db.get<OpenRun>(`${SELECT_OPEN_RUN} WHERE ${UNDER_LEASE}`, ...leaseParameters(lease));
+  if (run === undefined) db.held.forget(lease.runId);
+  return run;
+}
+
+/**
+ * Ends a run: its row, the numbers of runs, its facts, its pauses, its hold, its queue and its key, in this order.
+ *
+ * @param run The run as the caller knows it.
+ * @param added Its last reports.
+ * @returns Whether it did: `false` if the run is not what the caller knows.
+ */
+function endRun(
+  db: SqliteDatabase,
+  run: EndingRun,
+  ending: Ending | { status: "cancelled"; requestId: string | null },
+  added: NewReports,
+  now: number,
+): boolean {
+  const { seq, concurrency_key: key, lease_generation: generation, lease_expires_at: expiresAt } = run;
+  const { status } = ending;
+  const wasLeased = isLeased(run.status);
+  const failure = status === "failed" ? ending.failure : null;
+  const isEnded = db.run(
+    wasLeased ? END_LEASED : END,
+    status,
+    status === "completed" ? ending.output : null,
+    failure === null ? null : failureText(failure),
+    failure === null ? null : JSON.stringify(failure),
+    status === "failed" ? ending.failedStepName : null,
+    status === "cancelled" ? ending.requestId : null,
+    added.progress,
+    added.lastNo,
+    now,
+    now,
+    seq,
+    run.status,
+    generation,
+    run.last_report_no,
+    run.has_pauses,
+    run.parent_seq,
+  ) > 0;
+  if (!isEnded) return false;
+  moveRun(db, run.job, run.status, status);
+  db.facts.note(...added.reports.map((report) => toFact(seq, report)), endFact(seq, ending));
+  if (run.has_pauses === 1) closePauses(db, seq, status === "cancelled" ? "cancelled" : "closed", now);
+  if (run.parent_seq !== null && run.parent_pause !== null) endChild(db, run.parent_seq, run.parent_pause, now);
+  if (run.status === "pending") endHold(db, seq);
+  if (wasLeased) db.held.forget(run.id);
+  else touchGroup(db, run.queue, run.fairness_key);
+  // A worker may still execute a cancelled run.
+  if (status === "cancelled" && wasLeased && expiresAt !== null && expiresAt > now) {
+    const { id: run_id, lease_claim } = run;
+    const job = jobNameOf(run.job);
+    keepGhost(db, { run_id, generation, lease_claim, job, concurrency_key: key, expires_at: expiresAt });
+  } else if (key !== null) releaseKey(db, key, run.id, generation, now);
+  return true;
+}
+
+// A run under a lease is in no queue and has no timer.
+const [END_LEASED, END] = ["lease_owner = NULL, lease_expires_at = NULL", OUT_OF_QUEUE].map((columns) =>
+  `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?, ended_by = ?, ${KEEP_REPORTS},
+     ${columns}, updated_at = ?, completed_at = ?
+   WHERE seq = ? AND status = ? AND lease_generation = ? AND last_report_no = ? AND has_pauses = ? AND parent_seq IS ?`
+) as [string, string];
+
+function endFact(seq: number, ending: Ending | { status: "cancelled" }): Fact {
+  switch (ending.status) {
+    case "completed":
+      return [seq, "completed", ending.durationMs];
+    case "failed":
+      return failedFact(seq, ending.failure.kind);
+    case "cancelled":
+      return [seq, "cancelled"];
+  }
+}
+
+/**
+ * Ends the pauses of a run that ends: those whose deadline has passed by timeout, the others as `status` says. The next
+ * claims cancel the children of these.
+ */
+function closePauses(db: SqliteDatabase, runSeq: number, status: "closed" | "cancelled", now: number): void {
+  commitDeadlines(db, runSeq, now);
+  db.run(
+    `INSERT OR IGNORE INTO holdfast_orphans
+     SELECT run_seq FROM holdfast_pauses WHERE run_seq = ? AND kind = 'children' AND status = 'pending' LIMIT 1`,
+    runSeq,
+  );
+  db.run(
+    "UPDATE holdfast_pauses SET status = ? WHERE run_seq = ? AND status = 'pending' AND kind <> 'patch'",
+    status,
+    runSeq,
+  );
+}
+
+/** Counts the end of a child, and resolves the pause of its parent if it was the last child. */
+function endChild(db: SqliteDatabase, parentSeq: number, pauseSeq: number, now: number): void {
+  const pause = db.get<{ unfinished: number }>(
+    `UPDATE holdfast_pauses SET unfinished = unfinished - 1 WHERE seq = ? AND run_seq = ? AND status = 'pending'
+     RETURNING unfinished`,
+    pauseSeq,
+    parentSeq,
+  );
+  if (pause?.unfinished === 0) resolveChildren(db, parentSeq, pauseSeq, now);
+}
+
+/** What differs when a lease is left. */
+interface Leaving {
+  /** When a waiting run becomes due without a signal. */
+  timerAt?: number | null;
+  /** When the run is due, if it is claimed alone from now on. */
+  aloneAt?: number;
+  /** Its last reports. */
+  added?: NewReports;
+  /** What follows them. */
+  facts?: readonly Fact[];
+}
+
+/**
+ * Takes the lease from a run that does not end: its row, the numbers of runs, its facts, its queue and its key, in this
+ * order.
+ *
+ * @param how As in `holdfast_interruptions`, or `parked`, or `retrying`: then it keeps its key.
+ */
+export function leaveLease(
+  db: SqliteDatabase,
+  run: LeavingRun,
+  how: "lost" | "released" | "held" | "parked" | "retrying",
+  { timerAt = null, aloneAt, added = NO_REPORTS, facts = [] }: Leaving,
+  now: number,
+): void {
+  const { seq, id, concurrency_key: key, lease_generation: generation } = run;
+  const isParked = how === "parked" || how === "retrying";
+  const isDue = how === "lost" || how === "released";
+  if (!isParked) noteInterruption(db, seq, how, now);
+  const status = isParked ? "waiting" : "pending";
+  db.run(
+    `UPDATE holdfast_runs SET status = ?, lease_owner = NULL, lease_expires_at = NULL,
+       lease_generation = lease_generation + ?, interruptions = interruptions + ?, abandonments = ?,
+       abandonments_alone = ?, timer_at = ?, deadline_at = finish_by, updated_at = ?, ${KEEP_REPORTS} WHERE seq = ?`,
+    status,
+    isParked ? 0 : 1,
+    isDue ? 1 : 0,
+    run.abandonments,
+    run.abandonments_alone,
+    timerAt,
+    now,
+    added.progress,
+    added.lastNo,
+    seq,
+  );
+  db.held.forget(id);
+  moveRun(db, run.job, "running", status);
+  db.facts.note(...added.reports.map((report) => toFact(seq, report)), ...facts);
+  if (isDue) requeue(db, run, aloneAt ?? now, now);
+  if (key !== null && how !== "retrying") releaseKey(db, key, id, generation, now);
+}
+
+/** Puts a run back into its queue. One that was abandoned too often comes into another one: it is claimed alone. */
+function requeue(db: SqliteDatabase, { seq, job, abandonments }: LeavingRun, aloneAt: number, now: number): void {
+  if (abandonments >= ALONE_FROM) {
+    db.run("UPDATE holdfast_runs SET queue = ?, due_at = ? WHERE seq = ?", aloneQueue(job), aloneAt, seq);
+    if (aloneAt > now) return;
+  }
+  enterQueue(db, seq, now);
+}
 
 /** Ends a run. See `Store.finish()`. */
 export function finishRun(
@@ -38,58 +237,45 @@ export function finishRun(
   reports: readonly Report[],
   now: number,
 ): void {
-  const added = findNewReports(db, lease, reports);
-  const columns = [
-    ending.status,
-    ending.status === "completed" ? ending.output : null,
-    ending.status === "failed" ? failureText(ending.failure) : null,
-    ending.status === "failed" ? JSON.stringify(ending.failure) : null,
-    ending.status === "failed" ? ending.failedStepName : null,
-    added.progress,
-    added.lastNo,
-    now,
-    now,
-  ];
-  const held = db.held.find(lease);
-  db.held.forget(lease.runId);
-  const isEnded = held !== undefined &&
-    db.run(
-        `${FINISH} WHERE seq = ? AND lease_generation = ? AND status = 'running' AND has_pauses = 0 AND parent_seq IS NULL`,
-        ...columns,
-        held.seq,
-        lease.generation,
-      ) > 0;
-  const run = isEnded ? { ...held, ...NOTHING_WAITS } : db.get<EndingRun & { job: string }>(
-    `${FINISH} WHERE ${UNDER_LEASE} RETURNING seq, job, has_pauses, parent_seq, parent_pause`,
-    ...columns,
-    ...leaseParameters(lease),
-  );
-  if (run === undefined) {
-    // A call that is repeated after it ended the run: only this same call ends it with this status under this lease.
-    const ended = db.get(
-      "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_claim = ? AND status = ?",
-      lease.runId,
-      lease.generation,
-      lease.claimId,
-      ending.status,
-    );
-    if (ended === undefined) throw new LeaseLostError(lease);
-    return;
-  }
-  moveRun(db, run.job, "running", ending.status);
-  const runSeq = run.seq;
-  noteReports(db, lease, runSeq, added);
-  db.facts.note(
-    ending.status === "completed" ? [runSeq, "completed", ending.durationMs] : failedFact(runSeq, ending.failure.kind),
-  );
-  closePauses(db, run, "closed", now);
-  if (lease.concurrencyKey !== null) releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation, now);
+  const known = findPlain(db, lease);
+  if (known !== null && endRun(db, known, ending, newReports(reports, known.last_report_no), now)) return;
+  const run = findLeased(db, lease);
+  if (run === undefined) return checkRepeated(db, lease, ending);
+  endRun(db, run, ending, newReports(reports, run.last_report_no), now);
 }
 
-const NOTHING_WAITS = { has_pauses: 0, parent_seq: null, parent_pause: null };
+/** The run under a lease, as the lease cache knows it, if it is like most runs: without pauses and a parent. */
+function findPlain(db: SqliteDatabase, lease: Lease): EndingRun | null {
+  const held = db.held.find(lease);
+  return held === undefined ? null : {
+    seq: held.seq,
+    id: lease.runId,
+    job: held.job,
+    status: "running",
+    queue: held.job,
+    fairness_key: null, // it counts in a queue alone
+    concurrency_key: lease.concurrencyKey,
+    lease_claim: lease.claimId,
+    lease_generation: lease.generation,
+    lease_expires_at: null, // it counts for a cancel alone
+    last_report_no: held.lastReportNo,
+    has_pauses: 0,
+    parent_seq: null,
+    parent_pause: null,
+  };
+}
 
-const FINISH = `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?,
-  ${KEEP_REPORTS}, lease_owner = NULL, lease_expires_at = NULL, updated_at = ?, completed_at = ?`;
+/** A call that is repeated after it ended the run: only this same call ends it with this status under this lease. */
+function checkRepeated(db: SqliteDatabase, lease: Lease, { status }: Ending): void {
+  const ended = db.get(
+    "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_claim = ? AND status = ?",
+    lease.runId,
+    lease.generation,
+    lease.claimId,
+    status,
+  );
+  if (ended === undefined) throw new LeaseLostError(lease);
+}
 
 /** Cancels a run that has not ended. See `Store.cancel()`. */
 export function cancelRun(
@@ -98,89 +284,31 @@ export function cancelRun(
   { requestId, execution }: { requestId: string | null; execution: CancelledExecution | null },
   now: number,
 ): StoredRun | null {
-  const before = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
-  if (before === undefined) return null;
-  const { seq: runSeq, status, lease_generation: generation } = before;
-  if (isTerminal(status)) return before.ended_by === requestId ? toRunText(before) : null;
+  const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  if (run === undefined) return null;
+  const { seq } = run;
+  if (isTerminal(run.status)) return run.ended_by === requestId ? toRunText(run) : null;
 
-  const isUnderLease = execution !== null &&
-    db.get(`SELECT 1 FROM holdfast_runs WHERE ${UNDER_LEASE}`, ...leaseParameters(execution.lease)) !== undefined;
-  const { reports, progress } = isUnderLease ? newReports(execution.reports, before.last_report_no) : NO_REPORTS;
-  db.run(
-    `UPDATE holdfast_runs SET status = 'cancelled', ${OUT_OF_QUEUE}, lease_owner = NULL, lease_expires_at = NULL,
-       ended_by = ?, updated_at = ?, completed_at = ?, progress = coalesce(?, progress)
-     WHERE seq = ?`,
-    requestId,
-    now,
-    now,
-    progress,
-    runSeq,
-  );
-  moveRun(db, before.job, status, "cancelled");
-  db.facts.note(...reports.map((report) => toFact(runSeq, report)));
-  for (const step of isUnderLease ? execution.steps : []) recordCancelledStep(db, runSeq, step, now);
+  const isUnderLease = execution !== null && findLeased(db, execution.lease) !== undefined;
+  const { reports, ...added } = isUnderLease ? newReports(execution.reports, run.last_report_no) : NO_REPORTS;
+  db.facts.note(...reports.map((report) => toFact(seq, report)));
+  for (const step of isUnderLease ? execution.steps : []) recordCancelledStep(db, seq, step, now);
   db.run(
     "UPDATE holdfast_steps SET status = 'cancelled', completed_at = ? WHERE run_seq = ? AND status = 'retrying'",
     now,
-    runSeq,
+    seq,
   );
-  db.facts.note([runSeq, "cancelled"]);
-  closePauses(db, before, "cancelled", now);
-  if (before.held !== null) endHold(db, runSeq);
-  const { id: run_id, concurrency_key, lease_expires_at: expires_at } = before;
-  // A worker may still execute the run.
-  if (isLeased(status) && expires_at !== null && expires_at > now) {
-    const { lease_claim } = before;
-    keepGhost(db, { run_id, generation, lease_claim, job: jobNameOf(before.job), concurrency_key, expires_at });
-  } else {
-    touchGroup(db, before.queue, before.fairness_key);
-    if (concurrency_key !== null) releaseKey(db, concurrency_key, runId, generation, now);
-  }
-  return toRunText(db.one<RunRow>(`${SELECT_RUN} WHERE r.seq = ?`, runSeq));
+  endRun(db, run, { status: "cancelled", requestId }, { ...added, reports: [] }, now);
+  return toRunText(db.one<RunRow>(`${SELECT_RUN} WHERE r.seq = ?`, seq));
 }
 
-/** Deletes a run that has ended. See `Store.delete()`. */
-export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
-  keepResult(db, runId);
-  const row = db.get<
-    IdentityRow & { seq: number; status: RunStatus; lease_generation: number; origin_id: string | null }
-  >(
-    `DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL
-     RETURNING seq, id, job, labels, status, lease_generation, origin_id`,
-    runId,
-  );
-  if (row === undefined) return null;
-  deleteHold(db, row);
-  const identity = toRunIdentity(row);
-  moveRun(db, row.job, row.status, null);
-  db.facts.note([row.seq, "deleted", identity.id, identity.jobName, identity.labels]);
-  db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
-  db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);
-  return identity;
-}
-
-// A purge ends after this many steps, so that none takes long.
-const MAX_PURGED_STEPS = 1_000;
-
-/** Deletes runs that ended long enough ago. See `Store.purge()`. */
-export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: number, now: number): RunIdentity[] {
-  trimByAge(db, now);
-  const due = Object.entries(retention).flatMap(([status, keptMs]) =>
-    db.all<{ id: string; completed_at: number; seq: number; recorded: number }>(
-      `SELECT id, completed_at, seq, recorded FROM holdfast_runs WHERE status = ? AND completed_at <= ?
-       ORDER BY completed_at, seq LIMIT ?`,
-      status,
-      now - keptMs,
-      limit,
-    )
-  );
-  due.sort((left, right) => left.completed_at - right.completed_at || left.seq - right.seq);
-  const purged: RunIdentity[] = [];
-  let steps = 0;
-  for (const { id, recorded } of due.slice(0, limit)) {
-    steps += recorded;
-    if (purged.length > 0 && steps > MAX_PURGED_STEPS) break;
-    purged.push(deleteRun(db, id, now)!); // it has ended: the same transaction has just found it
-  }
-  return purged;
+/** Fails a run that is not under a lease. */
+export function failRun(
+  db: SqliteDatabase,
+  run: OpenRun,
+  failure: Failure,
+  now: number,
+): ClaimResult["failed"][number] {
+  endRun(db, run, { status: "failed", failure, failedStepName: null }, NO_REPORTS, now);
+  return { run: toRunIdentity(run), error: failureText(failure), failureKind: failure.kind };
 }

@@ -1,13 +1,11 @@
-import type { Lease, SeenLease } from "../../../model/lease.ts";
 import type { Report } from "../../../model/execution_report.ts";
-import type { Renewal } from "../../../store/claim.ts";
-import { moveRun } from "../run_counts.ts";
-import type { SqliteDatabase } from "../sqlite_database.ts";
-import { releaseKey } from "../flow/concurrency_keys.ts";
+import type { Lease, SeenLease } from "../../../model/lease.ts";
+import type { ClaimResult, Renewal } from "../../../store/claim.ts";
+import { abandonedFailure, aloneDelayMs } from "../../rules.ts";
 import { releaseGhost } from "../flow/ghosts.ts";
-import { noteInterruption } from "../operate/timeline_writes.ts";
-import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
-import { type LeasedRow, requeue, revokeLease } from "./revoked_leases.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { failRun, findLeased, leaveLease, type OpenRun, SELECT_OPEN_RUN } from "./endings.ts";
+import { findNewReports, KEEP_REPORTS, newReports, noteReports } from "./new_reports.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
 /** Extends leases. See `Store.renew()`. */
@@ -36,29 +34,10 @@ export function renewLeases(
 
 /** Releases a lease. See `Store.release()`. */
 export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly Report[], now: number): void {
-  const { runId, generation, concurrencyKey: key } = lease;
-  db.held.forget(runId);
   // Also if the run has fewer records than its holder knows: nothing is written, and others can go on.
-  const released = { ...lease, recorded: 0 };
-  const added = findNewReports(db, released, reports);
-  noteInterruption(db, lease, "released", now);
-  const row = db.get<{ seq: number; job: string; abandonments: number }>(
-    `UPDATE holdfast_runs SET status = 'pending', lease_owner = NULL, lease_expires_at = NULL,
-       lease_generation = lease_generation + 1, interruptions = interruptions + 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE ${UNDER_LEASE} RETURNING seq, job, abandonments`,
-    now,
-    added.progress,
-    added.lastNo,
-    ...leaseParameters(released),
-  );
-  if (row !== undefined) {
-    noteReports(db, lease, row.seq, added);
-    moveRun(db, row.job, "running", "pending");
-    requeue(db, row, now, now);
-    if (key !== null) releaseKey(db, key, runId, generation, now);
-  } else {
-    releaseGhost(db, lease, { claimId: lease.claimId }, now);
-  }
+  const run = findLeased(db, { ...lease, recorded: 0 });
+  if (run === undefined) return releaseGhost(db, lease, { claimId: lease.claimId }, now);
+  leaveLease(db, run, "released", { added: newReports(reports, run.last_report_no) }, now);
 }
 
 /** All leases, including those of cancelled runs that a worker may still execute. See `Store.getLeases()`. */
@@ -101,8 +80,8 @@ export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Le
 /** Revokes leases that were not renewed since they were read. See `Store.revoke()`. */
 export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
   for (const lease of leases) {
-    const row = db.get<LeasedRow>(
-      "SELECT * FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?",
+    const row = db.get<OpenRun>(
+      `${SELECT_OPEN_RUN} WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?`,
       lease.runId,
       lease.generation,
       lease.expiresAt,
@@ -110,4 +89,37 @@ export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], n
     if (row !== undefined) revokeLease(db, row, Infinity, now);
     else releaseGhost(db, lease, { expiresAt: lease.expiresAt }, now);
   }
+}
+
+/** Revokes leases that have expired. Returns the runs that failed. */
+export function revokeExpiredLeases(
+  db: SqliteDatabase,
+  { maxAbandonments, limit }: { maxAbandonments: number; limit: number },
+  now: number,
+): ClaimResult["failed"] {
+  const expired = db.all<OpenRun>(
+    `${SELECT_OPEN_RUN} WHERE lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ${limit}`,
+    now,
+  );
+  return expired.flatMap((run) => revokeLease(db, run, maxAbandonments, now) ?? []);
+}
+
+/** Revokes a lease, so that the run can be claimed again. A run that was abandoned too often fails: then it is returned. */
+function revokeLease(
+  db: SqliteDatabase,
+  run: OpenRun,
+  maxAbandonments: number,
+  now: number,
+): ClaimResult["failed"][number] | null {
+  const worker = db.get<{ sole_claim: string | null; lease_ms: number }>(
+    "SELECT sole_claim, lease_ms FROM holdfast_workers WHERE id = ?",
+    run.lease_owner,
+  );
+  const wasAlone = worker !== undefined && worker.sole_claim === run.lease_claim;
+  const abandonments = run.abandonments + 1;
+  const abandonmentsAlone = (run.abandonments === 0 ? 0 : run.abandonments_alone) + (wasAlone ? 1 : 0);
+  const aloneAt = now + aloneDelayMs(abandonments, worker?.lease_ms ?? 0);
+  leaveLease(db, { ...run, abandonments, abandonments_alone: abandonmentsAlone }, "lost", { aloneAt }, now);
+  if (abandonmentsAlone < maxAbandonments) return null;
+  return failRun(db, db.one<OpenRun>(`${SELECT_OPEN_RUN} WHERE seq = ?`, run.seq), abandonedFailure(abandonments), now);
 }

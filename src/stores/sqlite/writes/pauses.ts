@@ -1,3 +1,4 @@
+import type { Fact } from "../../../model/fact.ts";
 import { ConflictError, LeaseLostError, NotFoundError } from "../../../model/error.ts";
 import type { Host } from "../../../model/host.ts";
 import { isSameJson, type JsonText } from "../../../values/json.ts";
@@ -7,11 +8,10 @@ import type { CreatedChild, NewPause, PauseRequest, PauseResult } from "../../..
 import type { AwaitedPause } from "../../../store/run_state.ts";
 import type { TraceText } from "../../../model/trace_context.ts";
 import { deadlineAt, nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../model/wait.ts";
-import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { addChildren, findCreated, lacksChildren } from "../children/add_children.ts";
 import { readPauseRecord } from "../children/child_results.ts";
-import { releaseKey } from "../flow/concurrency_keys.ts";
+import { leaveLease, type OpenRun } from "./endings.ts";
 import { commitDeadlines, nextRecordedNo, wake } from "./pause_resolution.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
@@ -28,9 +28,9 @@ export function pauseRun(
 ): PauseResult {
   if (request.pauses.some((pause) => lacksChildren(db, lease.runId, pause))) throw new LeaseLostError(lease);
   const reports = findNewReports(db, lease, request.reports);
-  const run = db.get<{ seq: number; job: string }>(
+  const run = db.get<Pick<OpenRun, "seq" | "id" | "job" | "concurrency_key" | "lease_generation">>(
     `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE ${UNDER_LEASE} RETURNING seq, job`,
+     WHERE ${UNDER_LEASE} RETURNING seq, id, job, concurrency_key, lease_generation`,
     now,
     reports.progress,
     reports.lastNo,
@@ -58,17 +58,12 @@ export function pauseRun(
 
   const awaited = rows.filter(({ kind }) => kind !== "patch");
   const instants = [...pauses.map(({ deadlineAt }) => deadlineAt), request.retryAt].filter((at) => at !== null);
-  db.run(
-    `UPDATE holdfast_runs SET status = 'waiting', timer_at = ?, deadline_at = finish_by, lease_owner = NULL,
-       lease_expires_at = NULL, abandonments = 0 WHERE seq = ?`,
-    instants.length === 0 ? null : Math.min(...instants),
-    runSeq,
+  const timerAt = instants.length === 0 ? null : Math.min(...instants);
+  const facts = [...awaited.map(toAwaitedPause), ...readRetries(db, runSeq)].map(
+    ({ waitId, name, deadlineAt }): Fact => [runSeq, "waiting", waitId, name, deadlineAt],
   );
-  moveRun(db, run.job, "running", "waiting");
-  for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...readRetries(db, runSeq)]) {
-    db.facts.note([runSeq, "waiting", waitId, name, deadlineAt]);
-  }
-  db.held.forget(lease.runId);
+  const parked = { ...run, abandonments: 0, abandonments_alone: 0 };
+  leaveLease(db, parked, request.retryAt === null ? "parked" : "retrying", { timerAt, facts }, now);
   db.run("UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ?", runSeq);
   for (const { id } of awaited) {
     db.run(
@@ -76,9 +71,6 @@ export function pauseRun(
       now,
       id,
     );
-  }
-  if (lease.concurrencyKey !== null && request.retryAt === null) {
-    releaseKey(db, lease.concurrencyKey, lease.runId, lease.generation, now);
   }
   return { parked: true, ...result };
 }

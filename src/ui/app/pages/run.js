@@ -1,7 +1,7 @@
 // @ts-check
 import { addressOf, post } from "../core/api.js";
 import { STATUS } from "../core/changes.js";
-import { ago, clock, dayAndTime, duration, plural, until } from "../core/format.js";
+import { ago, clock, dayAndTime, duration, number, plural, until } from "../core/format.js";
 import { html } from "../core/html.js";
 import { goTo, pageAt } from "../core/location.js";
 import { options } from "../core/options.js";
@@ -10,6 +10,7 @@ import { useData, useNow } from "../core/use_data.js";
 import { ActButton, Copy, Dialog, Guarded, Labels, Problem } from "../parts/basics.js";
 import { Status } from "../parts/icons.js";
 import { JsonPanel } from "../parts/json_view.js";
+import { Children } from "../run/children.js";
 import { FailureBanner, WhyBanner } from "../run/banner.js";
 import { Logs, useLines } from "../run/logs.js";
 import { Timeline } from "../run/timeline.js";
@@ -29,7 +30,15 @@ export function RunPage({ runId, onLive }) {
   const allLines = useLines(runId, lines);
   const [progress, setProgress] = useState(/** @type {any} */ (null));
   const [failed, setFailed] = useState(/** @type {any} */ (null));
-  const reload = () => [reloadRun, reloadWhy, reloadWaits, reloadTimeline].forEach((each) => each());
+  // Children end without an event of their parent.
+  const [isParent, setParent] = useState(false);
+  const { data: children, reload: reloadChildren } = useData(
+    "children",
+    { runId, limit: 50 },
+    isParent && !run?.isTerminal ? 2_000 : 1e9,
+  );
+  useEffect(() => setParent(children?.children.length > 0), [children]);
+  const reload = () => [reloadRun, reloadWhy, reloadWaits, reloadTimeline, reloadChildren].forEach((each) => each());
   useEffect(() => {
     setLines([]);
     setRunning(new Map());
@@ -68,14 +77,21 @@ export function RunPage({ runId, onLive }) {
             isPill=${true}>${statusText(
               run,
               waits,
-            )}<//></div><${Actions} run=${run} reload=${reload} onError=${setFailed} /></div>
+            )}<//></div><${Actions} run=${run} executedAgain=${children?.executedAgain
+              ? `${number(children.executedAgain)} of ${plural(children.total, "child", "children")}`
+              : ""} reload=${reload} onError=${setFailed} /></div>
           <p class="small muted mono id">${run.id}<${Copy} text=${run.id} label="Copy the id" /></p></div>
         <${Problem} error=${failed} />
-        <${Guarded} title="Why it is not running"><${WhyBanner} run=${run} explanation=${explanation} waits=${waits ??
+        <${Guarded} title="Why it is not running"><${WhyBanner} run=${run} children=${children} explanation=${explanation} waits=${waits ??
           []} reload=${reload} /><//>
         <${Guarded} title="Error"><${FailureBanner} run=${run} timeline=${timeline} /><//>
         <${Guarded} title="Facts"><${Facts} run=${run} timeline=${timeline} explanation=${explanation} progress=${progress ??
           run.progress ?? null} /><//>
+        ${isParent && children && html`
+          <${Guarded} title="Children">
+            <${Children} key=${runId} runId=${runId} first=${children} isEnded=${run.isTerminal} reload=${reload} />
+            <//>
+        `}
         <${Guarded} title="Timeline"><${Timeline} key=${run
           .id} timeline=${timeline} error=${timelineError} running=${running} readMore=${readMore} lines=${allLines ??
           []} isEnded=${run
@@ -100,8 +116,8 @@ function statusText(run, waits) {
   return run.status === "waiting" && open.length > 0 ? `Waiting for ${open[0].name}` : undefined;
 }
 
-/** @param {{ run: any, reload: () => void, onError: (error: any) => void }} props */
-function Actions({ run, reload, onError }) {
+/** @param {{ run: any, executedAgain: string, reload: () => void, onError: (error: any) => void }} props */
+function Actions({ run, executedAgain, reload, onError }) {
   const [asked, ask] = useState("");
   const { id: runId } = run;
   const retrigger = (/** @type {string} */ from) => async () => {
@@ -126,9 +142,9 @@ function Actions({ run, reload, onError }) {
       class="push buttons">${run.held &&
         html`<${ActButton} class="primary" act=${resume} onError=${onError}>Resume<//>`}${run.isTerminal &&
         run.status !== "completed" &&
-        html`<${ActButton} class="primary" act=${
-          retrigger("failure")
-        } onError=${onError}>Retrigger from the failure<//>`}${run.isTerminal &&
+        html`<${ActButton} class="primary" act=${retrigger("failure")} onError=${onError}>Retrigger from the failure${
+          executedAgain && `: ${executedAgain}`
+        }<//>`}${run.isTerminal &&
         html`<${ActButton} act=${retrigger("start")} onError=${onError}>Run again<//>`}<${Copy} text=${curlOf(
           run,
         )} label="Copy as curl" words="Copy as curl" />${run.isTerminal

@@ -5,6 +5,7 @@ import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
 import { useState } from "../vendor/hooks.js";
 import { ActButton, Ago, Problem } from "./basics.js";
+import { eachPart } from "./bulk.js";
 import { Shape } from "./icons.js";
 
 /**
@@ -226,25 +227,4 @@ export function Resume({ group: { jobName, message, count, runIds }, onDone }) {
   return html`<${ActButton} act=${one} onError=${setError}>Resume one<//>${
     count > 1 && html`<${ActButton} class="primary" act=${all} onError=${setError}>Resume all<//>`
   }<${Problem} error=${error} />`;
-}
-
-/**
- * Does something with many runs, part by part.
- * @param {"cancel" | "retrigger" | "resume" | "delete"} operation @param {any} body
- * @param {(sums: { matched: number, done: number, skipped: number }) => void} [onPart]
- */
-export async function eachPart(operation, body, onPart) {
-  const sums = { matched: 0, done: 0, skipped: 0 };
-  /** @type {string | null} */
-  let cursor = null;
-  do {
-    /** @type {any} */
-    const result = await post(`runs/${operation}`, {}, { ...body, ...(cursor === null ? {} : { cursor }) });
-    sums.matched += result.matched;
-    sums.done += result.done;
-    sums.skipped += result.skipped.length;
-    cursor = result.next;
-    onPart?.(sums);
-  } while (cursor !== null);
-  return sums;
 }

@@ -1,8 +1,8 @@
 // @ts-check
+import { post } from "../core/api.js";
 import { number, plural } from "../core/format.js";
 import { html } from "../core/html.js";
 import { useState } from "../vendor/hooks.js";
-import { eachPart } from "./attention.js";
 import { Dialog, Problem } from "./basics.js";
 
 const MAX_IDS = 1_000;
@@ -87,4 +87,25 @@ export function BulkDialog({ asked: { operation, words, body, count, skipped }, 
       <p role="status">${progress}</p>
       <//>
   `;
+}
+
+/**
+ * Does something with many runs, part by part.
+ * @param {"cancel" | "retrigger" | "resume" | "delete"} operation @param {any} body
+ * @param {(sums: { matched: number, done: number, skipped: number }) => void} [onPart]
+ */
+export async function eachPart(operation, body, onPart) {
+  const sums = { matched: 0, done: 0, skipped: 0 };
+  /** @type {string | null} */
+  let cursor = null;
+  do {
+    /** @type {any} */
+    const result = await post(`runs/${operation}`, {}, { ...body, ...(cursor === null ? {} : { cursor }) });
+    sums.matched += result.matched;
+    sums.done += result.done;
+    sums.skipped += result.skipped.length;
+    cursor = result.next;
+    onPart?.(sums);
+  } while (cursor !== null);
+  return sums;
 }

@@ -1,5 +1,5 @@
 // @ts-check
-import { clock, duration, until } from "../core/format.js";
+import { clock, duration, number, until } from "../core/format.js";
 import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
 import { useData, useNow } from "../core/use_data.js";
@@ -25,18 +25,24 @@ const STATUS = {
 
 /**
  * Why a run does not go on, with the form that answers its wait.
- * @param {{ run: any, explanation: any, waits: any[], reload: () => void }} props
+ * @param {{ run: any, explanation: any, waits: any[], children: any, reload: () => void }} props
  */
-export function WhyBanner({ run, explanation, waits, reload }) {
+export function WhyBanner({ run, explanation, waits, children, reload }) {
   const now = useNow();
   if (explanation === null || run.isTerminal) return null;
   const [first, ...others] = explanation.reasons;
   const open = waits.filter((wait) => wait.status === "pending" && wait.suspendedAt !== null);
+  const held = children?.children.find((/** @type {any} */ child) => child.held);
   return html`<section class="banner" data-s=${STATUS[first.kind] ?? "pending"} aria-label="Why it is not running">
     <div class="why"><${Shape} status=${STATUS[first.kind] ?? "pending"} /><p class="what">${
     titleOf(first, waits, now)
   }</p>
       <p class="small muted">${detailOf(first, now)} ${linkOf(first)}</p>${
+    held &&
+    html`<p class="small">${
+      children.held === 1 ? "Its child is" : `${number(children.held ?? 1)} of its children are`
+    } held: ${held.held.message} <a href=${pageAt(`runs/${held.id}`)}>Open that run</a></p>`
+  }${
     others.map((/** @type {any} */ reason) =>
       html`<p class="small muted">Also: ${reason.message} ${linkOf(reason)}</p>`
     )

@@ -171,7 +171,7 @@ function Details({ row, to, now, runId, lines }) {
       : ""}${row.deadlineAt && row.endedAt === null
       ? `, ends ${until(row.deadlineAt, now)}`
       : ""}${row.childRunId !== undefined && html`
-      · <a href=${pageAt(`runs/${row.childRunId}`)}>Open the child run</a>
+      · <a href=${pageAt("runs", { parentRunId: runId })}>See the children</a>
     `}</p>
     <ol class="attempts">${spans}</ol>${step &&
       html`<${Json} value=${step.output} label=${`Result of ${row.name}`} />`}${own.length > 0 && html`

@@ -1,0 +1,54 @@
+import type { Retention, RunIdentity, RunStatus } from "../../../model/run.ts";
+import { type IdentityRow, toRunIdentity } from "../../rows.ts";
+import { DELETED_RUNS_KNOWN_MS } from "../../rules.ts";
+import { keepResult } from "../children/child_results.ts";
+import { deleteHold } from "../evolution/holds.ts";
+import { trimByAge } from "../journal/journal.ts";
+import { moveRun } from "../run_counts.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+
+/** Deletes a run that has ended. See `Store.delete()`. */
+export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
+  keepResult(db, runId);
+  const row = db.get<
+    IdentityRow & { seq: number; status: RunStatus; lease_generation: number; origin_id: string | null }
+  >(
+    `DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL
+     RETURNING seq, id, job, labels, status, lease_generation, origin_id`,
+    runId,
+  );
+  if (row === undefined) return null;
+  deleteHold(db, row);
+  const identity = toRunIdentity(row);
+  moveRun(db, row.job, row.status, null);
+  db.facts.note([row.seq, "deleted", identity.id, identity.jobName, identity.labels]);
+  db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
+  db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);
+  return identity;
+}
+
+// A purge ends after this many steps, so that none takes long.
+const MAX_PURGED_STEPS = 1_000;
+
+/** Deletes runs that ended long enough ago. See `Store.purge()`. */
+export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: number, now: number): RunIdentity[] {
+  trimByAge(db, now);
+  const due = Object.entries(retention).flatMap(([status, keptMs]) =>
+    db.all<{ id: string; completed_at: number; seq: number; recorded: number }>(
+      `SELECT id, completed_at, seq, recorded FROM holdfast_runs WHERE status = ? AND completed_at <= ?
+       ORDER BY completed_at, seq LIMIT ?`,
+      status,
+      now - keptMs,
+      limit,
+    )
+  );
+  due.sort((left, right) => left.completed_at - right.completed_at || left.seq - right.seq);
+  const purged: RunIdentity[] = [];
+  let steps = 0;
+  for (const { id, recorded } of due.slice(0, limit)) {
+    steps += recorded;
+    if (purged.length > 0 && steps > MAX_PURGED_STEPS) break;
+    purged.push(deleteRun(db, id, now)!); // it has ended: the same transaction has just found it
+  }
+  return purged;
+}

@@ -1,0 +1,123 @@
+import assert from "node:assert/strict";
+import { setTimeout } from "node:timers/promises";
+import type { Page } from "playwright-core";
+import { type Opened, uiTest, untilStatus } from "./support/browser.ts";
+import { services } from "./support/demo_service.ts";
+
+type Service = Opened["service"];
+
+const MAX_WALK_MS = 60_000;
+
+/** A film whose clips without a licence are held by a deploy that has a new step. */
+async function heldFilm({ engine }: Service, input: { clips: number; unlicensed: number }): Promise<string> {
+  const { id } = await engine.jobs.makeFilm.trigger(input);
+  await engine.start();
+  while ((await engine.getOpenWaits()).waits.length < input.unlicensed) await setTimeout(25);
+  services.extractsFrames = true;
+  for (const { id: waitId } of (await engine.getOpenWaits()).waits) {
+    await engine.signal(waitId, { signalId: waitId, payload: null });
+  }
+  while ((await engine.getRuns({ held: true, limit: 0 })).total < input.unlicensed) await setTimeout(25);
+  return id;
+}
+
+/** Presses Tab until a button or a link has the focus, then Enter. */
+async function press(page: Page, role: "button" | "link", name: string | RegExp): Promise<void> {
+  const target = page.locator("main").getByRole(role, { name }).first();
+  await target.waitFor();
+  for (let n = 0; n < 200; n++) {
+    if (await target.evaluate((element) => element === document.activeElement)) {
+      return await page.keyboard.press("Enter");
+    }
+    await page.keyboard.press("Tab");
+  }
+  assert.fail(`Tab does not lead to ${name}`);
+}
+
+uiTest(
+  "on call: a deploy held 3 of 2,000 children; find out why, mend it, resume, by keyboard alone",
+  async ({ service, open }) => {
+    const { engine } = service;
+    services.areUp = true;
+    const parentId = await heldFilm(service, { clips: 2_000, unlicensed: 3 });
+    while ((await engine.getRuns({ status: "completed", limit: 0 })).total < 1_997) await setTimeout(100);
+    const page = await open();
+    const point = page.locator(".attention li").filter({ hasText: "3 runs of make-clip are held" });
+    await point.waitFor();
+    const since = performance.now();
+
+    // The overview says what is new, and leads to the runs.
+    await point.getByText(`"extract-frames"`).first().waitFor();
+    await page.keyboard.press("j");
+    await page.keyboard.press("Enter");
+    await page.getByText("3 runs", { exact: true }).waitFor();
+    await page.keyboard.press("j");
+    await page.keyboard.press("Enter");
+    // The page of the run says why, and leads to its parent.
+    await page.locator(".banner").getByText(`"extract-frames"`).first().waitFor();
+    await press(page, "link", "parent run");
+    await page.locator(".banner").getByText("3 of its children are held").waitFor();
+    await page.getByRole("region", { name: "Children" }).getByRole("button", { name: /^Completed ?1,997$/ }).waitFor();
+    // Somebody deploys code that fits.
+    services.extractsFrames = false;
+    await page.keyboard.press("g");
+    await page.keyboard.press("o");
+    await press(page, "button", "Resume all");
+    await point.waitFor({ state: "detached" });
+    await page.keyboard.press("g");
+    await page.keyboard.press("r");
+    await page.locator("tbody tr").filter({ hasText: "make-film" }).getByText("Completed").waitFor();
+
+    const tookMs = performance.now() - since;
+    assert.ok(tookMs < MAX_WALK_MS, `${tookMs} ms`);
+    assert.equal((await engine.getRun(parentId))?.output, 2_000);
+    assert.equal((await engine.getRuns({ held: true, limit: 0 })).total, 0);
+  },
+);
+
+uiTest(
+  "held runs are a chip of the list, and one of them can be resumed from the overview",
+  async ({ service, open }) => {
+    const { engine } = service;
+    await heldFilm(service, { clips: 3, unlicensed: 2 });
+    const page = await open("runs");
+
+    await page.getByRole("group", { name: "Status" }).getByRole("button", { name: /^Held/ }).click();
+    await page.getByText("2 runs", { exact: true }).waitFor();
+    const hash = new URL(page.url()).hash;
+    services.extractsFrames = false;
+    await page.goto(`${service.url}#/`);
+    await page.getByRole("button", { name: "Resume one" }).click();
+    await page.getByText("1 run of make-clip is held").waitFor();
+
+    assert.equal(hash, "#/runs?held=true");
+    assert.equal((await engine.getRuns({ held: true, limit: 0 })).total, 1);
+  },
+);
+
+uiTest("a failed parent shows its failed children, and how many a retry executes again", async ({ service, open }) => {
+  const { engine } = service;
+  const { id } = await engine.jobs.makeFilm.trigger({ clips: 250, unlicensed: 0 });
+  await engine.start();
+  await untilStatus(service, id, "failed");
+  const page = await open(`runs/${id}`);
+  const panel = page.getByRole("region", { name: "Children" });
+
+  await panel.getByRole("button", { name: /^Failed ?2$/ }).waitFor();
+  const first = await panel.locator("li").first().textContent();
+  const listed = await panel.locator("li").count();
+  await panel.getByRole("button", { name: "More" }).click();
+  await panel.getByText("from 51").waitFor();
+  await panel.getByRole("button", { name: /^Failed ?2$/ }).click();
+  await panel.locator("li").nth(1).waitFor();
+  const failed = await panel.locator("li").count();
+  services.areUp = true;
+  await page.getByRole("button", { name: "Retrigger from the failure: 2 of 250 children" }).click();
+  await page.locator(".title").getByText("Completed").waitFor();
+  await page.goto(`${service.url}#/runs/${id}`);
+  await panel.locator("li").first().getByRole("link").click();
+  await page.getByText("No codec for clip").first().waitFor();
+
+  assert.match(first!, /Failed.*make-clip.*No codec for clip/s);
+  assert.deepEqual([listed, failed], [50, 2]);
+});
