@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { AroundHooks } from "../model/around.ts";
+import { StoreError } from "../model/error.ts";
 import { systemHost } from "../model/host.ts";
 import { JobCatalog } from "../model/job/job_catalog.ts";
 import type { Schema } from "../model/schema.ts";
@@ -21,6 +22,8 @@ import { describeFailedRun, failureReport } from "../model/failure.ts";
 import { type Logger, toLogger, warnOnce } from "../model/logger.ts";
 import { checkSignal } from "../model/wait.ts";
 import { JobPauses } from "./job_pauses.ts";
+import { OutageLog } from "./outage_log.ts";
+import { isInstance } from "../values/is_instance.ts";
 import { Monitor } from "./operate/statistics/monitor.ts";
 import { Operator } from "./operate/operator.ts";
 import type { SchemaLabels } from "./triggers/new_run.ts";
@@ -73,14 +76,20 @@ export function assembleEngine<J extends Jobs, L>(
   const host = options.host ?? systemHost;
   const logger = toLogger(options.logger);
   const hub = new Hub(host, logger);
-  logFailures(hub, logger);
+  const outages = new OutageLog(logger, host);
+  logFailures(hub, logger, outages);
   const around = new AroundHooks((error) => hub.publishError(error));
   const recorder: Recorder = new Recorder(() => {
     if (surroundings.polls) monitor.noteRecord(); // else they are written by a stop
   });
   hub.observe((jobName, happening) => recorder.observe(jobName, happening));
   const debugged = debuggedStore(options.store, readDebugVariable());
-  const { store, condition: storeCondition } = measuredStore(debugged, recorder.metrics, host);
+  const { store, condition: storeCondition } = measuredStore(
+    debugged,
+    recorder.metrics,
+    host,
+    () => outages.noteAnswer(),
+  );
   const jobs = new JobCatalog(Object.values(options.jobs), options);
   const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
   const triggers = new Triggers({
@@ -173,6 +182,7 @@ export function assembleEngine<J extends Jobs, L>(
     cancel: (runId) => runs.cancel(runId),
     signal: async (waitId, signal) => await runs.signal(waitId, checkSignal(signal, deps.maxValueBytes)),
     performBulk: (operation, selection, options, guard) => bulk.perform(operation, selection, options, guard),
+    outages,
     plugins: new Set(),
     liveness: () => monitor.liveness(),
     metrics: () => monitor.metrics(),
@@ -193,7 +203,7 @@ export function assembleEngine<J extends Jobs, L>(
 }
 
 /** Logs the runs that fail or are held in this process, and the errors of the engine itself. */
-function logFailures(hub: Hub, logger: Logger): void {
+function logFailures(hub: Hub, logger: Logger, outages: OutageLog): void {
   hub.on("run:fail", ({ runId, jobName, failedStepName: stepName, error, ...event }) => {
     const why = "thrown" in event ? failureReport(toFailure(event.thrown)) : error;
     logger.error(`${describeFailedRun({ runId, jobName, stepName })}: ${why}`);
@@ -202,6 +212,7 @@ function logFailures(hub: Hub, logger: Logger): void {
     logger.warn(`Run "${runId}" of job "${jobName}" does not go on. ${message}`);
   });
   hub.on("worker:error", ({ error }) => {
+    if (isInstance(error, StoreError) && error.code === "unavailable") return outages.noteFailure(error);
     logger.error(`The engine continues after an error: ${failureReport(toFailure(error))}`);
   });
 }

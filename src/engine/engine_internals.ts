@@ -6,6 +6,7 @@ import type { JournalReader } from "../events/journal_reader.ts";
 import type { BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { Health } from "./operate/health.ts";
+import type { OutageLog } from "./outage_log.ts";
 import type { MetricsSource } from "./operate/statistics/monitor.ts";
 import type { TriggerGuard, TriggerOptions } from "./triggers/new_run.ts";
 import type { Signal, SignalReceipt } from "../model/wait.ts";
@@ -14,6 +15,8 @@ import type { Signal, SignalReceipt } from "../model/wait.ts";
 export interface EngineInternals {
   /** Reads the journal and publishes the events of all runs, no matter which process executes them. */
   reader: JournalReader;
+  /** Logs that the store does not answer. */
+  outages: OutageLog;
   /** The names of the plugins that it uses. */
   plugins: Set<string>;
   /** The store, for reads that bypass the engine. Its first call creates its tables. */

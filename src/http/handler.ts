@@ -1,7 +1,8 @@
 import { PERSIST_LOGS } from "../engine/persist_logs.ts";
 import type { Engine } from "../engine/engine.ts";
-import { internalsOf } from "../engine/engine_internals.ts";
-import { NotFoundError, ValidationError } from "../model/error.ts";
+import { type EngineInternals, internalsOf } from "../engine/engine_internals.ts";
+import { NotFoundError, StoreError, ValidationError } from "../model/error.ts";
+import { isInstance } from "../values/is_instance.ts";
 import { nextTurn } from "../model/host.ts";
 import { PACKAGE_VERSION } from "../model/version.ts";
 import { Access, type AccessDeps } from "./access/access.ts";
@@ -68,11 +69,11 @@ export interface Handler<Context = unknown> extends RouteFunctions {
  * @throws {RangeError} A number is out of range.
  */
 export function createHandler<Context>(engine: Engine, options: HandlerOptions<Context> = {}): Handler<Context> {
-  const settings = checkOptions(options);
+  const internals = internalsOf(engine);
+  const settings = checkOptions(options, (error) => logError(error, internals.outages));
   const { host, auth, limits, sseThrottleMs: throttleMs } = settings;
   const gaps = auth === null ? null : describeGaps(auth);
   if (gaps !== null) console.warn(gaps);
-  const internals = internalsOf(engine);
   const streams = new Streams(internals, { ...limits, throttleMs, host });
   const source = { store: internals.store, nextTurn: () => nextTurn(host) };
   const deps = { served: { engine, internals, streams, source }, auth, host, showFailures: settings.showFailures };
@@ -218,6 +219,12 @@ function withoutPrefix(path: string, basePath: string): string {
   url.pathname = basePath; // writes it as the path of a request is written
   const prefix = url.pathname.replace(/\/$/, "");
   return path.startsWith(prefix) ? path.slice(prefix.length) : "";
+}
+
+/** What `onError` does by default. An outage of the store is logged as that of the worker is: once a minute. */
+function logError(error: unknown, outages: EngineInternals["outages"]): void {
+  if (isInstance(error, StoreError) && error.code === "unavailable") outages.noteFailure(error);
+  else console.error("A request failed:", error);
 }
 
 /** Calls `onError`, without waiting for it; what it throws is ignored. */

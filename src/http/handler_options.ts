@@ -45,7 +45,10 @@ export interface HandlerOptions<Context = unknown> {
   showFailures?: boolean;
   /** The dashboard under `ui/`: `dashboard()` of `@holdfast/jobs/ui`. Default: none. */
   ui?: HandlerUi;
-  /** Receives errors that a response hides, such as the error behind a 500. Default: it is printed. */
+  /**
+   * Receives errors that a response hides, such as the error behind a 500. Default: it is printed; that the store does not answer
+   * is logged by the engine, once a minute.
+   */
   onError?: (error: unknown, request: Request) => unknown;
   /** Time and timers. Default: those of the system. */
   host?: Host;
@@ -123,7 +126,10 @@ const GROUPS: Record<string, readonly string[]> = { auth: AUTH_FIELDS, limits: L
  * @throws {TypeError} An option has the wrong type, or is unknown.
  * @throws {RangeError} A number is out of range.
  */
-export function checkOptions<Context>(options: HandlerOptions<Context>): Settings {
+export function checkOptions<Context>(
+  options: HandlerOptions<Context>,
+  logError: (error: unknown) => void,
+): Settings {
   checkNames("", options, Object.keys(KNOWN));
   checkNames("auth.", options.auth, AUTH_FIELDS);
   checkNames("limits.", options.limits, LIMITS);
@@ -137,7 +143,7 @@ export function checkOptions<Context>(options: HandlerOptions<Context>): Setting
   checkInteger("limits.maxMetricJobs", limits.maxMetricJobs, 0);
   if (limits.maxStreamMs !== Infinity) checkInteger("limits.maxStreamMs", limits.maxStreamMs, 1);
   const { basePath = "", trustedOrigins = [], showFailures = false } = options;
-  const { onRequest = () => {}, onError = printError } = options;
+  const { onRequest = () => {}, onError = logError } = options;
   const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
   if (typeof showFailures !== "boolean") throw new TypeError("showFailures must be a boolean");
   checkBasePath(basePath);
@@ -202,10 +208,6 @@ function membersOf(object: object): string[] {
     names.push(...Object.getOwnPropertyNames(part));
   }
   return names;
-}
-
-function printError(error: unknown): void {
-  console.error("A request failed:", error);
 }
 
 function checkInteger(name: string, value: unknown, smallest: number, largest = Number.MAX_SAFE_INTEGER): void {

@@ -82,16 +82,20 @@ const ALL_MEASURED = 100;
 const MEASURED_EACH = 8;
 
 /**
- * The same store; its calls are counted and measured, and the first of them creates its tables. From then on a call
+ * The same store; its calls are counted and measured, `onAnswer` is called after each that the store has answered, and the first of them creates its tables. From then on a call
  * answers with the promise of the store itself, so nothing changes for the caller.
  */
 export function measuredStore(
   store: Store,
   metrics: ProcessMetrics,
   host: Host,
+  onAnswer: () => void = () => {},
 ): { store: Store; condition: StoreCondition } {
   const condition: StoreCondition = { isMigrated: false, isBroken: false, failedWrite: null };
-  const noteAnswer = () => void (condition.isBroken = false);
+  const noteAnswer = () => {
+    condition.isBroken = false;
+    onAnswer();
+  };
   const noteWritten = () => {
     noteAnswer();
     condition.failedWrite = null;

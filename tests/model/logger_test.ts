@@ -108,7 +108,7 @@ forEachStore("a logger gets worker:error, also of what a plugin could not keep",
   const { logger, lines } = aLogger();
   const refusing = new Proxy(store, {
     get: (target, name) => {
-      if (name === "appendLogs") return () => Promise.reject(new StoreError("The disk is full"));
+      if (name === "appendLogs") return () => Promise.reject(new StoreError("The disk is full", { code: "internal" }));
       const member = target[name as keyof Store];
       return typeof member === "function" ? member.bind(target) : member;
     },
