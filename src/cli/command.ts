@@ -31,6 +31,8 @@ export interface Command {
   arity: readonly [least: number, most: number];
   /** Whether its argument is the store, as `--store` is. Default: `false`. */
   takesStore?: boolean;
+  /** Whether it makes or updates the tables first, as with `--migrate`. Default: `false`. */
+  migrates?: boolean;
   /** Its options, besides those of all commands. */
   options: OptionSpecs;
   /** Does it. */

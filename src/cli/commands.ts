@@ -1,5 +1,5 @@
 import type { Command } from "./command.ts";
-import { backup, doctor } from "./commands/doctor.ts";
+import { backup, doctor, migrate } from "./commands/doctor.ts";
 import { cancel, deleteRuns, purge, resumeRuns, retrigger } from "./commands/bulk.ts";
 import { jobs, pause, resume, trigger } from "./commands/jobs.ts";
 import { children, runs, show, why } from "./commands/runs.ts";
@@ -9,7 +9,7 @@ import { tail } from "./commands/tail.ts";
 import { ui } from "./commands/ui.ts";
 
 const READING = [runs, show, children, why, jobs, workers, waits, stats, tail, doctor, ui];
-const CHANGING = [trigger, signal, cancel, retrigger, resumeRuns, deleteRuns, pause, resume, purge, backup];
+const CHANGING = [trigger, signal, cancel, retrigger, resumeRuns, deleteRuns, pause, resume, purge, backup, migrate];
 
 /** Every command, in the order of the help. */
 export const COMMANDS: readonly Command[] = [...READING, ...CHANGING];

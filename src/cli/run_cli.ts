@@ -38,7 +38,8 @@ async function runCommand(command: Command, rest: readonly string[], terminal: T
     return 0;
   }
   const { openService } = await import("./service/open_service.ts"); // it loads the stores and the engine
-  const service = await openService(args, terminal, command.takesStore === true ? args.positionals[0] : undefined);
+  const store = command.takesStore === true ? args.positionals[0] : undefined;
+  const service = await openService(args, terminal, { store, migrates: command.migrates === true });
   try {
     return await command.run({ args, service, output: new Output(terminal, args.has("json")), terminal });
   } finally {

@@ -128,7 +128,7 @@ const GROUPS: Record<string, readonly string[]> = { auth: AUTH_FIELDS, limits: L
  */
 export function checkOptions<Context>(
   options: HandlerOptions<Context>,
-  logError: (error: unknown) => void,
+  logError: (error: unknown) => void = () => {},
 ): Settings {
   checkNames("", options, Object.keys(KNOWN));
   checkNames("auth.", options.auth, AUTH_FIELDS);

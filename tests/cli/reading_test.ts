@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { addFailedParent } from "../../src/testing/contract/records/children/arrange_children.ts";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { aRun } from "../support/fixtures.ts";
@@ -133,6 +134,21 @@ Deno.test("holdfast exits with 1 if there is no such run, 2 if it is called in a
     await codes(["runs", "--store", `${path}.none`], ["runs", "--store", gone], ["jobs", "--store", gone]),
     [3, 3, 3],
   );
+});
+
+Deno.test("holdfast migrate makes the tables, and once they are there does nothing", async () => {
+  const path = await Deno.makeTempFile({ suffix: ".db" });
+
+  const first = await callCli(["migrate", "--store", path]);
+  const again = await callCli(["migrate", "--store", path, "--json"]);
+  const runs = await callCli(["runs", "--store", path]);
+  const service = await callCli(["migrate", "--store", "http://127.0.0.1:1/api/jobs"]);
+
+  assert.deepEqual([first.code, again.code, runs.code, service.code], [0, 0, 0, 2]);
+  assert.deepEqual(first.lines, [`The database has the tables of Holdfast ${PACKAGE_VERSION}`]);
+  assert.equal(again.json[0].version, PACKAGE_VERSION);
+  assert.match(service.notes.join(), /give it as --store, not a service/);
+  await Deno.remove(path);
 });
 
 Deno.test("holdfast neither makes nor migrates a database without --migrate", async () => {

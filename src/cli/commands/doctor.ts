@@ -1,4 +1,5 @@
 import type { Health } from "../../engine/operate/health.ts";
+import { PACKAGE_VERSION } from "../../model/version.ts";
 import { StoreError } from "../../model/error.ts";
 import type { TableCheck } from "../../stores/table_check.ts";
 import type { Command } from "../command.ts";
@@ -107,6 +108,21 @@ async function findLargeLog(service: Service): Promise<Finding[]> {
 }
 
 const LOG_CHECK = "wal";
+
+/** Makes or updates the tables. */
+export const migrate: Command = {
+  name: "migrate",
+  usage: "",
+  about: "make the tables of a database, or update them to this version, as their owner",
+  arity: [0, 0],
+  migrates: true,
+  options: {},
+  run({ output }) {
+    const version = PACKAGE_VERSION;
+    output.object({ version }, () => output.line(`The database has the tables of Holdfast ${version}`));
+    return Promise.resolve(0);
+  },
+};
 
 /** Copies a SQLite file. */
 export const backup: Command = {

@@ -10,11 +10,16 @@ import { StoreError } from "../../model/error.ts";
 /**
  * Opens the store, or the service, that the arguments or the environment name.
  *
- * @param argument The argument of the command that names it, if there is one.
+ * @param command.store The argument of the command that names it, if there is one.
+ * @param command.migrates Whether the command makes or updates the tables.
  * @throws {UsageError} None is named, or an option does not fit it.
  * @throws {StoreError} It cannot be reached.
  */
-export async function openService(args: Arguments, terminal: Terminal, argument?: string): Promise<Service> {
+export async function openService(
+  args: Arguments,
+  terminal: Terminal,
+  { store: argument, migrates }: { store: string | undefined; migrates: boolean },
+): Promise<Service> {
   const option = args.text("store");
   if (argument !== undefined && option !== undefined) {
     throw new UsageError("The store is named twice: leave out --store");
@@ -23,7 +28,7 @@ export async function openService(args: Arguments, terminal: Terminal, argument?
   if (store === "") {
     throw new UsageError("--store is missing: a file, postgres://... or https://...; or set HOLDFAST_STORE");
   }
-  const [migrate, schema] = [args.has("migrate"), args.text("schema")];
+  const [migrate, schema] = [migrates || args.has("migrate"), args.text("schema")];
   if (/^https?:/i.test(store)) {
     checkServiceOptions(store, { migrate, schema });
     return httpService(store, await readToken(args, terminal));
@@ -47,7 +52,7 @@ function checkServiceOptions(
     throw new UsageError("--store must have no credentials, which other users could read: set HOLDFAST_TOKEN");
   }
   if (search !== "" || hash !== "") throw new UsageError("--store must be an address without ? and #");
-  if (migrate) throw new UsageError("--migrate is for a database, not for a service");
+  if (migrate) throw new UsageError("Tables are migrated in a database: give it as --store, not a service");
   if (schema !== undefined) throw new UsageError("--schema is for a Postgres database");
 }
 

@@ -46,10 +46,10 @@ export interface Database {
 export function checkVersion(found: number, known: number, subject: string): void {
   if (found === known) return;
   if (found === 0) {
-    throw new StoreError(`${subject} has no tables of Holdfast: start an engine on it once, or give --migrate`);
+    throw new StoreError(`${subject} has no tables of Holdfast: call holdfast migrate, or start an engine on it once`);
   }
   throw new StoreError(
     `${subject} has tables of version ${found}, and this version of Holdfast knows version ${known}` +
-      (found < known ? ": deploy this version, or give --migrate" : ": use a newer one"),
+      (found < known ? ": deploy this version, or call holdfast migrate" : ": use a newer one"),
   );
 }

@@ -32,6 +32,10 @@ export class Servers {
       );
     }
     const { before, hosts, after } = splitAddress(address);
+    // It says that it is PostgreSQL, so its name has to tell.
+    if (hosts.some((host) => /\.dsql\.[\w-]+\.on\.aws(:\d+)?$/i.test(host))) {
+      throw new TypeError("PostgresStore does not support Aurora DSQL: it has no PL/pgSQL. Use PostgreSQL");
+    }
     checkParameters(after);
     this.#urls = hosts.map((host) => before + host + after);
   }

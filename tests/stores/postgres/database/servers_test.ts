@@ -39,6 +39,13 @@ Deno.test("Servers takes the attributes that it has anyway, and refuses what it 
   }
 });
 
+Deno.test("Servers refuses Aurora DSQL, which looks like PostgreSQL", () => {
+  assert.throws(
+    () => new Servers("postgres://admin:secret@abc123.dsql.eu-west-1.on.aws/postgres"),
+    /^TypeError: PostgresStore does not support Aurora DSQL: it has no PL\/pgSQL/,
+  );
+});
+
 Deno.test("Servers.connect() asks each server once, and begins with the one that took the last connection", async () => {
   const servers = new Servers("postgres://a,b,c/jobs");
   const asked: string[] = [];
