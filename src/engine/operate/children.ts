@@ -90,7 +90,13 @@ async function countChildren(
 ): Promise<ChildCounts> {
   const count = async (statuses: readonly RunStatus[], held?: boolean) => {
     const group = inScope({ statuses, ...(held === undefined ? {} : { held }) }, {}, scope);
-    return group === null ? 0 : (await store.findRuns({ ...group, limit: 0, offset: 0 })).total;
+    let sum = 0;
+    for (let query = group; query !== null;) {
+      const { total, countedTo } = await store.findRuns({ ...query, limit: 0, offset: 0 });
+      sum += total;
+      query = countedTo === null ? null : { ...query, before: countedTo };
+    }
+    return sum;
   };
   const entries: [RunStatus, number][] = [];
   for (const one of RUN_STATUSES) entries.push([one, await count([one])]);
@@ -129,7 +135,7 @@ async function findPage(
     const asked = at < place.group ? null : inScope(group, query, scope);
     if (asked === null) continue;
     const before = at === place.group && place.before !== null ? { before: place.before } : {};
-    const page = { ...before, limit: size - ids.length, offset: 0, uncounted: true };
+    const page = { ...before, limit: size - ids.length, offset: 0, countUpTo: 0 };
     const found = await store.findRuns({ ...asked, ...page });
     ids.push(...found.ids);
     if (found.hasMore) return { ids, next: found.seqs.length === 0 ? `${at}` : `${at}.${found.seqs.at(-1)}` };
