@@ -7,7 +7,7 @@ import type { AwaitedPause } from "../../store/run_state.ts";
 import { jobNameOf } from "../queue_name.ts";
 import { type IdentityRow, type PauseColumns, toLabels } from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";
-import type { HeldRun } from "./writes/lease_cache.ts";
+import type { LeasedRun } from "./writes/lease_cache.ts";
 
 /** The columns of `holdfast_runs` that {@linkcode toRunText} does not read. */
 interface OtherColumns {
@@ -119,7 +119,7 @@ export function identityReader(): (row: IdentityRow) => RunIdentity {
 }
 
 /** What the lease cache keeps of a row of `holdfast_runs`. */
-export interface HeldRow {
+export interface LeasedRow {
   lease_generation: number;
   lease_claim: string;
   seq: number;
@@ -129,7 +129,7 @@ export interface HeldRow {
 }
 
 /** A claimed row of `holdfast_runs` as an entry of the lease cache. */
-export function toHeldRun(row: HeldRow): HeldRun {
+export function toLeasedRun(row: LeasedRow): LeasedRun {
   return {
     generation: row.lease_generation,
     claimId: row.lease_claim,

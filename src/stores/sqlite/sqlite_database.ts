@@ -45,7 +45,7 @@ export class SqliteDatabase {
   readonly #statements = new Map<string, SqliteDriverStatement>();
   readonly #columns = new Map<string, readonly string[]>();
   /** The cache of the runs that were claimed through this connection. */
-  readonly held = new LeaseCache();
+  readonly leased = new LeaseCache();
   /** How much the open transaction has changed the numbers of runs, by status and job. */
   readonly counts = new Map<string, number>();
   /** The groups of runs with a fairness key whose head may have changed; see flow/turns.ts. */

@@ -135,7 +135,7 @@ export class WriteBatch {
     this.#database.touchedGroups.clear();
     this.#database.requeued.clear();
     this.#database.facts.clear();
-    this.#database.held.clear();
+    this.#database.leased.clear();
     this.#database.rollBack();
   }
 

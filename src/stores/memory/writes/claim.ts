@@ -83,7 +83,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
   };
   workers.set(workerId, { ...worker, runIds: [] });
   state.rates.update(now);
-  extendHeld(runs, request, now);
+  extendLeases(runs, request, now);
   const { failed, cancelled, hasMoreTimers } = processTimers(state, request.maxAbandonments, now);
   let found = claimDueRuns(state, request, now);
   const mayOffer = request.triesHeld && request.limit > 0 && found.claims.length === 0;
@@ -116,9 +116,9 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
  * Extends the leases of runs that the claiming worker still executes, if they have expired but nobody else has claimed
  * the runs.
  */
-function extendHeld(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: number): void {
-  for (const held of holding) {
-    const lease = runs.findUnder(held)?.lease;
+function extendLeases(runs: MemoryRuns, { holding, leaseMs }: ClaimRequest, now: number): void {
+  for (const leased of holding) {
+    const lease = runs.findUnder(leased)?.lease;
     if (!lease || lease.expiresAt > now) continue;
     lease.expiresAt = now + leaseMs;
     runs.countChange();

@@ -3,7 +3,7 @@ import type { ClaimRequest } from "../../../store/claim.ts";
 import { versionQueue, type WorkerLimit } from "../../operate/blocker_facts.ts";
 import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
 import { MAX_BEFORE_OPENING } from "../../rules.ts";
-import { versionRange } from "../evolution/queues.ts";
+import { versionRange } from "../changed_code/queues.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { readyRuns } from "./candidate.ts";
 import { firstsBefore, hasKept } from "./concurrency_keys.ts";

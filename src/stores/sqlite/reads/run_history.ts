@@ -1,6 +1,6 @@
 import type { JsonText } from "../../../values/json.ts";
 import type { RunHistory } from "../../../store/hold_record.ts";
-import { readCopied } from "../evolution/copies.ts";
+import { readCopied } from "../changed_code/copies.ts";
 import { readPauseRecord } from "../children/child_results.ts";
 import { type ReplayedStepRow, toInput, toStepRecord } from "../../rows.ts";
 import { type PauseRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";

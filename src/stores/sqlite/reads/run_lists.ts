@@ -11,7 +11,7 @@ import {
   statusesOf,
   storedConditionsOf,
 } from "../../run_conditions.ts";
-import { queuesOf } from "../evolution/queues.ts";
+import { queuesOf } from "../changed_code/queues.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 

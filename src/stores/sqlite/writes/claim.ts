@@ -5,7 +5,7 @@ import type { TraceText } from "../../../model/trace_context.ts";
 import type { Candidate } from "../flow/candidate.ts";
 import { Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, readClaimFacts } from "../flow/claim_facts.ts";
-import { endHold, hasOffer, type LiveQueues, offerHeldRuns } from "../evolution/offers.ts";
+import { endHold, hasOffer, type LiveQueues, offerHeldRuns } from "../changed_code/offers.ts";
 import { limitsOf } from "../../operate/blocker_facts.ts";
 import { aloneQueue, isOfPrint, jobNameOf } from "../../queue_name.ts";
 import { cancelOrphans, PassedOrphans } from "../children/orphans.ts";
@@ -37,7 +37,7 @@ import { forgetTurns, serveGroup, serveKeyless, settleHeads, touchGroup } from "
 import { trimByAge } from "../journal/journal.ts";
 import type { IdentityRow } from "../../rows.ts";
 import { MAX_TIMERS } from "../../rules.ts";
-import { type HeldRow, toHeldRun } from "../rows.ts";
+import { type LeasedRow, toLeasedRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import {
@@ -64,7 +64,7 @@ const CLAIMED_RUNS = `${CLAIMED} FROM json_each(?) CROSS JOIN holdfast_runs r ON
   JOIN holdfast_inputs i ON i.run_seq = r.seq`;
 
 /** A row of a claimed run. */
-export interface ClaimedRow extends IdentityRow, HeldRow {
+export interface ClaimedRow extends IdentityRow, LeasedRow {
   created_at: number;
   start_at: number | null;
   concurrency_key: string | null;
@@ -173,7 +173,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
     const { timerAt: nextTimerAt } = readClaimFacts(db);
     return { rows: repeated, failed: [], cancelled: [], nextTimerAt, hasMore: true, aloneSince: null, hasHeld: true };
   }
-  extendHeld(db, request, now);
+  extendLeases(db, request, now);
   const before = readClaimFacts(db);
   const isLate = hasExpired(before, now);
   const cancelled = before.hasOrphans ? cancelOrphans(db, MAX_TIMERS, now) : [];
@@ -227,7 +227,7 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): ClaimedRow[] | 
 }
 
 /** Extends the expired leases that the claiming worker still holds. */
-function extendHeld(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, now: number): void {
+function extendLeases(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, now: number): void {
   const hasExpiredLease = "SELECT 1 FROM holdfast_runs WHERE lease_expires_at <= ? LIMIT 1";
   if (holding.length === 0 || db.get(hasExpiredLease, now) === undefined) return;
   for (const lease of holding) {
@@ -392,7 +392,7 @@ function claimRows(
       db.facts.note([row.seq, "resumed"]);
     }
     db.facts.note(claimedFact(row, request.workerId));
-    db.held.note(row.id, toHeldRun(row));
+    db.leased.note(row.id, toLeasedRun(row));
     if (candidate.status === "waiting") noteResumption(db, row.seq, now);
   }
   return rows;

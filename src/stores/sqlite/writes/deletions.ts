@@ -2,7 +2,7 @@ import type { Retention, RunIdentity, RunStatus } from "../../../model/run.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../rules.ts";
 import { keepResult } from "../children/child_results.ts";
-import { deleteHold } from "../evolution/holds.ts";
+import { deleteHold } from "../changed_code/holds.ts";
 import { trimByAge } from "../journal/journal.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -8,7 +8,7 @@ import type { CancelledExecution, ClaimResult, Ending } from "../../../store/cla
 import { aloneQueue, jobNameOf } from "../../queue_name.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { ALONE_FROM } from "../../rules.ts";
-import { endHold } from "../evolution/offers.ts";
+import { endHold } from "../changed_code/offers.ts";
 import { enterQueue, OUT_OF_QUEUE, releaseKey } from "../flow/concurrency_keys.ts";
 import { keepGhost } from "../flow/ghosts.ts";
 import { touchGroup } from "../flow/turns.ts";
@@ -63,7 +63,7 @@ export const SELECT_OPEN_RUN = `SELECT seq, id, job, labels, status, queue, fair
 /** The run under a lease; `undefined`: the lease is lost. */
 export function findLeased(db: SqliteDatabase, lease: Lease): OpenRun | undefined {
   const run = db.get<OpenRun>(`${SELECT_OPEN_RUN} WHERE ${UNDER_LEASE}`, ...leaseParameters(lease));
-  if (run === undefined) db.held.forget(lease.runId);
+  if (run === undefined) db.leased.forget(lease.runId);
   return run;
 }
 
@@ -110,7 +110,7 @@ function endRun(
   if (run.has_pauses === 1) closePauses(db, seq, status === "cancelled" ? "cancelled" : "closed", now);
   if (run.parent_seq !== null && run.parent_pause !== null) endChild(db, run.parent_seq, run.parent_pause, now);
   if (run.status === "pending") endHold(db, seq);
-  if (wasLeased) db.held.forget(run.id);
+  if (wasLeased) db.leased.forget(run.id);
   else touchGroup(db, run.queue, run.fairness_key);
   // A worker may still execute a cancelled run.
   if (status === "cancelled" && wasLeased && expiresAt !== null && expiresAt > now) {
@@ -213,7 +213,7 @@ export function leaveLease(
     added.lastNo,
     seq,
   );
-  db.held.forget(id);
+  db.leased.forget(id);
   moveRun(db, run.job, "running", status);
   db.facts.note(...added.reports.map((report) => toFact(seq, report)), ...facts);
   if (isDue) requeue(db, run, aloneAt ?? now, now);
@@ -246,19 +246,19 @@ export function finishRun(
 
 /** The run under a lease, as the lease cache knows it, if it is like most runs: without pauses and a parent. */
 function findPlain(db: SqliteDatabase, lease: Lease): EndingRun | null {
-  const held = db.held.find(lease);
-  return held === undefined ? null : {
-    seq: held.seq,
+  const leased = db.leased.find(lease);
+  return leased === undefined ? null : {
+    seq: leased.seq,
     id: lease.runId,
-    job: held.job,
+    job: leased.job,
     status: "running",
-    queue: held.job,
+    queue: leased.job,
     fairness_key: null, // it counts in a queue alone
     concurrency_key: lease.concurrencyKey,
     lease_claim: lease.claimId,
     lease_generation: lease.generation,
     lease_expires_at: null, // it counts for a cancel alone
-    last_report_no: held.lastReportNo,
+    last_report_no: leased.lastReportNo,
     has_pauses: 0,
     parent_seq: null,
     parent_pause: null,

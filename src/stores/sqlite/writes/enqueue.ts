@@ -6,7 +6,7 @@ import type { StoredRun } from "../../../model/run.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { aloneQueue, queueName } from "../../queue_name.ts";
-import { QueueSearch } from "../evolution/queues.ts";
+import { QueueSearch } from "../changed_code/queues.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumber } from "../journal/journal.ts";

@@ -1,7 +1,7 @@
 import type { Lease } from "../../../model/lease.ts";
 
 /** The entry of a run under a lease. */
-export interface HeldRun {
+export interface LeasedRun {
   /** The generation of the lease. */
   generation: number;
   /** The claim that gave it. */
@@ -21,15 +21,15 @@ export interface HeldRun {
  * the write. The condition of the write detects that an entry is out of date.
  */
 export class LeaseCache {
-  readonly #runs = new Map<string, HeldRun>();
+  readonly #runs = new Map<string, LeasedRun>();
 
   /** Caches a run that was claimed, or written to. */
-  note(runId: string, run: HeldRun): void {
+  note(runId: string, run: LeasedRun): void {
     this.#runs.set(runId, run);
   }
 
   /** Finds the entry of a run under this lease. */
-  find({ runId, generation, claimId, recorded }: Lease): HeldRun | undefined {
+  find({ runId, generation, claimId, recorded }: Lease): LeasedRun | undefined {
     const run = this.#runs.get(runId);
     return run?.generation === generation && run.claimId === claimId && run.recorded >= recorded ? run : undefined;
   }

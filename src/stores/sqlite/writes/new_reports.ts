@@ -52,6 +52,6 @@ export function findNewReports(
 export function noteReports(db: SqliteDatabase, lease: Lease, runSeq: number, { reports, lastNo }: NewReports): void {
   if (reports.length === 0) return;
   db.facts.note(...reports.map((report) => toFact(runSeq, report)));
-  const held = db.held.find(lease);
-  if (held !== undefined) held.lastReportNo = lastNo;
+  const leased = db.leased.find(lease);
+  if (leased !== undefined) leased.lastReportNo = lastNo;
 }

@@ -1,5 +1,5 @@
 import type { RunStatus } from "../../../model/run.ts";
-import { forgetPrints } from "../evolution/offers.ts";
+import { forgetPrints } from "../changed_code/offers.ts";
 import { HEAD_START } from "../../rules.ts";
 import { enterQueue, holdsKey } from "../flow/concurrency_keys.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -2,7 +2,7 @@ import type { Host } from "../../../model/host.ts";
 import type { RetriggerFrom } from "../../../model/run.ts";
 import type { Enqueued } from "../../../store/new_run.ts";
 import type { PauseKind } from "../../../model/wait.ts";
-import { writeCopied } from "../evolution/copies.ts";
+import { writeCopied } from "../changed_code/copies.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";

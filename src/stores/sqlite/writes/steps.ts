@@ -4,12 +4,12 @@ import type { Lease } from "../../../model/lease.ts";
 import type { Report } from "../../../model/execution_report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../model/step.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import type { HeldRun } from "./lease_cache.ts";
+import type { LeasedRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
 import { noteAttempt } from "../operate/timeline_writes.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
-import { type HeldRow, toHeldRun } from "../rows.ts";
+import { type LeasedRow, toLeasedRun } from "../rows.ts";
 
 /** Records how an attempt at a step ended. See `Store.saveStep()`. */
 export function recordStep(
@@ -50,7 +50,7 @@ export function recordStep(
   }
   db.facts.note(...added.reports.map((report) => toFact(run.seq, report)));
   db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq);
-  db.held.forget(lease.runId);
+  db.leased.forget(lease.runId);
   const earlier = db.one<{ recorded_no: number; retry_at: number | null }>(
     "SELECT recorded_no, retry_at FROM holdfast_steps WHERE run_seq = ? AND name = ?",
     run.seq,
@@ -96,32 +96,32 @@ function countRecord(
   lease: Lease,
   reports: readonly Report[],
   now: number,
-): { run: HeldRun; added: NewReports } {
-  const held = db.held.find(lease);
-  if (held !== undefined) {
-    const added = newReports(reports, held.lastReportNo);
-    const lastReportNo = Math.max(held.lastReportNo, added.lastNo);
+): { run: LeasedRun; added: NewReports } {
+  const leased = db.leased.find(lease);
+  if (leased !== undefined) {
+    const added = newReports(reports, leased.lastReportNo);
+    const lastReportNo = Math.max(leased.lastReportNo, added.lastNo);
     const isCounted = db.run(
       `UPDATE holdfast_runs SET recorded = ?, abandonments = 0, updated_at = ?, progress = coalesce(?, progress),
          last_report_no = ?
        WHERE seq = ? AND lease_generation = ? AND status = 'running' AND recorded = ? AND last_report_no = ?`,
-      held.recorded + 1,
+      leased.recorded + 1,
       now,
       added.progress,
       lastReportNo,
-      held.seq,
+      leased.seq,
       lease.generation,
-      held.recorded,
-      held.lastReportNo,
+      leased.recorded,
+      leased.lastReportNo,
     ) > 0;
     if (isCounted) {
-      held.recorded += 1;
-      held.lastReportNo = lastReportNo;
-      return { run: held, added };
+      leased.recorded += 1;
+      leased.lastReportNo = lastReportNo;
+      return { run: leased, added };
     }
   }
   const added = findNewReports(db, lease, reports);
-  const run = db.get<HeldRow>(
+  const run = db.get<LeasedRow>(
     `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?, ${KEEP_REPORTS}
      WHERE ${UNDER_LEASE}
      RETURNING seq, job, lease_generation, lease_claim, recorded, last_report_no`,
@@ -131,11 +131,11 @@ function countRecord(
     ...leaseParameters(lease),
   );
   if (run === undefined) {
-    db.held.forget(lease.runId);
+    db.leased.forget(lease.runId);
     throw new LeaseLostError(lease);
   }
-  const known = toHeldRun(run);
-  db.held.note(lease.runId, known);
+  const known = toLeasedRun(run);
+  db.leased.note(lease.runId, known);
   return { run: known, added };
 }
 
