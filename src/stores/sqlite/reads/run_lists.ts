@@ -31,6 +31,8 @@ interface Conditions {
   /** The queues of jobs: of all versions. */
   jobs: readonly string[] | null;
   statuses: readonly string[] | null;
+  /** Whether the columns decide on the status, too. */
+  isStatusImplied: boolean;
   labels: readonly Label[];
   parentRunId: string | null;
   /** Whether only held runs are found. */
@@ -57,6 +59,7 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery, monotonic: () => 
   const conditions: Conditions = {
     jobs: listOf(query.jobName)?.flatMap((name) => queuesOf(db, name)) ?? null,
     statuses: statusesOf(query),
+    isStatusImplied: query.status === undefined,
     labels: Object.entries(query.labels ?? {}),
     parentRunId: query.parentRunId ?? null,
     isHeld: query.held === true,
@@ -219,12 +222,14 @@ interface Rest {
 
 /** A scope's conditions come first: a run that does not meet them is not examined any further. */
 function restOf(conditions: Conditions, range: IndexRange, scope: RunQuery["scope"]): Rest {
-  const { jobs, statuses, labels } = conditions;
+  const { jobs, statuses, isStatusImplied, labels } = conditions;
   const isOwn = ([key]: Label) => scope?.labels.includes(key) === true;
   const others = range.by === "label" ? labels.filter((label) => label !== range.label) : labels;
   const columns: ColumnTerm[] = [
     ...(jobs === null || range.by === "job" ? [] : [{ column: "job", ...isAmong("l.job", jobs) }]),
-    ...(statuses === null || range.by === "status" ? [] : [{ column: "status", ...isAmong("l.status", statuses) }]),
+    ...(statuses === null || isStatusImplied || range.by === "status"
+      ? []
+      : [{ column: "status", ...isAmong("l.status", statuses) }]),
     ...conditions.columns.filter(({ column }) => range.by !== "parent" || column !== "parent_id"),
   ];
   return {
