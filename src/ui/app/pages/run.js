@@ -34,7 +34,7 @@ export function RunPage({ runId, onLive }) {
   const [isParent, setParent] = useState(false);
   const { data: children, reload: reloadChildren } = useData(
     "children",
-    { runId, limit: 50 },
+    { runId, limit: 10 },
     isParent && !run?.isTerminal ? 2_000 : 1e9,
   );
   useEffect(() => setParent(children?.children.length > 0), [children]);
@@ -82,7 +82,7 @@ export function RunPage({ runId, onLive }) {
               : ""} reload=${reload} onError=${setFailed} /></div>
           <p class="small muted mono id">${run.id}<${Copy} text=${run.id} label="Copy the id" /></p></div>
         <${Problem} error=${failed} />
-        <${Guarded} title="Why it is not running"><${WhyBanner} run=${run} children=${children} explanation=${explanation} waits=${waits ??
+        <${Guarded} title="Why it is not running"><${WhyBanner} run=${run} explanation=${explanation} waits=${waits ??
           []} reload=${reload} /><//>
         <${Guarded} title="Error"><${FailureBanner} run=${run} timeline=${timeline} /><//>
         <${Guarded} title="Facts"><${Facts} run=${run} timeline=${timeline} explanation=${explanation} progress=${progress ??
@@ -139,12 +139,13 @@ function Actions({ run, executedAgain, reload, onError }) {
   const close = () => ask("");
   return html`
     <div
-      class="push buttons">${run.held &&
+      class="push buttons">${executedAgain &&
+        html`<span class="small muted">A retry executes ${executedAgain} again</span>`}${run.held &&
         html`<${ActButton} class="primary" act=${resume} onError=${onError}>Resume<//>`}${run.isTerminal &&
         run.status !== "completed" &&
-        html`<${ActButton} class="primary" act=${retrigger("failure")} onError=${onError}>Retrigger from the failure${
-          executedAgain && `: ${executedAgain}`
-        }<//>`}${run.isTerminal &&
+        html`<${ActButton} class="primary" act=${
+          retrigger("failure")
+        } onError=${onError}>Retrigger from the failure<//>`}${run.isTerminal &&
         html`<${ActButton} act=${retrigger("start")} onError=${onError}>Run again<//>`}<${Copy} text=${curlOf(
           run,
         )} label="Copy as curl" words="Copy as curl" />${run.isTerminal

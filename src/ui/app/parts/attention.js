@@ -47,7 +47,7 @@ export function attentionOf({ stats, workers, failures, failed, day, series, wai
     add({
       status: "held",
       at: since,
-      what: `${plural(count, "run")} of ${jobName} ${count === 1 ? "is" : "are"} held: ${message}`,
+      what: `${plural(count, "run")} of ${jobName} ${count === 1 ? "is" : "are"} held: ${reasonOf(message, remedy)}`,
       why: remedy ?? "Deploy code that fits what they have recorded, then resume them",
       href: pageAt("runs", { jobName, held: true }),
       act: count === 1 ? "See the run" : "See the runs",
@@ -134,6 +134,9 @@ export function attentionOf({ stats, workers, failures, failed, day, series, wai
   return points.sort((one, other) => one.at < other.at ? 1 : one.at > other.at ? -1 : 0);
 }
 
+/** Why a run is held, without what stands beside it. @param {string} message @param {string | null} [remedy] */
+const reasonOf = (message, remedy) => message.replace(/^Held: /, "").replace(remedy ?? "", "").replace(/[. ]+$/, "");
+
 /** How many runs fail in an hour, by the hours of the last day before this one that have any number. @param {any} day */
 function usualOf(day) {
   if (day === null) return 0;
@@ -199,11 +202,10 @@ export function Attention({ points, reload }) {
                 <div>
                   <p class="what">${point
                     .what}</p>
-                  <p class="small muted">${point.why}</p>
+                  <p class="small muted"><${Ago} at=${point.at} />${point.why && ` · ${point.why}`}</p>
                 </div>
                 <div
-                  class="act buttons"><span class="tiny muted"><${Ago} at=${point
-                    .at} /></span>${point.hold &&
+                  class="act buttons">${point.hold &&
                     html`<${Resume} group=${point.hold} onDone=${reload} />`}<a class="button" data-row href=${point
                     .href}>${point.act}</a></div>
               </li>

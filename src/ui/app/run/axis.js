@@ -78,7 +78,7 @@ function ticksOf(parts, { from, linear, x, px }) {
     parts.every((part) =>
       !part.isFold || place < part.at - margin * 0.7 || place > part.at + part.width + margin * 0.7
     );
-  ticks.push({ x: 0, words: "" });
+  if (isFree(0)) ticks.push({ x: 0, words: "" });
   for (const part of parts) {
     if (part.isFold) continue;
     for (let at = Math.ceil((part.from - from) / step) * step + from; at <= part.to; at += step) {

@@ -19,30 +19,25 @@ const STATUS = {
   no_worker: "lost",
   unknown_job: "lost",
   held: "lost",
+  held_child: "lost",
   late: "lost",
   parent_ended: "cancelled",
 };
 
 /**
  * Why a run does not go on, with the form that answers its wait.
- * @param {{ run: any, explanation: any, waits: any[], children: any, reload: () => void }} props
+ * @param {{ run: any, explanation: any, waits: any[], reload: () => void }} props
  */
-export function WhyBanner({ run, explanation, waits, children, reload }) {
+export function WhyBanner({ run, explanation, waits, reload }) {
   const now = useNow();
   if (explanation === null || run.isTerminal) return null;
   const [first, ...others] = explanation.reasons;
   const open = waits.filter((wait) => wait.status === "pending" && wait.suspendedAt !== null);
-  const held = children?.children.find((/** @type {any} */ child) => child.held);
   return html`<section class="banner" data-s=${STATUS[first.kind] ?? "pending"} aria-label="Why it is not running">
     <div class="why"><${Shape} status=${STATUS[first.kind] ?? "pending"} /><p class="what">${
     titleOf(first, waits, now)
   }</p>
       <p class="small muted">${detailOf(first, now)} ${linkOf(first)}</p>${
-    held &&
-    html`<p class="small">${
-      children.held === 1 ? "Its child is" : `${number(children.held ?? 1)} of its children are`
-    } held: ${held.held.message} <a href=${pageAt(`runs/${held.id}`)}>Open that run</a></p>`
-  }${
     others.map((/** @type {any} */ reason) =>
       html`<p class="small muted">Also: ${reason.message} ${linkOf(reason)}</p>`
     )
@@ -83,6 +78,8 @@ function detailOf(reason, now) {
       return "Start a process with a worker.";
     case "unknown_job":
       return "Start a worker that has this job in this version.";
+    case "held_child":
+      return reason.count > 1 ? `${number(reason.count)} of its children are held.` : "";
     case "held":
       return "Deploy code that fits what the run has recorded, then resume it.";
     case "worker_lost":

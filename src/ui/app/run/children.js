@@ -9,7 +9,7 @@ import { eachPart } from "../parts/bulk.js";
 import { Status } from "../parts/icons.js";
 import { useState } from "../vendor/hooks.js";
 
-const LIMIT = 50;
+const LIMIT = 10;
 const ORDER = ["failed", "held", "running", "waiting", "pending", "cancelled", "completed"];
 
 /**
@@ -52,35 +52,36 @@ export function Children({ runId, first, isEnded, reload }) {
   const counts = first.byStatus === null ? [] : countsOf(first);
   return html`
     <${Panel} title="Children" aside=${first.total === null ? "" : number(first.total)}
-      actions=${first.held > 0 &&
+      actions=${html`<a class="small" href=${pageAt("runs", { parentRunId: runId })}>All children</a>${
+        first.held > 0 &&
         html`<${ActButton} class="primary" act=${resumeAll} onError=${setFailed}>Resume ${
           first.held === 1 ? "the held one" : `all ${number(first.held)} held`
-        }<//>`}><div class="pad stack tight"><div class="kinds" aria-hidden="true">${counts.map(([each, count]) =>
-          html`<i key=${each} data-s=${each} style=${{ flexGrow: count }} />`
-        )}</div><div class="facets" role="group" aria-label="Status of children">${counts.map(([each, count]) =>
-          html`
-            <button class="facet" key=${each} data-s=${each} aria-pressed=${String(each === status)}
-              onClick=${() => show(each)}><${Status} status=${each}>${capital(each)}<//><b>${number(count)}</b></button>
-          `
-        )}</div></div><${Problem} error=${failed ?? error} /><ul class="rows children">${(part?.children ?? []).map((
-          /** @type {any} */ child,
-        ) =>
-          html`
-            <li
-              key=${child.id}><span><${Status} status=${child.held
-                ? "held"
-                : child.status} /> <a data-row data-failed=${child.status === "failed" ? "" : undefined} href=${pageAt(
-                  `runs/${child.id}`,
-                )}>${child.jobName}</a> <span class="mono muted tiny">${shortId(
-                  child.id,
-                )}</span></span><span class="small nowrap">${child.held
-                ? html`<${ActButton} act=${resume(child.id)} onError=${setFailed}>Resume<//>`
-                : html`<${Ago} at=${
-                  child.completedAt ?? child.createdAt
-                } />`}</span><span class="tiny muted what">${child.held?.message ?? child.error ??
-                child.progress?.message ?? ""}</span></li>
-          `
-        )}</ul>${(cursors.length > 0 || part?.next) && html`
+        }<//>`
+      }`}><div class="pad stack tight"><div class="kinds" aria-hidden="true">${counts.map(([each, count]) =>
+        html`<i key=${each} data-s=${each} style=${{ flexGrow: count }} />`
+      )}</div><div class="facets" role="group" aria-label="Status of children">${counts.map(([each, count]) =>
+        html`
+          <button class="facet" key=${each} data-s=${each} aria-pressed=${String(each === status)}
+            onClick=${() => show(each)}><${Status} status=${each}>${capital(each)}<//><b>${number(count)}</b></button>
+        `
+      )}</div></div><${Problem} error=${failed ?? error} /><ul class="rows children">${(part?.children ?? []).map((
+        /** @type {any} */ child,
+      ) =>
+        html`
+          <li
+            key=${child.id}><span><${Status} status=${child.held
+              ? "held"
+              : child.status} /> <a data-row data-failed=${child.status === "failed" ? "" : undefined} href=${pageAt(
+                `runs/${child.id}`,
+              )}>${child.jobName}</a> <span class="mono muted tiny">${shortId(
+                child.id,
+              )}</span></span><span class="small nowrap">${child.held
+              ? html`<${ActButton} act=${resume(child.id)} onError=${setFailed}>Resume<//>`
+              : html`<${Ago} at=${child.completedAt ?? child.createdAt} />`}</span><span class="tiny muted what">${child
+              .held?.message ?? child.error ??
+              child.progress?.message ?? ""}</span></li>
+        `
+      )}</ul>${(cursors.length > 0 || part?.next) && html`
         <div
           class="pages small"><span class="muted">${plural(
             part?.children.length ?? 0,
