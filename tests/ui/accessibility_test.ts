@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import axe from "axe-core";
 import type { Page } from "playwright-core";
 import { type Opened, uiTest, untilStatus } from "./support/browser.ts";
+import { heldFilm } from "./support/held_film.ts";
 
 const SIZES = [{ width: 1440, height: 900 }, { width: 390, height: 800 }];
 const THEMES = ["light", "dark"] as const;
@@ -44,9 +45,17 @@ async function somePages({ service }: Opened): Promise<[path: string, text: stri
   await untilStatus(service, failed.id, "failed");
   await engine.pauseJob("resize", { by: "ana", note: "too slow" });
   await engine.jobs.quick.trigger({ n: 1 });
+  const asked = await engine.jobs.askPrice.trigger({ product: "lamp" });
+  await untilStatus(service, asked.id, "waiting");
+  const parentId = await heldFilm(service, { clips: 12, unlicensed: 2 });
+  const group = new URLSearchParams({ jobName: "charge-card", status: "failed", error: "HTTP # for order #" });
   return [
     ["", "Failures by error"],
-    ["runs", "3 runs"],
+    ["runs", "17 runs"],
+    ["runs?held=true", "2 runs"],
+    [`runs?${group}`, "Retry this one"],
+    [`runs/${parentId}`, "Resume all 2 held"],
+    [`runs/${asked.id}`, "sizes"],
     [`runs/${waiting.id}`, "approved: yes"],
     [`runs/${failed.id}`, "HTTP 402"],
     ["waits", "import-csv"],

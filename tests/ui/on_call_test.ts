@@ -1,25 +1,11 @@
 import assert from "node:assert/strict";
 import { setTimeout } from "node:timers/promises";
 import type { Page } from "playwright-core";
-import { type Opened, uiTest, untilStatus } from "./support/browser.ts";
+import { uiTest, untilStatus } from "./support/browser.ts";
 import { services } from "./support/demo_service.ts";
-
-type Service = Opened["service"];
+import { heldFilm } from "./support/held_film.ts";
 
 const MAX_WALK_MS = 60_000;
-
-/** A film whose clips without a licence are held by a deploy that has a new step. */
-async function heldFilm({ engine }: Service, input: { clips: number; unlicensed: number }): Promise<string> {
-  const { id } = await engine.jobs.makeFilm.trigger(input);
-  await engine.start();
-  while ((await engine.getOpenWaits()).waits.length < input.unlicensed) await setTimeout(25);
-  services.extractsFrames = true;
-  for (const { id: waitId } of (await engine.getOpenWaits()).waits) {
-    await engine.signal(waitId, { signalId: waitId, payload: null });
-  }
-  while ((await engine.getRuns({ held: true, limit: 0 })).total < input.unlicensed) await setTimeout(25);
-  return id;
-}
 
 /** Presses Tab until a button or a link has the focus, then Enter. */
 async function press(page: Page, role: "button" | "link", name: string | RegExp): Promise<void> {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { type Opened, uiTest } from "./support/browser.ts";
+import { services } from "./support/demo_service.ts";
 
 const TRIES = 5;
 const BATCH = 1_000;
@@ -37,6 +38,31 @@ uiTest("a run of 10,000 steps can be used soon after it is opened", async (opene
 
   assert.ok(ms < MAX_RUN_MS, `${ms} ms`);
 });
+
+uiTest(
+  "a parent of 10,000 children can be used soon after it is opened, and lists no more than it shows",
+  async (opened) => {
+    const { engine } = opened.service;
+    const asked: string[] = [];
+    opened.context.on("request", (request) => {
+      const { pathname, searchParams } = new URL(request.url());
+      if (/\/(?:children|runs)$/.test(pathname)) asked.push(searchParams.get("limit") ?? "none");
+    });
+    services.areUp = true;
+    const { id } = await engine.jobs.makeFilm.trigger({ clips: 10_000, unlicensed: 0 });
+    await engine.runUntilIdle({ timeout: 120_000 });
+
+    const ms = await timeTo(opened, `runs/${id}`, async (page) => {
+      const panel = page.getByRole("region", { name: "Children" });
+      await panel.getByRole("button", { name: /^Completed ?10,000$/ }).waitFor();
+      await panel.getByRole("button", { name: "More" }).click();
+      await panel.getByText("from 11").waitFor();
+    });
+
+    assert.ok(ms < MAX_RUN_MS, `${ms} ms`);
+    assert.deepEqual([...new Set(asked)], ["10"]);
+  },
+);
 
 uiTest("the memory of the list and the overview stays flat while runs end", async ({ service, open }) => {
   const { engine } = service;
