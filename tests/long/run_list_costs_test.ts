@@ -87,10 +87,9 @@ async function timeOf(call: () => Promise<unknown>): Promise<number> {
 async function measure(store: Store): Promise<void> {
   const costs: [string, number, number][] = [];
   for (const [name, filter] of Object.entries(FILTERS)) {
-    const { ids, hasMore } = await store.findRuns(filter);
-    const { total } = await store.findRuns({ ...filter, limit: 0, countUpTo: 500 });
-    assert.deepEqual({ ids, hasMore, total }, found.get(name) ?? { ids, hasMore, total }, name);
-    found.set(name, { ids, hasMore, total });
+    const { ids, hasMore } = await store.findRuns({ ...filter, limit: 500 });
+    assert.deepEqual({ ids, hasMore }, found.get(name) ?? { ids, hasMore }, name);
+    found.set(name, { ids, hasMore });
     const counted = await timeOf(() => store.findRuns(filter)).catch(() => Infinity);
     const uncounted = await timeOf(() => store.findRuns({ ...filter, countUpTo: 0 })).catch(() => Infinity);
     costs.push([name, counted, uncounted]);
