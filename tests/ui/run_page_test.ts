@@ -167,12 +167,23 @@ uiTest("the panel of logs says whether lines are kept", async ({ service, open }
   assert.equal(await page.getByText("persistLogs").count(), 0);
 });
 
-uiTest("a run shows its deadline", async ({ service, open }) => {
+uiTest("a run shows its deadline, its keys, and which execution it is in", async ({ service, open }) => {
   const { engine } = service;
-  const { id } = await engine.jobs.importCsv.trigger({ file: "a.csv", rows: 1 }, { finishWithin: 3_600_000 });
+  const { id } = await engine.jobs.importCsv.trigger({ file: "a.csv", rows: 1 }, {
+    finishWithin: 3_600_000,
+    idempotencyKey: "a.csv",
+    concurrencyKey: "acme",
+  });
   await engine.start();
   await untilStatus(service, id, "waiting");
   const page = await open(`runs/${id}`);
 
-  await page.locator(".facts").getByText("Deadline").waitFor();
+  const facts = page.locator(".facts");
+  await facts.getByText("Deadline").waitFor();
+  await facts.getByText("Concurrency key").waitFor();
+  const words = (await facts.textContent())!;
+  assert.match(words, /Idempotency keya\.csv.*Concurrency keyacme/s);
+  await page.getByRole("button", { name: "approved: yes" }).click();
+  await page.locator(".title").getByText("Completed").waitFor();
+  await facts.getByText(/^number \d+$/).waitFor();
 });

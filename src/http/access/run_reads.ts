@@ -96,10 +96,23 @@ export async function showChildren(
 }
 
 /** The failures of a run, with stacks and causes. */
-export async function showFailures({ run, internals }: OfRun): Promise<RunFailures> {
+export async function showFailures({ run, internals }: OfRun): Promise<ShownFailures> {
   const failures = await internals.store.getFailures(run.id);
   if (failures === null) throw noSuchRun();
-  return failures;
+  const { version, leaseGeneration, leaseOwner, idempotencyKey, concurrencyKey, fairnessKey } = run;
+  return {
+    ...failures,
+    details: { version, leaseGeneration, leaseOwner, idempotencyKey, concurrencyKey, fairnessKey },
+  };
+}
+
+/** The failures of a run, and what else only those see who may debug. */
+export interface ShownFailures extends RunFailures {
+  /** Its keys and its newest lease. */
+  details: Pick<
+    Run,
+    "version" | "leaseGeneration" | "leaseOwner" | "idempotencyKey" | "concurrencyKey" | "fairnessKey"
+  >;
 }
 
 /** Waits that nobody has signalled yet. */

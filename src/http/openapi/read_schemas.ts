@@ -8,7 +8,7 @@ import { type Failure, FAILURE_KINDS } from "../../model/failure.ts";
 import { HOLD_CODES } from "../../model/hold.ts";
 import { RUN_STATUSES } from "../../model/run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
-import type { RunFailures } from "../../store/timeline_records.ts";
+import type { ShownFailures } from "../access/run_reads.ts";
 import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
 import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
 import { WAIT_FIELDS } from "./run_schemas.ts";
@@ -121,11 +121,19 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     children: listOf(ref("RunSummary")),
     next: orNull(TEXT),
   }),
-  RunFailures: objectOf<RunFailures>({
+  RunFailures: objectOf<ShownFailures>({
     run: orNull(ref("Failure")),
     steps: listOf(
-      objectOf<RunFailures["steps"][number]>({ name: TEXT, attempt: COUNT, failure: ref("Failure") }),
+      objectOf<ShownFailures["steps"][number]>({ name: TEXT, attempt: COUNT, failure: ref("Failure") }),
     ),
+    details: objectOf<ShownFailures["details"]>({
+      version: COUNT,
+      leaseGeneration: COUNT,
+      leaseOwner: orNull(TEXT),
+      idempotencyKey: orNull(TEXT),
+      concurrencyKey: orNull(TEXT),
+      fairnessKey: orNull(TEXT),
+    }),
   }),
   Failure: objectOf<Failure>({
     kind: oneOf(FAILURE_KINDS),

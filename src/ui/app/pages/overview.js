@@ -139,6 +139,7 @@ function Tiles({ stats: { byStatus, jobs, slots, at }, series, rates, waits, fai
   const due = jobs.map((/** @type {any} */ job) => job.oldestDue?.dueSince).filter(Boolean).sort()[0];
   const open = waits === null ? "" : `${countOfWaits(waits)} for a signal`;
   const ended = rates.completed + rates.failed;
+  const toDo = failed === null || failed.totalIsAtLeast ? byStatus.failed : failed.total;
   const tiles = /** @type {const} */ ([
     [
       "pending",
@@ -161,9 +162,9 @@ function Tiles({ stats: { byStatus, jobs, slots, at }, series, rates, waits, fai
     ],
     [
       "failed",
-      failed?.total ?? byStatus.failed,
-      failed?.total < byStatus.failed
-        ? `${number(byStatus.failed - failed.total)} more completed in a retry`
+      toDo,
+      toDo < byStatus.failed
+        ? `${number(byStatus.failed - toDo)} more completed in a retry`
         : ended === 0
         ? "none ended lately"
         : `${percent(rates.failureRate)} of those that ended`,

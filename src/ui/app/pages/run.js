@@ -38,7 +38,9 @@ export function RunPage({ runId, onLive }) {
     isParent && !run?.isTerminal ? 2_000 : 1e9,
   );
   useEffect(() => setParent(children?.children.length > 0), [children]);
-  const reload = () => [reloadRun, reloadWhy, reloadWaits, reloadTimeline, reloadChildren].forEach((each) => each());
+  const { data: failures, reload: reloadFailures } = useData("failure", { runId }, 1e9);
+  const reload = () =>
+    [reloadFailures, reloadRun, reloadWhy, reloadWaits, reloadTimeline, reloadChildren].forEach((each) => each());
   useEffect(() => {
     setLines([]);
     setRunning(new Map());
@@ -84,8 +86,9 @@ export function RunPage({ runId, onLive }) {
         <${Problem} error=${failed} />
         <${Guarded} title="Why it is not running"><${WhyBanner} run=${run} explanation=${explanation} waits=${waits ??
           []} reload=${reload} /><//>
-        <${Guarded} title="Error"><${FailureBanner} run=${run} timeline=${timeline} /><//>
-        <${Guarded} title="Facts"><${Facts} run=${run} timeline=${timeline} explanation=${explanation} progress=${progress ??
+        <${Guarded} title="Error"><${FailureBanner} run=${run} failures=${failures} timeline=${timeline} /><//>
+        <${Guarded} title="Facts"><${Facts} run=${run} details=${failures
+          ?.details} timeline=${timeline} explanation=${explanation} progress=${progress ??
           run.progress ?? null} /><//>
         ${isParent && children && html`
           <${Guarded} title="Children">
@@ -172,13 +175,14 @@ function curlOf({ jobName, input, labels }) {
   return `curl -X POST ${quote(addressOf("trigger"))} -H 'content-type: application/json' -d ${quote(body)}`;
 }
 
-/** @param {{ run: any, timeline: any, explanation: any, progress: any }} props */
-function Facts({ run, timeline, explanation, progress }) {
+/** @param {{ run: any, timeline: any, explanation: any, details: any, progress: any }} props */
+function Facts({ run, timeline, explanation, details, progress }) {
   const now = useNow();
   const due = Date.parse(run.startAt ?? run.createdAt);
   const rows = timeline?.rows ?? [];
   const active = rows.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row.activeMs, 0);
   const recovered = rows.filter((/** @type {any} */ row) => row.kind === "recovery").length;
+  const lastWorker = details?.leaseOwner ?? rows.findLast((/** @type {any} */ row) => row.workerId)?.workerId;
   const executing = explanation?.reasons.find((/** @type {any} */ reason) => reason.kind === "executing");
   const end = run.completedAt ? Date.parse(run.completedAt) : now;
   const isToday = new Date(run.createdAt).toDateString() === new Date(now).toDateString();
@@ -207,6 +211,11 @@ function Facts({ run, timeline, explanation, progress }) {
       progress.message,
     ],
     executing?.worker && ["Worker", executing.worker.name ?? executing.worker.hostname ?? executing.worker.id],
+    details?.leaseGeneration > 1 && ["Execution", `number ${details.leaseGeneration}`],
+    !executing && lastWorker && ["Last worker", lastWorker],
+    details?.idempotencyKey && ["Idempotency key", details.idempotencyKey],
+    details?.concurrencyKey && ["Concurrency key", details.concurrencyKey],
+    details?.fairnessKey && ["Fairness key", details.fairnessKey],
     run.scheduleName && ["Schedule", run.scheduleName, run.slotAt && dayAndTime(run.slotAt)],
     run.priority && ["Priority", run.priority],
     !run.startedAt && run.startBy &&

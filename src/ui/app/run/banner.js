@@ -2,7 +2,7 @@
 import { clock, duration, number, until } from "../core/format.js";
 import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
-import { useData, useNow } from "../core/use_data.js";
+import { useNow } from "../core/use_data.js";
 import { Shape } from "../parts/icons.js";
 import { Ask } from "../parts/signal_form.js";
 
@@ -100,11 +100,10 @@ function linkOf(reason) {
   return null;
 }
 
-/** Why a run failed, with its stack for those who may see it. @param {{ run: any, timeline: any }} props */
-export function FailureBanner({ run, timeline }) {
-  const { data } = useData(run.status === "failed" ? "failure" : null, { runId: run.id }, 1e9);
+/** Why a run failed, with its stack for those who may see it. @param {{ run: any, timeline: any, failures: any }} props */
+export function FailureBanner({ run, timeline, failures }) {
   if (run.status !== "failed") return null;
-  const failure = data?.run ?? null;
+  const failure = failures?.run ?? null;
   const step = timeline?.rows.find((/** @type {any} */ row) => row.kind === "step" && row.name === run.failedStepName);
   const attempts = step?.spans.filter((/** @type {any} */ span) => span.kind === "active").length;
   return html`<section class="banner error" data-s="failed" aria-label="Error"><div class="why"><${Shape} status="failed" />
