@@ -80,7 +80,7 @@ export async function openPool(
       super({ ...config, connectionString: servers.url });
     }
   }
-  // When one connection has shown that its server is a standby now, all those that were made before are given up.
+  // When one connection has shown that its server is a standby now, all those that were checked before are given up.
   let generation = 0;
   const generations = new WeakMap<PoolClient, number>();
   const open = (lane: Lane) => {
@@ -92,21 +92,28 @@ export async function openPool(
       idleTimeoutMillis: 0,
       keepAlive: true,
       application_name: "holdfast",
-      verify: (client, done) => void refuseStandby(client as unknown as ConnectedClient).then(() => done(), done),
     });
     // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it.
     pool.on("error", () => {});
-    pool.on("connect", (client) => {
-      client.on("error", () => {}); // the same for a connection in use: its statement fails, too
-      generations.set(client, generation);
-    });
+    // The same for a connection in use: its statement fails, too.
+    pool.on("connect", (client) => void client.on("error", () => {}));
     return pool;
   };
   const pools = { leases: open("leases"), writes: open("writes"), reads: open("reads") };
+  // The pool can check new connections, too. But it keeps one forever whose caller has given up before the check has ended.
+  const check = async (client: PoolClient) => {
+    const checkedIn = generation;
+    await refuseStandby(client as unknown as ConnectedClient).catch((error: unknown) => {
+      client.release(true);
+      throw error;
+    });
+    generations.set(client, checkedIn);
+  };
   const acquire = (lane: Lane) =>
     servers.connect(async () => {
       while (true) {
         const client = await pools[lane].connect();
+        if (!generations.has(client)) await check(client);
         if (generations.get(client) === generation) return client;
         client.release(true);
       }

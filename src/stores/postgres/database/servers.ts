@@ -80,7 +80,8 @@ export class Servers {
 
 /** The parts of an address around its hosts. */
 function splitAddress(address: string): { before: string; hosts: string[]; after: string } {
-  const parts = /^(postgres(?:ql)?:\/\/(?:[^@/?#]*@)?)([^/?#]*)(.*)$/is.exec(address);
+  // Up to the last "@", as a URL is read: one in a password need not be escaped.
+  const parts = /^(postgres(?:ql)?:\/\/(?:[^/?#]*@)?)([^/?#]*)(.*)$/is.exec(address);
   if (parts === null) return { before: "", hosts: [address], after: "" };
   const [, before, hosts, after] = parts;
   return { before: before!, hosts: hosts!.split(","), after: after! };

@@ -11,6 +11,12 @@ Deno.test("Servers reads an address with several hosts: each has its own port, a
   ]);
 });
 
+Deno.test("Servers reads a password up to the last @, so that no part of it is taken for a host", () => {
+  const { urls } = new Servers("postgres://app:se@cr,et@first,second/jobs");
+
+  assert.deepEqual(urls, ["postgres://app:se@cr,et@first/jobs", "postgres://app:se@cr,et@second/jobs"]);
+});
+
 Deno.test("Servers takes the addresses that pg takes", () => {
   for (const url of ["postgres:///jobs", "postgresql://localhost", "/var/run/postgresql jobs", "socket:/tmp?db=jobs"]) {
     assert.deepEqual(new Servers(url).urls, [url]);
