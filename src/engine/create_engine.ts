@@ -23,6 +23,7 @@ import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
 import type { ResumeOptions } from "./runs/held_runs.ts";
 import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
 import { checkPayload } from "./runs/check_payload.ts";
+import { currentWait } from "./runs/current_wait.ts";
 import { waitForRun, type WaitOptions } from "./runs/wait_for_run.ts";
 import { readRun, refuseUnknownRun } from "./runs/read_run.ts";
 import { exportHistory, type ExportHistoryOptions } from "./runs/export_history.ts";
@@ -167,9 +168,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
     const checked = checkSignal(signal, this.#parts.deps.maxValueBytes);
-    const wait = await this.#store.getWait(waitId);
+    const found = await this.#store.getWait(waitId);
+    const wait = found === null ? null : await currentWait(this.#store, found);
     if (wait !== null) await checkPayload(wait, checked, this.#parts.deps.host);
-    return await this.#parts.runs.signal(waitId, checked);
+    return await this.#parts.runs.signal(wait?.id ?? waitId, checked);
   }
 
   getLogs(runId: string): Promise<LogEntry[]> {

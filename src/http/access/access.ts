@@ -5,6 +5,7 @@ import type { EngineInternals } from "../../engine/engine_internals.ts";
 import type { Health } from "../../engine/operate/health.ts";
 import type { JobInfo } from "../../engine/operate/job_info.ts";
 import { checkPayload } from "../../engine/runs/check_payload.ts";
+import { currentWait } from "../../engine/runs/current_wait.ts";
 import { MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
 import type { TriggerGuard, TriggerOptions } from "../../engine/triggers/new_run.ts";
 import { withKeys } from "../../engine/triggers/trigger_flow.ts";
@@ -100,6 +101,11 @@ export class Access extends Caller {
     const wait = await this.#deps.served.engine.getWait(waitId);
     if (wait?.runId !== run.id) throw new NotFoundError("There is no such wait");
     return wait;
+  }
+
+  /** The wait that a signal to this one is for. */
+  findCurrentWait(wait: Wait): Promise<Wait> {
+    return currentWait(this.#deps.served.internals.store, wait);
   }
 
   /** Calls the hook for a signal, unless the same one was accepted before. */

@@ -58,15 +58,20 @@ export function wait(): Guard<{ runId: string; waitId: string }, unknown, Admitt
   };
 }
 
-/** Asks who may end a wait: `onRunAccess`, and then `onSignal`, unless the same signal was accepted before. */
-export function signal(): Guard<{ runId: string; waitId: string }, Signal, Admitted> {
+/**
+ * Asks who may end a wait: `onRunAccess`, and then `onSignal`, unless the same signal was accepted before. A signal to an
+ * old address is for the wait of a retry: its run is asked for, too. The route gets the wait that is to be ended.
+ */
+export function signal(): Guard<{ runId: string; waitId: string }, Signal, Admitted & { wait: Wait }> {
   return {
     hook: "onRunAccess",
     operation: "signal",
     admit: async (access, { runId, waitId }, signal) => {
-      const run = await access.findRun("signal", runId);
-      await access.checkSignal(run, await access.findWait(run, waitId), signal);
-      return access.admitted;
+      const named = await access.findRun("signal", runId);
+      const wait = await access.findCurrentWait(await access.findWait(named, waitId));
+      const run = wait.runId === named.id ? named : await access.findRun("signal", wait.runId);
+      await access.checkSignal(run, wait, signal);
+      return { wait, ...access.admitted };
     },
   };
 }

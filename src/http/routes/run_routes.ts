@@ -134,7 +134,7 @@ export const RUN_ROUTES = {
     answers: { schema: "SignalReceipt" },
     errors: ["not_found", "conflict", "wait_expired"],
     guard: signal(),
-    does: ({ internals, query: { waitId }, body }) => internals.signal(waitId, body),
+    does: ({ internals, wait, body }) => internals.signal(wait.id, body),
   }),
   logs: route({
     method: "GET",

@@ -675,3 +675,67 @@ forEachStore("a signal and the claim of its deadline at the same instant have on
   }
   assert.deepEqual([...new Set(answers)].toSorted(), ["WaitExpiredError", "signal"]);
 });
+
+/** A job that asks by mail, and breaks beside the open question; it does not break in its third execution. */
+function anAsker() {
+  const mails: string[] = [];
+  const state = { breaks: true };
+  const job = aJob(async (step) => {
+    const wait = await step.prepareWait("approve");
+    await step.run("mail", () => void mails.push(wait.id));
+    await step.run("check", () => {
+      if (state.breaks) throw new Error("broken");
+    });
+    const result = await step.waitFor<Json>(wait);
+    return result.outcome === "signal" ? result.payload : null;
+  });
+  return { job, mails, state };
+}
+
+forEachStore(
+  "signal() to a wait that was open when its run failed goes to the newest retry from the failure",
+  async ({ store, host }) => {
+    const { job, mails, state } = anAsker();
+    await using engine = createEngine({ store, host, jobs: { job }, logger: null });
+    const first = await engine.trigger(job, null);
+    await engine.runUntilIdle();
+    const second = await engine.retrigger(first.id, { from: "failure" });
+    await engine.runUntilIdle();
+    state.breaks = false;
+    const third = await engine.retrigger(second.id, { from: "failure" });
+    const early = engine.signal(mails[0]!, { signalId: "click", payload: true });
+    await assert.rejects(early, ConflictError); // the retry has not prepared it yet
+    await engine.runUntilIdle();
+
+    const accepted = await engine.signal(mails[0]!, { signalId: "click", payload: true });
+    const again = await engine.signal(mails[0]!, { signalId: "click", payload: true });
+    await engine.runUntilIdle();
+
+    assert.equal(mails.length, 1);
+    assert.deepEqual([accepted.wait.runId, accepted.disposition, again.disposition], [
+      third.id,
+      "accepted",
+      "duplicate",
+    ]);
+    assert.partialDeepStrictEqual(await engine.getRun(third.id), { status: "completed", output: true });
+    assert.equal((await engine.getWait(mails[0]!))!.status, "closed");
+    await assert.rejects(engine.signal(mails[0]!, { signalId: "other", payload: false }), ConflictError);
+  },
+);
+
+forEachStore(
+  "signal() to a wait of a run that was retried from the start stays refused: it has asked anew",
+  async ({ store, host }) => {
+    const { job, mails, state } = anAsker();
+    await using engine = createEngine({ store, host, jobs: { job }, logger: null });
+    const first = await engine.trigger(job, null);
+    await engine.runUntilIdle();
+    state.breaks = false;
+    await engine.retrigger(first.id);
+    await engine.runUntilIdle();
+
+    await assert.rejects(engine.signal(mails[0]!, { signalId: "click", payload: true }), ConflictError);
+
+    assert.equal(mails.length, 2);
+  },
+);

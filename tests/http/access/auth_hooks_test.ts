@@ -188,6 +188,37 @@ forEachStore("onSignal refuses before the signal is stored, and a later one is a
   assert.deepEqual([accepted.status, accepted.body.disposition], [200, "accepted"]);
 });
 
+forEachStore("a signal to an old address is for the retry: the hooks are asked for both runs", async (context) => {
+  const asked: string[] = [];
+  const seen: string[] = [];
+  let refused = "";
+  await using service = aService({
+    auth: {
+      authenticate: () => {},
+      onRunAccess: (_user, run) => {
+        asked.push(run.id);
+        if (run.id === refused) throw new Response(null, { status: 404 });
+      },
+      onSignal: (_user, run, wait) => void seen.push(run.id, wait.runId),
+    },
+  }, context);
+  const { runId, query } = await aWaitingRun(service, SHOWN);
+  await service.engine.cancel(runId);
+  const { id } = await service.engine.retrigger(runId, { from: "failure" });
+  await service.engine.runUntilIdle();
+  const signal = () => service.ask("POST", `/signal?${query}`, { body: { signalId: "s", payload: 1 } });
+
+  refused = id;
+  const notAllowed = await signal();
+  refused = "";
+  asked.splice(0);
+  const accepted = await signal();
+
+  assert.deepEqual([notAllowed.status, accepted.status], [404, 200]);
+  assert.deepEqual([accepted.body.wait.runId, accepted.body.disposition], [id, "accepted"]);
+  assert.deepEqual([asked, seen], [[runId, id], [id, id]]);
+});
+
 Deno.test("scopeRuns and scopeRunsSubscribe see what the client asks for", async () => {
   const lists: RunFilter[] = [];
   const streams: ListFilter[] = [];
