@@ -35,6 +35,27 @@ uiTest("no page scrolls sideways at 320 px", async (opened) => {
   }
 }, { context: { viewport: { width: 320, height: 700 } } });
 
+uiTest("on a phone no button has two lines, and no tile is too narrow for its words", async (opened) => {
+  const wrong: string[] = [];
+  for (const [path, text] of await somePages(opened)) {
+    const page = await opened.open(path);
+    await page.locator("main").getByText(text).first().waitFor();
+
+    wrong.push(
+      ...await page.locator(".buttons button, .buttons .button, .tile, .tile > span").evaluateAll(
+        (found, path) =>
+          (found as HTMLElement[]).filter((each) =>
+            each.scrollWidth > each.clientWidth + 1 && each.clientWidth > 0 ||
+            each.matches(".buttons *") && each.offsetHeight > 44
+          ).map((each) => `${path}: ${each.textContent}`),
+        path,
+      ),
+    );
+    await page.close();
+  }
+  assert.deepEqual(wrong, []);
+}, { context: { viewport: { width: 390, height: 800 } } });
+
 /** Every page, with a text that it shows when its data is there. */
 async function somePages({ service }: Opened): Promise<[path: string, text: string][]> {
   const { engine } = service;

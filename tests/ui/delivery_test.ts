@@ -76,6 +76,7 @@ uiTest("the dashboard asks for a bearer token when its files alone are open", as
 
 uiTest("the dashboard counts the waits that its user may see", async ({ service, open }) => {
   await service.engine.start();
+  await service.engine.jobs.quick.trigger({ n: 1 }); // an empty store has no counts
   const waits = () => service.engine.getOpenWaits().then((page) => page.waits.length);
   const page = await open();
   const tile = page.getByRole("region", { name: "Counts" });

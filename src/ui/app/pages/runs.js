@@ -245,7 +245,7 @@ function Group({ filter, onDone }) {
   const bulkFilter = bulkFilterOf({ ...filter, before: "" });
   useEffect(() => {
     const body = { filter: { ...bulkFilter, status: "failed" }, from: "failure" };
-    void dryRun("retrigger", "Retry from the failure", body).then(ask, () => {}); // who may not retry sees no button
+    void dryRun("retrigger", "Retrigger from the failure", body).then(ask, () => {}); // who may not retry sees no button
   }, []);
   return html`<section class="banner error" data-s="failed" aria-label="Error"><p class="msg">${filter.error}</p><div
     class="buttons"><${Copy} text=${filter.error} label="Copy the error" words="Copy the error" />${
