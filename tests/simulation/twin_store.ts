@@ -97,6 +97,9 @@ export class TwinStore {
     if (left === undefined || right === undefined) return;
     for (const [at, seq] of left.seqs.entries()) this.#seqs.set(seq, right.seqs[at] ?? seq);
     right.seqs = left.seqs;
+    if (left.countedTo === null || right.countedTo === null) return;
+    this.#seqs.set(left.countedTo, right.countedTo);
+    right.countedTo = left.countedTo;
   }
 
   /** Compares all that the two have kept, and counts what the first one has. */
