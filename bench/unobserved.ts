@@ -7,7 +7,7 @@ const LEFT_OUT: readonly (readonly [file: string, text: string, instead: string]
   // The calls to the store are neither counted nor measured.
   [
     "src/engine/assemble_engine.ts",
-    "measuredStore(debugged, recorder.metrics, host)",
+    "measuredStore(debugged, recorder.metrics, host, onAnswer)",
     "{ store: debugged, condition: { isMigrated: true, isBroken: false, failedWrite: null } }",
   ],
   // Events are not counted.

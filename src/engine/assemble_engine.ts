@@ -84,12 +84,8 @@ export function assembleEngine<J extends Jobs, L>(
   });
   hub.observe((jobName, happening) => recorder.observe(jobName, happening));
   const debugged = debuggedStore(options.store, readDebugVariable());
-  const { store, condition: storeCondition } = measuredStore(
-    debugged,
-    recorder.metrics,
-    host,
-    () => outages.noteAnswer(),
-  );
+  const onAnswer = () => outages.noteAnswer();
+  const { store, condition: storeCondition } = measuredStore(debugged, recorder.metrics, host, onAnswer);
   const jobs = new JobCatalog(Object.values(options.jobs), options);
   const maxValueBytes = options.maxValueBytes ?? DEFAULT_MAX_VALUE_BYTES;
   const triggers = new Triggers({
