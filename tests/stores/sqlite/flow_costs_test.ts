@@ -187,3 +187,19 @@ Deno.test("SqliteStore finds runs with flow by an index, and sorts no long list"
   await store.close();
   driver.database.close();
 });
+
+Deno.test("SqliteStore joins a run that is executed without reading the runs of its job that have ended", async () => {
+  const { store, driver } = await anOpen();
+  await store.enqueue([aRun({ jobName: "keyed", concurrencyKey: "busy" })]);
+  const { claims: [claim] } = await store.claim(aClaim());
+  driver.statements.clear();
+
+  const [joined] = await store.enqueue([aRun({ jobName: "keyed", concurrencyKey: "busy", coalesce: "active" })]);
+
+  assert.deepEqual([joined!.disposition, joined!.run.id], ["coalesced", claim!.run.id]);
+  const plans = driver.plans(/holdfast_holders/);
+  assert.equal(plans.length, 1);
+  assert.deepEqual(plans[0]!.details.filter((detail) => /holdfast_runs_by_job|SCAN/.test(detail)), []);
+  await store.close();
+  driver.database.close();
+});

@@ -88,8 +88,9 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, queues: readonly strin
   if (pending !== null || coalesce !== "active") return pending;
   const leased = oldest(queues.map((queue) =>
     db.get<RunRow>(
-      `${SELECT_RUN} JOIN holdfast_holders h ON h.run_id = r.id
-       WHERE h.concurrency_key = ? AND r.job = ? AND r.lease_expires_at > ? ORDER BY r.seq LIMIT 1`,
+      // The holders of the key come first: the index by jobs has all runs that have ended, too.
+      `${SELECT_RUN} WHERE r.id IN (SELECT run_id FROM holdfast_holders WHERE concurrency_key = ?)
+       AND +r.job = ? AND r.lease_expires_at > ? ORDER BY +r.seq LIMIT 1`,
       key,
       queue,
       now,
