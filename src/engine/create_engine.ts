@@ -53,6 +53,7 @@ import type { Schedules } from "./schedules/schedule_registry.ts";
 import { TRIGGER_OPTIONS } from "./triggers/triggers.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./runs/purge_loop.ts";
 import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
+import { kindOf } from "../values/kind_of.ts";
 import { getLogs, getRun, getRuns, getSteps, getWaits } from "../store/reads.ts";
 
 /**
@@ -148,6 +149,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async getRuns(given: RunFilter & { total?: boolean } = {}): Promise<UncountedPage> {
     checkOptionNames(given, LIST_FIELDS, "getRuns()");
     const { total: isCounted = true, ...filter } = given;
+    if (typeof isCounted !== "boolean") throw new TypeError(`total must be a boolean, not ${kindOf(isCounted)}`);
     const checked = checkRunFilter(filter);
     if (isCounted) return await getRuns(this.#store, checked);
     const { runs, hasMore } = await getRuns(this.#store, { ...checked, countUpTo: 0 });

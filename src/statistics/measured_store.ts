@@ -82,8 +82,10 @@ const ALL_MEASURED = 100;
 const MEASURED_EACH = 8;
 
 /**
- * The same store; its calls are counted and measured, `onAnswer` is called after each that the store has answered, and the first of them creates its tables. From then on a call
- * answers with the promise of the store itself, so nothing changes for the caller.
+ * The same store; its calls are counted and measured, and the first of them creates its tables. From then on a call answers
+ * with the promise of the store itself, so nothing changes for the caller.
+ *
+ * @param onAnswer Called after each call that the store has answered.
  */
 export function measuredStore(
   store: Store,

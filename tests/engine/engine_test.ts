@@ -58,6 +58,7 @@ forEachStore("getRuns() need not count", async (context) => {
 
   assert.deepEqual([Object.keys(page), page.runs.length, page.hasMore], [["runs", "hasMore"], 2, true]);
   assert.deepEqual([Object.keys(ofJob), ofJob.runs.length, ofJob.hasMore], [["runs", "hasMore"], 3, false]);
+  await assert.rejects(engine.getRuns({ total: "no" as never }), /^TypeError: total must be a boolean, not a string$/);
 });
 
 forEachStore("getRuns() pages, and tells how many there are", async (context) => {
