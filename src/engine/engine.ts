@@ -267,7 +267,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    */
   getOpenWaits(query?: OpenWaitsQuery): Promise<OpenWaitsPage>;
   /**
-   * What runs failed of lately: the newest 200 failed runs by job, step and error, the largest group first. Numbers and ids
+   * What runs failed of lately: the newest 200 failed runs of which no retry has completed, by job, step and error, the
+   * largest group first. Numbers and ids
    * in the errors are left out.
    *
    * @throws {ValidationError} A field of the query is not valid.

@@ -51,6 +51,8 @@ export interface ClientRun {
   retriggerOf?: string;
   /** Its newest retry. */
   retriggeredAs?: string;
+  /** The run that has completed its work: its newest retry, or the newest one of that, and so on. */
+  completedAs?: string;
   /** Whether it has ended. */
   isTerminal: boolean;
   /** Whether it is pending, leased or running. */
@@ -96,6 +98,7 @@ export function toClientRun(run: Omit<Run, "input">): ClientRun {
       held: run.held,
       retriggerOf: run.retriggerOf,
       retriggeredAs: run.retriggeredAs,
+      completedAs: run.completedAs,
     }),
     isTerminal: isTerminal(run.status),
     isActive: run.status === "pending" || isLeased(run.status),

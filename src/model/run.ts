@@ -108,6 +108,8 @@ export interface Run {
   retriggerOf: string | null;
   /** Its newest retry. The id stays when the retry is deleted, until there is another retry. */
   retriggeredAs: string | null;
+  /** The run that has completed its work: its newest retry, or the newest one of that, and so on; `null`: none has completed. */
+  completedAs: string | null;
 }
 
 /** The fields of a run that hold JSON values. */
@@ -152,6 +154,8 @@ export interface RunFilter {
   failureKind?: FailureKind;
   /** Runs that are held; `false`: those that are not. */
   held?: boolean;
+  /** Runs of which a retry has completed (`completedAs`); `false`: the others. */
+  retried?: boolean;
   /** Runs that ended at this instant or later: ISO 8601. */
   completedAfter?: string;
   /** Runs that ended before this instant: ISO 8601. */
@@ -192,6 +196,7 @@ export const CONDITIONS = {
   createdBefore: { field: "createdAt", by: "until" },
   failureKind: { field: "failureKind", by: "is", values: FAILURE_KINDS, statuses: ["failed"] },
   held: { field: "held", by: "has", statuses: ["pending"] },
+  retried: { field: "completedAs", by: "has", statuses: ENDED },
 } as const satisfies Record<Exclude<keyof RunFilter, "jobName" | "status" | "labels" | "limit" | "offset">, Condition>;
 
 type ConditionName = keyof typeof CONDITIONS;

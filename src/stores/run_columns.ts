@@ -34,6 +34,8 @@ export interface RunColumns extends IdentityRow {
   start_by: number | null;
   finish_by: number | null;
   parent_id: string | null;
+  /** The completed run in the chain of its retries; looked up. */
+  completed_as: string | null;
 }
 
 /**
@@ -74,5 +76,6 @@ export function readRunColumns(row: RunColumns, held: Held | null): StoredRun {
     held,
     retriggerOf: row.retrigger_of,
     retriggeredAs: row.retriggered_as,
+    completedAs: row.completed_as,
   };
 }

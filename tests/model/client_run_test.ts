@@ -38,6 +38,7 @@ function aStoredRun(overrides: Partial<Run> = {}): Run {
     held: null,
     retriggerOf: null,
     retriggeredAs: null,
+    completedAs: null,
     ...overrides,
   };
 }

@@ -55,7 +55,11 @@ function checkRun(
   checkLinks(facts, run, state);
   checkFolded(facts, run, run.folded, state, steps);
   // A run that has ended may be retriggered: nothing else in it changes.
-  const text = JSON.stringify([{ ...state, place: null, run: { ...state.run, retriggeredAs: null } }, steps, waits]);
+  const text = JSON.stringify([
+    { ...state, place: null, run: { ...state.run, retriggeredAs: null, completedAs: null } },
+    steps,
+    waits,
+  ]);
   const before = run.state;
   if (before !== null && isTerminal(before.run.status)) {
     facts.expect(text === run.text, "I3", () => `${id} had ended, and has changed from\n${run.text}\nto\n${text}`);

@@ -105,7 +105,10 @@ async function useChildren(store: PostgresStore): Promise<void> {
   await store.readChildren(pause!.id, 0, Infinity);
   await fail(store, await claimOne(store, { jobNames: [PARENT] }));
   await add(store, { jobName: PARENT, ...fromFailure(lease) }); // its pause is copied
-  await complete(store, (await claimOne(store, { jobNames: [PARENT] })).lease);
+  const { run: completed, lease: last } = await claimOne(store, { jobNames: [PARENT] });
+  await complete(store, last);
+  const [retried] = await store.readRuns([lease.runId], Infinity);
+  assert.equal(retried!.completedAs, completed.id);
   const old = await addFailedParent(store);
   const { run } = await add(store, { jobName: PARENT, ...fromFailure(old) });
   const retry = await claimOne(store, { jobNames: [PARENT] });

@@ -497,6 +497,7 @@ export class Script {
       }]),
       ...this.#chance.pick([{}, { completedAfter: from }, { completedBefore: until }]),
       ...this.#chance.pick([{}, { createdAfter: from, createdBefore: until }]),
+      ...(this.#chance.happens(0.2) ? { retried: this.#chance.happens(0.5) } : {}),
       ...(this.#chance.happens(0.2) ? { held: this.#chance.happens(0.7) } : {}),
       ...(this.#chance.happens(0.1) ? { parentRunId: this.#runId() } : {}),
     };

@@ -147,6 +147,7 @@ function describeRun({ run, steps, waits, failure }: Shown, output: Output): voi
     ["schedule", run.scheduleName ?? null],
     ["retry of", run.retriggerOf ?? null],
     ["retried as", run.retriggeredAs ?? null],
+    ["completed as", run.completedAs ?? null],
     ["progress", run.progress === undefined ? null : toJsonLine(run.progress)],
     ["input", showValue(run.input)],
     ["output", run.status === "completed" ? showValue(run.output) : null],

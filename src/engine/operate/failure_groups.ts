@@ -33,11 +33,11 @@ export interface FailureGroup {
   runIds: string[];
 }
 
-/** What the newest failed runs failed of. */
+/** What the newest failed runs failed of, but for those of which a retry has completed. */
 export interface FailureGroups {
   /** The groups, the largest first. */
   groups: FailureGroup[];
-  /** How many runs were examined: the newest 200 failed ones. */
+  /** How many runs were examined: the newest 200 failed ones of which no retry has completed. */
   examined: number;
 }
 
@@ -59,6 +59,7 @@ export function failedRunsFilter(query: FailuresQuery): RunQuery {
   const { jobName, since } = query;
   return checkRunFilter({
     status: "failed",
+    retried: false,
     limit: MAX_EXAMINED,
     ...(jobName === undefined ? {} : { jobName }),
     ...(since === undefined ? {} : { completedAfter: isoTime(readInstant(since, "since")) }),

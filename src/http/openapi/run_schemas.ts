@@ -37,6 +37,7 @@ const RUN_FIELDS: { readonly [Name in keyof ClientRun]-?: JsonSchema } = {
   held: ref("Held"),
   retriggerOf: TEXT,
   retriggeredAs: TEXT,
+  completedAs: TEXT,
   isTerminal: FLAG,
   isActive: FLAG,
   isWaiting: FLAG,
@@ -59,6 +60,7 @@ const OPTIONAL_RUN_FIELDS: readonly Exclude<keyof ClientRun, "input" | "output">
   "held",
   "retriggerOf",
   "retriggeredAs",
+  "completedAs",
 ];
 
 /** The fields of a wait. */

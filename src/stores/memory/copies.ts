@@ -65,7 +65,14 @@ export function toRunText(run: KeptRun): StoredRun {
     held: run.hold === null ? null : toHeld(run.hold),
     retriggerOf: run.retriggerOf,
     retriggeredAs: run.retriggeredAs,
+    completedAs: completedAs(run),
   };
+}
+
+/** The completed run in the chain of the retries of a run; `null`: there is none. */
+export function completedAs({ retry }: KeptRun): string | null {
+  for (let run = retry; run !== null && !run.isDeleted; run = run.retry) if (run.status === "completed") return run.id;
+  return null;
 }
 
 function toHeld({ code, message, since }: KeptHold): Held {

@@ -17,6 +17,10 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   retriggerOf: string | null;
   /** Its newest retry. */
   retriggeredAs: string | null;
+  /** Its newest retry. */
+  retry: KeptRun | null;
+  /** Whether it was deleted. */
+  isDeleted: boolean;
   /** The first run of its chain of retries from the failure. */
   originId: string;
   /** Its status; `leased` is never used, since a claimed run is `running` at once. */
@@ -190,6 +194,8 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     dueAt: startAt !== null && startAt > now ? startAt : null,
     retriggerOf: request.retriggerOf?.runId ?? null,
     retriggeredAs: null,
+    retry: null,
+    isDeleted: false,
     originId: request.id,
     status: "pending",
     output: null,

@@ -157,6 +157,7 @@ export class MemoryRuns {
   #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>): void {
     const old = this.#all.get(runId)!; // the caller has checked that it exists
     old.retriggeredAs = run.id;
+    old.retry = run;
     this.journal.note([old.seq, "retried", run.id]);
     if (run.schedule !== null) run.schedule = { ...run.schedule, slot: old.schedule?.slot };
     if (from !== "failure") return;
@@ -311,6 +312,7 @@ export class MemoryRuns {
     }
     this.#deletedAt.set(run.id, now);
     loseResult(run);
+    run.isDeleted = true;
     this.#all.delete(run.id);
     this.#bySeq.delete(run.seq);
     for (const pause of run.pauses) this.#pauses.delete(pause.id);

@@ -31,10 +31,19 @@ interface JoinedColumns {
   held: JsonText | null;
 }
 
+/** The completed run in the chain of the retries of a run, of which `next` is the newest retry. */
+export function completedAs(next: string): string {
+  return `iif(${next} IS NULL, NULL, (WITH RECURSIVE retries (id, next, status) AS (
+    SELECT t.id, t.retriggered_as, t.status FROM holdfast_runs t WHERE t.id = ${next}
+    UNION SELECT t.id, t.retriggered_as, t.status FROM retries CROSS JOIN holdfast_runs t ON t.id = retries.next
+      WHERE retries.status <> 'completed')
+    SELECT id FROM retries WHERE status = 'completed'))`;
+}
+
 /** A row of {@linkcode SELECT_RUN}. */
 export interface RunRow extends RunColumns, OtherColumns, JoinedColumns {}
 
-const COLUMNS: Record<Exclude<keyof RunRow, "payload" | "held">, true> = {
+const COLUMNS: Record<Exclude<keyof RunRow, "payload" | "held" | "completed_as">, true> = {
   seq: true,
   id: true,
   job: true,
@@ -84,15 +93,18 @@ export const RUN_COLUMNS: readonly string[] = Object.keys(COLUMNS);
  *
  * `|| ''` makes a plain string of the JSON: `jsr:@db/sqlite` parses a column that a JSON function has returned.
  */
-export const HELD = "iif(r.status = 'pending' AND (r.queue_state IS NULL OR r.queue <> r.job), " +
+const HELD = "iif(r.status = 'pending' AND (r.queue_state IS NULL OR r.queue <> r.job), " +
   "(SELECT json_array(h.code, h.message, h.since) || '' " +
   "FROM holdfast_holds h WHERE h.run_seq = r.seq AND h.since IS NOT NULL), NULL) AS held";
+
+/** What {@linkcode toRunText} reads that no column has. */
+export const LOOKED_UP = `${HELD}, ${completedAs("r.retriggered_as")} AS completed_as`;
 
 /** The tables that {@linkcode toRunText} reads. */
 export const RUN_TABLES = "holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq";
 
 /** The columns of {@linkcode RunRow}, of {@linkcode RUN_TABLES}. */
-export const ALL_COLUMNS: string = [...RUN_COLUMNS.map((column) => `r.${column}`), "i.payload", HELD].join(", ");
+export const ALL_COLUMNS: string = [...RUN_COLUMNS.map((column) => `r.${column}`), "i.payload", LOOKED_UP].join(", ");
 
 /** Reads what {@linkcode toRunText} needs; a WHERE on `r` or `i` follows. */
 export const SELECT_RUN = `SELECT ${ALL_COLUMNS} FROM ${RUN_TABLES}`;

@@ -185,3 +185,24 @@ forEachStore("findRuns() finds 20 runs at most, and refuses what is no text", as
     await assert.rejects(engine.findRuns(query), ValidationError, JSON.stringify(query));
   }
 });
+
+forEachStore("getFailures() leaves out failed runs of which a retry has completed", async (context) => {
+  let isMended = false;
+  const job = aJob(() => {
+    if (!isMended) throw new Error("the disk is full");
+  }, "sometimes");
+  await using engine = createEngine({ ...context, jobs: { job } });
+  const ids = [];
+  for (let i = 0; i < 2; i++) ids.push((await engine.trigger(job, null)).id);
+  await engine.runUntilIdle();
+  const before = await engine.getFailures();
+  isMended = true;
+  const { id: retry } = await engine.retrigger(ids[0]!);
+  await engine.runUntilIdle();
+
+  const { groups, examined } = await engine.getFailures();
+
+  assert.deepEqual([before.examined, examined, groups.map(({ runIds }) => runIds)], [2, 1, [[ids[1]]]]);
+  assert.equal((await engine.getRun(ids[0]!))?.completedAs, retry);
+  assert.equal((await engine.getRuns({ status: "failed", retried: false })).total, 1);
+});

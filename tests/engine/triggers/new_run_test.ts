@@ -63,6 +63,7 @@ forEachStore("trigger() makes a pending run with all that it was asked for", asy
     held: null,
     retriggerOf: null,
     retriggeredAs: null,
+    completedAs: null,
     disposition: "created",
   });
   const { disposition: _, ...stored } = run;

@@ -53,8 +53,8 @@ function checkEnded({ deeds, before, after }: Burst): void {
   for (const run of before) {
     assert.equal(left.has(run.id), !deleted.has(run.id), `run ${run.id} should be there, or gone`);
     if (!["completed", "failed", "cancelled"].includes(run.status) || deleted.has(run.id)) continue;
-    const { retriggeredAs } = left.get(run.id)!;
-    assert.deepEqual(left.get(run.id), { ...run, retriggeredAs });
+    const { retriggeredAs, completedAs } = left.get(run.id)!;
+    assert.deepEqual(left.get(run.id), { ...run, retriggeredAs, completedAs });
   }
   for (const { action: { runId } } of successes(deeds, "cancel")) {
     assert.equal(left.get(runId)?.status ?? "cancelled", "cancelled");

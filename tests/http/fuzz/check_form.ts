@@ -24,7 +24,7 @@ const CODES: Record<number, readonly string[]> = {
 
 const RUN = [
   "id,jobName,status,input,output,labels,createdAt,isTerminal,isActive,isWaiting",
-  "error,failedStepName,progress,startedAt,completedAt,startAt,priority,startBy,finishBy,failureKind,retriggerOf,retriggeredAs",
+  "error,failedStepName,progress,startedAt,completedAt,startAt,priority,startBy,finishBy,failureKind,retriggerOf,retriggeredAs,completedAs",
 ] as const;
 const WAIT = [
   "id,runId,name,metadata,status,outcome,payload,signalId,createdAt,deadlineAt,suspendedAt,resolvedAt,firstResumedAt",

@@ -124,7 +124,7 @@ export class Model {
   #performOn(run: ModelRun, action: Extract<Action, { runId: string }>, newRunId: string): Expected {
     switch (action.kind) {
       case "run":
-        return ok(showRun(run));
+        return ok(showRun(run, (id) => this.find(id)));
       case "steps":
         return ok(showSteps(run));
       case "waits":
@@ -197,7 +197,7 @@ export class Model {
     const matching = this.runs.filter((run) => isListed(run, { jobName, status, labels: own })).reverse();
     const from = offset ?? 0;
     const to = from + (limit ?? 50);
-    const runs = matching.slice(from, to).map(showRun);
+    const runs = matching.slice(from, to).map((run) => showRun(run, (id) => this.find(id)));
     return ok({ runs, total: matching.length, hasMore: to < matching.length });
   }
 

@@ -75,7 +75,10 @@ export function isListed(
 }
 
 /** A run, as `/run` and `/runs` show it. */
-export function showRun(run: ModelRun): Record<string, unknown> {
+export function showRun(run: ModelRun, find: (id: string) => ModelRun | undefined): Record<string, unknown> {
+  const next = (id: string | null) => id === null ? undefined : find(id);
+  let retry = next(run.retriggeredAs);
+  while (retry !== undefined && retry.status !== "completed") retry = next(retry.retriggeredAs);
   return {
     id: run.id,
     jobName: run.jobName,
@@ -90,6 +93,7 @@ export function showRun(run: ModelRun): Record<string, unknown> {
     ...(run.status === "failed" ? { failureKind: "error" } : {}),
     ...(run.retriggerOf === null ? {} : { retriggerOf: run.retriggerOf }),
     ...(run.retriggeredAs === null ? {} : { retriggeredAs: run.retriggeredAs }),
+    ...(retry === undefined ? {} : { completedAs: retry.id }),
     isTerminal: hasEnded(run),
     isActive: ["pending", "leased", "running"].includes(run.status),
     isWaiting: run.status === "waiting",

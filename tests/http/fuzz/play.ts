@@ -188,13 +188,13 @@ function leaveOutGone(
 }
 
 /** What a store has to keep, newest first. */
-function showAll({ runs }: Model): unknown[] {
-  return runs.map(showModelled).reverse();
+function showAll(model: Model): unknown[] {
+  return model.runs.map((run) => showModelled(run, model)).reverse();
 }
 
 function showStored(run: Run): unknown {
   const { id, jobName, status, payload, output, error, labels, idempotencyKey, concurrencyKey } = run;
-  const { createdAt, startedAt, completedAt, failureKind, retriggerOf, retriggeredAs } = run;
+  const { createdAt, startedAt, completedAt, failureKind, retriggerOf, retriggeredAs, completedAs } = run;
   return {
     ...{ id, jobName, status, input: payload, output, labels, createdAt, idempotencyKey, concurrencyKey },
     ...(error === null ? {} : { error }),
@@ -203,10 +203,11 @@ function showStored(run: Run): unknown {
     ...(failureKind === null ? {} : { failureKind }),
     ...(retriggerOf === null ? {} : { retriggerOf }),
     ...(retriggeredAs === null ? {} : { retriggeredAs }),
+    ...(completedAs === null ? {} : { completedAs }),
   };
 }
 
-function showModelled(run: ModelRun): unknown {
-  const { isTerminal: _, isActive: __, isWaiting: ___, ...shown } = showRun(run);
+function showModelled(run: ModelRun, model: Model): unknown {
+  const { isTerminal: _, isActive: __, isWaiting: ___, ...shown } = showRun(run, (id) => model.find(id));
   return { ...shown, idempotencyKey: run.idempotencyKey, concurrencyKey: run.concurrencyKey };
 }

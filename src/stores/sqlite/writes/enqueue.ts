@@ -264,4 +264,5 @@ const UNCLAIMED = {
   finish_by: null,
   retriggered_as: null,
   held: null,
+  completed_as: null,
 };

@@ -53,6 +53,7 @@ timed("enqueue() adds a pending run that shows what was asked for", async ({ sto
       held: null,
       retriggerOf: null,
       retriggeredAs: null,
+      completedAs: null,
     },
     disposition: "created",
   });

@@ -115,6 +115,28 @@ test("findRuns() finds the held runs of a scope", async ({ store }) => {
   assert.deepEqual(ids, [own]);
 });
 
+test("getRuns() finds the runs of which a retry has completed, and those that are left to do", async ({ store }) => {
+  const failed = await fail(store, "error");
+  const retried = await fail(store, "error");
+  const { run: failedRetry } = await add(store, { retriggerOf: { runId: retried, from: "start" } });
+  const { lease } = await claimOne(store);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
+  const before = await find(store, { retried: false, status: "failed" });
+  const { id: last } = await addCompleted(store, { retriggerOf: { runId: failedRetry.id, from: "failure" } });
+
+  const runs = await Promise.all([failed, retried, failedRetry.id, last].map((id) => getRun(store, id)));
+  assert.deepEqual(runs.map((run) => run!.completedAs), [null, last, last, null]);
+  assert.deepEqual(before, [failedRetry.id, retried, failed]);
+  assert.deepEqual(await find(store, { retried: true }), [failedRetry.id, retried]);
+  assert.deepEqual(await find(store, { retried: false, status: "failed" }), [failed]);
+  assert.deepEqual(await find(store, { retried: false }), [last, failed]);
+
+  await add(store, { retriggerOf: { runId: retried, from: "start" } });
+  assert.deepEqual(await find(store, { retried: true }), [failedRetry.id]);
+  await store.delete(last);
+  assert.deepEqual(await find(store, { retried: true }), []);
+});
+
 test("getRuns() finds no run of a parent that has none", async ({ store }) => {
   const { run } = await add(store);
 

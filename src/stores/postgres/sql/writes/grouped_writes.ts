@@ -140,7 +140,7 @@ begin
       select p_now, p.facts from fn.pack_facts(array(select '[' || i.seq || ',"triggered"]' from i order by i.seq)) p)
   select array_agg(o.answer order by o.call) into v_answers from (
     select i.call, jsonb_agg(jsonb_build_object('disposition', 'created',
-      'run', to_jsonb(r) || jsonb_build_object('payload', i.n ->> 'payload', 'held', null)) order by i.no)::text as answer
+      'run', to_jsonb(r) || jsonb_build_object('payload', i.n ->> 'payload', 'held', null, 'completed_as', null)) order by i.no)::text as answer
     from i join r on r.seq = i.seq group by i.call) o;
   return v_answers;
 end $$;
