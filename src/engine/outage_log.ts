@@ -13,7 +13,8 @@ const QUIET_MS = 15_000;
 export class OutageLog {
   readonly #logger: Logger;
   readonly #host: Pick<Host, "monotonic">;
-  #outage: { since: number; loggedAt: number; failedAt: number; failures: number } | null = null;
+  /** `isAnswered`: a call was answered since the last one that failed. */
+  #outage: { since: number; loggedAt: number; failedAt: number; failures: number; isAnswered: boolean } | null = null;
 
   /** Creates the log of an engine, and of the handlers that serve it. */
   constructor(logger: Logger, host: Pick<Host, "monotonic">) {
@@ -24,13 +25,15 @@ export class OutageLog {
   /** Something failed because the store did not answer. */
   noteFailure({ message }: Error): void {
     const now = this.#host.monotonic();
+    if (this.#outage?.isAnswered) this.noteAnswer(); // it may have ended long ago, with no call since
     if (this.#outage === null) {
-      this.#outage = { since: now, loggedAt: now, failedAt: now, failures: 1 };
+      this.#outage = { since: now, loggedAt: now, failedAt: now, failures: 1, isAnswered: false };
       return this.#logger.error(`The store does not answer; work goes on when it does. ${message}`);
     }
     const { since, loggedAt } = this.#outage;
     const failures = ++this.#outage.failures;
     this.#outage.failedAt = now;
+    this.#outage.isAnswered = false;
     if (now - loggedAt < LINE_EVERY_MS) return;
     this.#outage.loggedAt = now;
     this.#logger.error(
@@ -41,11 +44,13 @@ export class OutageLog {
   /** The store has answered. */
   noteAnswer(): void {
     if (this.#outage === null) return;
+    this.#outage.isAnswered = true;
     const { since, failedAt, failures } = this.#outage;
     if (this.#host.monotonic() - failedAt < QUIET_MS) return;
     this.#outage = null;
-    this.#logger.warn(
-      `The store answers again. It did not for ${describeDuration(failedAt - since)}, ${failures} times`,
-    );
+    const past = failures === 1
+      ? "One call has failed"
+      : `It did not for ${describeDuration(failedAt - since)}, ${failures} times`;
+    this.#logger.warn(`The store answers again. ${past}`);
   }
 }

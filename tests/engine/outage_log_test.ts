@@ -64,3 +64,24 @@ Deno.test("an outage of some calls does not end with others that are answered me
     "The store does not answer; work goes on when it does. The database cannot answer: it is gone",
   ]);
 });
+
+Deno.test("an outage that has ended long ago is not part of the next one, though nothing was asked in between", async () => {
+  const { host, list, lines, state } = anEngine((name) => name === "findRuns");
+  const fail = async () => {
+    state.isAway = true;
+    assert.equal(await list(), 503);
+    state.isAway = false;
+  };
+
+  await fail();
+  await host.advance(1_000);
+  assert.equal(await list(), 200);
+  await host.advance(3_600_000);
+  await fail();
+
+  assert.deepEqual(lines, [
+    "The store does not answer; work goes on when it does. The database cannot answer: it is gone",
+    "The store answers again. One call has failed",
+    "The store does not answer; work goes on when it does. The database cannot answer: it is gone",
+  ]);
+});
