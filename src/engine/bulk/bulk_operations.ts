@@ -1,4 +1,5 @@
-import { ConflictError } from "../../model/error.ts";
+import { ConflictError, ValidationError } from "../../model/error.ts";
+import { HOLD_CODES, type HoldCode } from "../../model/hold.ts";
 import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
 import type { BulkOperation, RetriggerFrom, StoredRun } from "../../model/run.ts";
 import type { NewRun } from "../../store/new_run.ts";
@@ -22,9 +23,21 @@ import type { ExecutionDeps } from "../../execution/execution.ts";
 export interface ResumeAllOptions extends ResumeOptions {
   /** Those that match it. Default: all. */
   filter?: BulkFilter;
+  /** Those of this job, or of any of these, as in a filter. Default: of all jobs. */
+  jobName?: string | readonly string[];
+  /** Those that are held for this reason. Default: for any. */
+  code?: HoldCode;
 }
 
-const RESUME_ALL_OPTIONS: Record<keyof ResumeAllOptions, true> = { ...RESUME_OPTIONS, filter: true };
+const RESUME_ALL_OPTIONS: Record<keyof ResumeAllOptions, true> = {
+  ...RESUME_OPTIONS,
+  filter: true,
+  jobName: true,
+  code: true,
+};
+
+// How many runs are found at once.
+const SLICE = 50;
 
 type BulkOperationsDeps = Pick<ExecutionDeps, "store" | "host"> & {
   runs: RunChanges;
@@ -46,20 +59,38 @@ export class BulkOperations {
   /** Does `Engine.resumeAll()`: call after call, to the end. */
   async resumeAll(options: ResumeAllOptions): Promise<{ resumed: number }> {
     checkOptionNames(options, RESUME_ALL_OPTIONS, "resumeAll()");
-    const { filter = {}, ...others } = options;
+    const { filter: given = {}, jobName, code, ...others } = options;
+    if (code !== undefined && !HOLD_CODES.includes(code)) {
+      throw new ValidationError(`code of resumeAll() must be one of ${HOLD_CODES.join(", ")}`);
+    }
+    const filter = { ...given, held: true, ...(jobName === undefined ? {} : { jobName }) };
+    if (code !== undefined) return await this.#resumeHeldFor(code, filter, others);
     let resumed = 0;
     let cursor: string | undefined;
     while (true) {
-      const selection = { filter: { ...filter, held: true } };
       const result = await this.perform(
         "resume",
-        selection,
+        { filter },
         { ...others, ...(cursor === undefined ? {} : { cursor }) },
         null,
       );
       resumed += result.done;
       if (result.next === null) return { resumed };
       cursor = result.next;
+    }
+  }
+
+  /** Resumes those that are held for a reason, which no other filter knows. */
+  async #resumeHeldFor(code: HoldCode, filter: BulkFilter, options: ResumeOptions): Promise<{ resumed: number }> {
+    const { jobName, held: _, ...others } = filter;
+    if (Object.keys(others).length > 0) throw new ValidationError("code of resumeAll() goes with jobName alone");
+    const jobNames = typeof jobName === "string" ? [jobName] : jobName;
+    let resumed = 0;
+    for (let after = 0;;) {
+      const { ids, seqs } = await this.#deps.store.findHeld({ jobNames, code, after, limit: SLICE });
+      if (ids.length > 0) resumed += (await this.perform("resume", { runIds: ids }, options, null)).done;
+      if (ids.length < SLICE) return { resumed };
+      after = seqs.at(-1)!; // a full slice has a last run
     }
   }
 

@@ -337,8 +337,27 @@ forEachStore("resumeAll() resumes the held runs of a job, more than one slice of
   assert.deepEqual([others, otherMessages, all], [{ resumed: 0 }, { resumed: 0 }, { resumed: 60 }]);
   for (const id of ids) await outputOf(engine, id);
   await assert.rejects(engine.resumeAll({ filter: { status: "other" as never } }), ValidationError);
-  await assert.rejects(engine.resumeAll({ jobName: "checkout" } as never), TypeError);
+  await assert.rejects(engine.resumeAll({ code: "other" as never }), ValidationError);
+  await assert.rejects(engine.resumeAll({ job: "checkout" } as never), TypeError);
   await assert.rejects(engine.resume(ids[0]!), ConflictError);
+});
+
+forEachStore("resumeAll() takes a job and the code of a hold", async (context) => {
+  const { store, host } = context;
+  const ids = await hold(context, 60);
+  await using engine = createEngine({ store, host, jobs: { renamed } });
+
+  const resumed = [
+    await engine.resumeAll({ jobName: "other" }),
+    await engine.resumeAll({ jobName: "checkout", code: "input_refused" }),
+    await engine.resumeAll({ jobName: ["checkout"], code: "diverged", onDivergence: "continue" }),
+    await engine.resumeAll({ jobName: "checkout" }),
+  ];
+  await engine.runUntilIdle();
+
+  assert.deepEqual(resumed.map((one) => one.resumed), [0, 0, 60, 0]);
+  for (const id of ids) await outputOf(engine, id);
+  await assert.rejects(engine.resumeAll({ code: "diverged", filter: { labels: { a: "b" } } }), ValidationError);
 });
 
 forEachStore("resumeRuns() resumes the held runs of a selection, each once, and can be repeated", async (context) => {

@@ -130,7 +130,10 @@ export async function openPool(
       return result.rows;
     } catch (error) {
       broken = !isServerError(error) || isOfStandby(error);
-      if (isOfStandby(error)) generation++;
+      if (isOfStandby(error)) {
+        generation++;
+        servers.leave(servers.url);
+      }
       throw error;
     } finally {
       // After a time limit the answer can still arrive: the connection is of no more use.

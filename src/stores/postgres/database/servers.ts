@@ -32,6 +32,9 @@ export class Servers {
       );
     }
     const { before, hosts, after } = splitAddress(address);
+    if (hosts.length > 1 && hosts.includes("")) {
+      throw new TypeError("The address of the database has a comma with no host beside it");
+    }
     // It says that it is PostgreSQL, so its name has to tell.
     if (hosts.some((host) => /\.dsql\.[\w-]+\.on\.aws(:\d+)?$/i.test(host))) {
       throw new TypeError("PostgresStore does not support Aurora DSQL: it has no PL/pgSQL. Use PostgreSQL");
@@ -99,7 +102,9 @@ function checkParameters(after: string): void {
     throw new TypeError("Several hosts are written before the path: postgres://user:password@first,second/database");
   }
   const refused = REFUSED.find((name) => parameters.has(name));
-  if (refused !== undefined) throw new TypeError(`PostgresStore does not support "${refused}" in the address`);
+  if (refused !== undefined) {
+    throw new TypeError(`PostgresStore does not support "${refused}" in the address: leave it out`);
+  }
 }
 
 /** A client of `npm:pg` that is connected, as far as it is used here. */

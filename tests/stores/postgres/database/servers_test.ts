@@ -33,6 +33,7 @@ Deno.test("Servers takes the attributes that it has anyway, and refuses what it 
       ["target_session_attrs=prefer-standby", /target_session_attrs=prefer-standby/],
       ["load_balance_hosts=random", /"load_balance_hosts"/],
       ["hostaddr=10.0.0.1", /"hostaddr"/],
+      ["channel_binding=require", /"channel_binding" in the address: leave it out/],
       ["host=a,b", /before the path/],
     ] as const
   ) {
@@ -43,6 +44,10 @@ Deno.test("Servers takes the attributes that it has anyway, and refuses what it 
       return true;
     });
   }
+});
+
+Deno.test("Servers refuses a comma with no host beside it, which would mean this machine", () => {
+  assert.throws(() => new Servers("postgres://app:secret@a,/jobs"), /^TypeError: .* a comma with no host beside it$/);
 });
 
 Deno.test("Servers refuses Aurora DSQL, which looks like PostgreSQL", () => {
