@@ -61,6 +61,9 @@ const MAX_CONNECTIONS: Record<Lane, number> = { leases: 2, writes: 2, reads: 2 }
 // A renewal is to have time for another try on a new connection while its lease lasts.
 const ANSWER_TIMEOUT_MS: Record<Lane, number> = { leases: 5_000, writes: 10_000, reads: 10_000 };
 const CONNECT_TIMEOUT_MS = 5_000;
+// The routine of the server that notices that the wait of a commit for a synchronous standby was cancelled: the statement
+// succeeds, although this server alone may have what it wrote.
+const WAITS_FOR_STANDBY = "SyncRepWaitForLSN";
 
 /**
  * Opens pools of connections of `pg`, which it loads. No connection is made before the first statement.
@@ -83,6 +86,7 @@ export async function openPool(
   // When one connection has shown that its server is a standby now, all those that were checked before are given up.
   let generation = 0;
   const generations = new WeakMap<PoolClient, number>();
+  const unreplicated = new WeakSet<PoolClient>();
   const open = (lane: Lane) => {
     const pool = new pg.Pool({
       Client,
@@ -95,8 +99,10 @@ export async function openPool(
     });
     // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it.
     pool.on("error", () => {});
-    // The same for a connection in use: its statement fails, too.
-    pool.on("connect", (client) => void client.on("error", () => {}));
+    pool.on("connect", (client) => {
+      client.on("error", () => {}); // the same for a connection in use: its statement fails, too
+      client.on("notice", ({ routine }) => void (routine === WAITS_FOR_STANDBY && unreplicated.add(client)));
+    });
     return pool;
   };
   const pools = { leases: open("leases"), writes: open("writes"), reads: open("reads") };
@@ -126,6 +132,9 @@ export async function openPool(
     let broken = true;
     try {
       const result = await client.query(sql, parameters === undefined ? undefined : [...parameters]);
+      if (unreplicated.has(client)) {
+        throw new Error("The commit was cancelled while it waited for a synchronous standby");
+      }
       broken = false;
       return result.rows;
     } catch (error) {

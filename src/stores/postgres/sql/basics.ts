@@ -163,6 +163,14 @@ begin
   perform fn.lock_journal();
 end $$;
 
+-- Ends a call that may have written nothing. Then it may answer with what another one has committed, above all its own first
+-- try; and if that session was ended while its commit waited for a synchronous standby, this server alone has it. A message
+-- in the log, which nobody reads, makes the commit of this call wait, too.
+create or replace function fn.commit_something() returns void language plpgsql volatile as $$
+begin
+  if pg_current_xact_id_if_assigned() is null then perform pg_logical_emit_message(true, 'holdfast', ''); end if;
+end $$;
+
 -- Those of some keys whose locks are free: they are taken. The caller holds the lock of the schema.
 create or replace function fn.lock_free_keys(p_keys text[]) returns text[] language plpgsql volatile as $$
 begin

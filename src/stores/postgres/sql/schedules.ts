@@ -28,14 +28,17 @@ begin
       error = p ->> 'error', version = version + 1
       where name = p ->> 'name' and version = v_version returning * into s;
   end if;
+  perform fn.commit_something();
   return case when s.name is not null then to_jsonb(s) end;
 end $$;
 
 -- Deletes a schedule. See Store.deleteSchedule().
 create or replace function fn.delete_schedule(p jsonb, p_now bigint) returns jsonb language plpgsql ${ENTRY} as $$
+declare v_name text;
 begin
-  delete from {schema}.schedules where name = p ->> 'name';
-  return to_jsonb(found);
+  delete from {schema}.schedules where name = p ->> 'name' returning name into v_name;
+  perform fn.commit_something();
+  return to_jsonb(v_name is not null);
 end $$;
 
 -- Fires or skips a slot. See Store.fireSchedule().

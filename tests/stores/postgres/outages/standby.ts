@@ -9,6 +9,10 @@ export interface Pair extends AsyncDisposable {
   readonly standbyUrl: string;
   /** Lets the standby catch up, and cuts it off: it lacks what is committed from now on. */
   cut(): Promise<void>;
+  /** Asks one statement of the server that takes writes. */
+  ask(sql: string): Promise<Record<string, unknown>[]>;
+  /** Lets commits wait for the standbys with a name from now on; for none, if it is empty. */
+  waitForStandby(name: string): Promise<void>;
   /** Ends the server without a shutdown. */
   stop(): void;
   /** Makes the standby the server that takes writes. */
@@ -54,6 +58,11 @@ export async function startPair(): Promise<Pair> {
       await standby.ask("alter system set primary_conninfo = ''");
       await standby.ask("select pg_reload_conf()");
       while ((await standby.ask("select from pg_stat_wal_receiver where status = 'streaming'")).length > 0);
+    },
+    ask: (sql) => current.ask(sql),
+    async waitForStandby(name) {
+      await current.ask(`alter system set synchronous_standby_names = '${name}'`);
+      await current.ask("select pg_reload_conf()");
     },
     stop: () => primary.stop(),
     promote,

@@ -29,6 +29,7 @@ begin
   f := fn.claim_facts();
   if w.claim_id = v_claim then
     -- A repetition does nothing. The next call checks for more.
+    perform fn.commit_something();
     return fn.claim_json(array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
       and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, null, true, v_now);
   end if;

@@ -39,7 +39,7 @@ $$;
 -- Performs a group of writes: see write_group.ts. Each answers or refuses for itself, and a refusal has written nothing.
 -- First those that are performed together, then the others, one after another.
 create or replace function fn.apply(p jsonb, p_now bigint) returns text language plpgsql ${ENTRY} as $$
-declare v_now bigint; v_steps text[]; v_endings text[]; v_triggers text[]; v_new boolean; v_keys text[];
+declare v_now bigint; v_steps text[]; v_endings text[]; v_triggers text[]; v_others text[]; v_new boolean; v_keys text[];
 begin
   v_new := p -> 'triggers' <> '[]' and fn.are_new_runs(array(
     select r ->> 'id' from jsonb_array_elements(p -> 'triggers') e, jsonb_array_elements(e -> 'runs') r));
@@ -63,11 +63,13 @@ begin
   v_steps := fn.apply_others(p -> 'steps', v_steps, v_now);
   v_endings := fn.apply_others(p -> 'endings', v_endings, v_now);
   v_triggers := fn.apply_others(p -> 'triggers', v_triggers, v_now);
+  v_others := fn.apply_others(p -> 'others', null, v_now);
   -- A busy store has no idle claims, which trim the journal otherwise.
   if random() < ${TRIM_CHANCE} then perform fn.trim_journal(v_now); end if;
+  perform fn.commit_something();
   return '{"steps":[' || array_to_string(v_steps, ',') || '],"endings":[' || array_to_string(v_endings, ',')
     || '],"triggers":[' || array_to_string(v_triggers, ',') || '],"others":['
-    || array_to_string(fn.apply_others(p -> 'others', null, v_now), ',') || ']}';
+    || array_to_string(v_others, ',') || ']}';
 end $$;
 
 -- The keys whose queues a group changes, if it changes nothing else but runs under a lease, and adds others: it can commit
