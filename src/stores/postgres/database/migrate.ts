@@ -1,4 +1,5 @@
 import { StoreError } from "../../../model/error.ts";
+import { PACKAGE_VERSION } from "../../../model/version.ts";
 import { SEARCH_PATH } from "../sql/basics.ts";
 import { FUNCTIONS } from "../sql/functions.ts";
 import { VERSION } from "../sql/names.ts";
@@ -12,6 +13,13 @@ import { newerTablesError, type PostgresDatabase } from "./postgres_database.ts"
  */
 const MIGRATIONS: readonly string[] = [TABLES];
 
+/** The functions of one package. */
+export interface Functions {
+  sql: string;
+  /** The version of the package, such as `1.2.3`. */
+  packageVersion: string;
+}
+
 const NEWER = "holdfast: newer tables";
 const INSUFFICIENT_PRIVILEGE = "42501";
 
@@ -19,15 +27,25 @@ const INSUFFICIENT_PRIVILEGE = "42501";
  * Creates or updates the tables and the functions. Of several processes one makes the change, and the others find it
  * made: a process that has waited for the lock asks a table for the version, since its view of the catalog may be old.
  *
+ * A newer package replaces the functions of an older one also if both have the same version of the tables, and an older
+ * one leaves them: so a function can be corrected without a new version, and processes of both packages call the newer
+ * ones. Therefore, once a version of the tables is released, each of its functions keeps its name, its parameters and
+ * their meaning, and what it answers can only be extended. That holds between two functions, too: a call that is under way
+ * can go on with functions that have been replaced meanwhile.
+ *
  * A role that may not create anything finds that there is nothing to do.
  *
  * @throws {StoreError} The tables were made by a newer version than this one, the role lacks rights, the server does not
  * keep what it acknowledges and `durability` is `full`, or it is another engine that speaks the protocol of PostgreSQL.
  */
-export async function migrateTables(database: PostgresDatabase, durability: Durability): Promise<void> {
+export async function migrateTables(
+  database: PostgresDatabase,
+  durability: Durability,
+  functions: Functions = { sql: FUNCTIONS, packageVersion: PACKAGE_VERSION },
+): Promise<void> {
   await checkServer(database, durability);
   try {
-    await database.execute(MIGRATE);
+    await database.execute(migration(functions));
   } catch (error) {
     if (error instanceof StoreError && sqlState(error.cause) === INSUFFICIENT_PRIVILEGE) {
       throw new StoreError(
@@ -41,22 +59,33 @@ export async function migrateTables(database: PostgresDatabase, durability: Dura
   }
 }
 
-const MIGRATE = `
+/** An array that has the order of the versions of a package: a release comes after the candidates for it. */
+function orderOf(version: string): string {
+  return `(string_to_array(split_part(${version}, '-', 1), '.')::int[] || (strpos(${version}, '-') = 0)::int)`;
+}
+
+const migration = ({ sql, packageVersion }: Functions) => `
 set local ${SEARCH_PATH};
 select pg_advisory_xact_lock(hashtextextended('holdfast/migrate/' || {literal}, 0));
 do $migrate$
-declare v_version int := 0; v_function text;
+declare
+  v_made jsonb := '{}'; v_version int; v_function text; v_functions text := $functions$ ${sql} $functions$;
+  v_hash text := encode(sha256(convert_to(v_functions, 'UTF8')), 'hex');
 begin
   perform 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     where n.nspname = {literal} and c.relname = 'schema_version';
-  if found then execute $execute$ select version from {schema}.schema_version $execute$ into v_version; end if;
+  if found then execute $execute$ select to_jsonb(s) from {schema}.schema_version s $execute$ into v_made; end if;
+  v_version := coalesce((v_made ->> 'version')::int, 0);
   if v_version > ${VERSION} then raise exception '${NEWER} %', v_version; end if;
-  if v_version = ${VERSION} then return; end if;
+  if v_version = ${VERSION} and (v_made ->> 'functions' = v_hash
+      or ${orderOf("(v_made ->> 'package')")} > ${orderOf(`'${packageVersion}'`)}) then
+    return;
+  end if;
   if v_version = 0 then
     perform 1 from pg_catalog.pg_namespace where nspname = {literal};
     if not found then execute $execute$ create schema {schema} $execute$; end if;
     execute $execute$
-      create table {schema}.schema_version (version int not null);
+      create table {schema}.schema_version (version int not null, functions text, package text);
       insert into {schema}.schema_version values (0);
     $execute$;
   end if;
@@ -66,13 +95,14 @@ ${
     execute $execute$ ${migration} $execute$;
   end if;`).join("\n")
 }
-  execute $execute$ ${FUNCTIONS} $execute$;
+  execute v_functions;
   -- Everybody may call a new function otherwise.
   for v_function in select p.oid::regprocedure::text from pg_catalog.pg_proc p
       where p.pronamespace = {literal}::regnamespace and p.proname like '%\\_v${VERSION}' loop
     execute 'revoke execute on function ' || v_function || ' from public';
   end loop;
-  execute $execute$ update {schema}.schema_version set version = ${VERSION} $execute$;
+  execute $execute$ update {schema}.schema_version set version = ${VERSION}, functions = $1, package = '${packageVersion}' $execute$
+    using v_hash;
 end $migrate$;
 select fn.check_isolation();
 select fn.forget_dead_workers(fn.clock(null));

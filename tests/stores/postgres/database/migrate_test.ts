@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import pg from "pg";
 import { createEngine, defineJob } from "../../../../mod.ts";
 import { StoreError } from "../../../../src/model/error.ts";
+import { openPool } from "../../../../src/stores/postgres/database/client.ts";
+import { migrateTables } from "../../../../src/stores/postgres/database/migrate.ts";
+import { PostgresDatabase } from "../../../../src/stores/postgres/database/postgres_database.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { FUNCTIONS } from "../../../../src/stores/postgres/sql/functions.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
 import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
 import { anything } from "../../../support/stores/for_each_store.ts";
@@ -172,4 +176,149 @@ test("migrate() by a role without rights says what to do", async (place) => {
   await using owner = await place.open();
   await owner.migrate();
   await assert.rejects(store.migrate(), isStoreError(/has not the rights.*permission denied for schema/));
+});
+
+/** Migrates as a package does whose functions have another text: each of them begins with a comment. */
+async function migrateAs(packageVersion: string, comment: string, { url, schema }: Place): Promise<void> {
+  const database = new PostgresDatabase(await openPool(url), schema, () => null);
+  try {
+    const sql = FUNCTIONS.replaceAll(" as $$\n", () => ` as $$ -- ${comment}\n`);
+    await migrateTables(database, "relaxed", { sql, packageVersion });
+  } finally {
+    await database.close();
+  }
+}
+
+/** All rows of the catalog that describe the functions, with the transactions that have written them. */
+function readFunctions({ schema, ask }: Place): Promise<Record<string, unknown>[]> {
+  return ask(`select p.oid, p.xmin, p.prosrc, p.proacl::text from pg_proc p
+    where p.pronamespace = '${schema}'::regnamespace order by p.oid`);
+}
+
+/** The comment that all functions have; `null`: none of them has one. */
+async function readComment(place: Place): Promise<string | null> {
+  const functions = await readFunctions(place);
+  const comments = new Set(functions.map(({ prosrc }) => /^ -- (.*)\n/.exec(String(prosrc))?.[1] ?? null));
+  assert.ok(functions.length > 100 && comments.size === 1, [...comments].join());
+  return [...comments][0]!; // it has one element
+}
+
+test("migrate() writes nothing if the functions are those of this package", async (place) => {
+  await using store = await place.open();
+  await store.migrate();
+  const before = await readFunctions(place);
+  const [version] = await place.ask(`select xmin, * from ${place.schema}.schema_version`);
+
+  await store.migrate();
+  await using other = await place.open();
+  await other.migrate();
+
+  assert.deepEqual(await readFunctions(place), before);
+  assert.deepEqual(await place.ask(`select xmin, * from ${place.schema}.schema_version`), [version]);
+});
+
+test("migrate() replaces functions with another text, and who may call them stays", async (place) => {
+  await using store = await place.open();
+  await migrateAs("0.0.9", "of the past", place);
+  await makeRole(place);
+  const before = await readFunctions(place);
+  assert.equal(await readComment(place), "of the past");
+
+  await store.migrate();
+
+  assert.equal(await readComment(place), null);
+  const rights = (functions: Record<string, unknown>[]) => functions.map(({ oid, proacl }) => [oid, proacl]);
+  assert.deepEqual(rights(await readFunctions(place)), rights(before));
+});
+
+test("migrate() of an older package leaves the functions of a newer one, and that of the same version replaces them", async (place) => {
+  const migrations = [
+    ["1.10.0-rc.1", "1.10.0-rc.1"],
+    ["1.10.0", "1.10.0"],
+    ["1.9.12", "1.10.0"],
+    ["1.10.0-rc.2", "1.10.0"],
+    ["1.10.1", "1.10.1"],
+    ["1.10.0", "1.10.1"],
+    ["2.0.0", "2.0.0"],
+  ] as const;
+
+  for (const [version, expected] of migrations) {
+    await migrateAs(version, `of ${version}`, place);
+    assert.equal(await readComment(place), `of ${expected}`);
+  }
+  await migrateAs("2.0.0", "changed", place);
+
+  assert.equal(await readComment(place), "changed");
+});
+
+test("an engine starts on the functions of a newer package, also with a role that may not create anything", async (place) => {
+  await migrateAs("99.0.0", "of the future", place);
+  await using store = await place.open(await makeRole(place));
+  const job = defineJob({ name: "double", input: anything, run: (step, n: number) => step.run("double", () => 2 * n) });
+  const engine = createEngine({ store, jobs: { job } });
+  await engine.start();
+
+  const { output } = await engine.jobs.job.triggerAndWait(1);
+  await engine.stop();
+
+  assert.equal(output, 2);
+  assert.equal(await readComment(place), "of the future");
+});
+
+test("migrate() by a role that may not replace older functions says what to do", async (place) => {
+  await migrateAs("0.0.9", "of the past", place);
+  await using store = await place.open(await makeRole(place));
+
+  await assert.rejects(store.migrate(), isStoreError(/has not the rights.*docs\/guides\/postgres.md/));
+});
+
+/** A store that notes the calls that fail. */
+function noteFailures(store: PostgresStore, errors: unknown[]): PostgresStore {
+  return new Proxy(store, {
+    get(target, name) {
+      const value = Reflect.get(target, name, target);
+      if (typeof value !== "function") return value;
+      return (...parameters: unknown[]) => {
+        const answer = value.apply(target, parameters);
+        if (answer instanceof Promise) answer.catch((error) => errors.push(error));
+        return answer;
+      };
+    },
+  });
+}
+
+test("no call fails while another process replaces the functions, over and over", async (place) => {
+  await migrateAs("0.0.1", "first", place);
+  await using store = await place.open();
+  const errors: unknown[] = [];
+  const leaf = defineJob({ name: "leaf", input: anything, run: (step, n: number) => step.run("double", () => 2 * n) });
+  const root = defineJob({
+    name: "root",
+    input: anything,
+    run: async (step, n: number) => {
+      const doubled = await step.run("double", () => 2 * n);
+      await step.sleep("nap", 1);
+      return doubled! + (await step.invoke("leaf", leaf, n))!;
+    },
+  });
+  const engine = createEngine({ store: noteFailures(store, errors), jobs: { leaf, root } });
+  engine.on("worker:error", (event) => void errors.push(event));
+  await engine.start();
+  let done = 0;
+  const runs = Promise.all(Array.from({ length: 80 }, async (_, n) => {
+    const keys = {
+      concurrencyKey: n % 3 === 0 ? `key ${n % 5}` : undefined,
+      idempotencyKey: n % 2 === 0 ? `${n}` : undefined,
+    };
+    const { output } = await engine.jobs.root.triggerAndWait(n, keys);
+    assert.equal(output, 4 * n);
+    done++;
+  }));
+  let replaced = 0;
+  while (done < 80) await migrateAs(`1.0.${++replaced}`, `no. ${replaced}`, place);
+  await runs;
+  await engine.stop();
+
+  assert.deepEqual(errors, []);
+  assert.ok(replaced > 3);
 });
