@@ -307,7 +307,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async getChildren(runId: string, query: ChildrenQuery = {}): Promise<Children> {
-    return await listChildren(await readRun(this.#store, runId), query, this.#store);
+    return await listChildren(await readRun(this.#store, runId), query, {
+      store: this.#store,
+      host: this.#parts.deps.host,
+    });
   }
 
   async getOpenWaits(query: OpenWaitsQuery = {}): Promise<OpenWaitsPage> {

@@ -40,6 +40,9 @@ export interface ChildCounts {
   byStatus: Record<RunStatus, number> | null;
   /** How many of the pending ones are held. */
   held: number | null;
-  /** How many of them a retry of the run from its failure executes again: those that have not completed. `null` until the run has ended. */
+  /**
+   * How many of them a retry of the run from its failure executes again: those that have not completed.
+   * `null` until the run has ended, and if it has completed.
+   */
   executedAgain: number | null;
 }

@@ -108,7 +108,7 @@ export interface Run {
   retriggerOf: string | null;
   /** Its newest retry. The id stays when the retry is deleted, until there is another retry. */
   retriggeredAs: string | null;
-  /** The run that has completed its work: its newest retry, or the newest one of that, and so on; `null`: none has completed. */
+  /** The run that has completed its work: its newest retry, or the newest one of that, and so on, 20 at most; `null`: none has completed. */
   completedAs: string | null;
 }
 

@@ -7,7 +7,9 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
 import { checkFrom } from "../triggers/retrigger_options.ts";
 import type { Triggers } from "../triggers/triggers.ts";
+import { checkRunFilter } from "../runs/run_filter.ts";
 import {
+  BULK_FILTER_FIELDS,
   BULK_OPTIONS,
   type BulkFilter,
   type BulkResumeOptions,
@@ -60,37 +62,44 @@ export class BulkOperations {
   async resumeAll(options: ResumeAllOptions): Promise<{ resumed: number }> {
     checkOptionNames(options, RESUME_ALL_OPTIONS, "resumeAll()");
     const { filter: given = {}, jobName, code, ...others } = options;
+    checkOptionNames(given, BULK_FILTER_FIELDS, "the filter of resumeAll()");
+    if (given.held === false) throw new ValidationError("resumeAll() resumes held runs: the filter says held: false");
+    if (jobName !== undefined && given.jobName !== undefined) {
+      throw new ValidationError("resumeAll() takes jobName once: beside the filter, or in it");
+    }
     if (code !== undefined && !HOLD_CODES.includes(code)) {
       throw new ValidationError(`code of resumeAll() must be one of ${HOLD_CODES.join(", ")}`);
     }
-    const filter = { ...given, held: true, ...(jobName === undefined ? {} : { jobName }) };
-    if (code !== undefined) return await this.#resumeHeldFor(code, filter, others);
-    let resumed = 0;
-    let cursor: string | undefined;
-    while (true) {
-      const result = await this.perform(
-        "resume",
-        { filter },
-        { ...others, ...(cursor === undefined ? {} : { cursor }) },
-        null,
-      );
-      resumed += result.done;
-      if (result.next === null) return { resumed };
-      cursor = result.next;
-    }
+    const { error, ...filter } = { ...given, held: true, ...(jobName === undefined ? {} : { jobName }) };
+    checkRunFilter(filter);
+    const resumed = code === undefined
+      ? await this.#resumeEach({ filter: error === undefined ? filter : { ...filter, error } }, others)
+      : await this.#resumeHeldFor(code, { ...given, jobName: filter.jobName }, others);
+    return { resumed };
   }
 
   /** Resumes those that are held for a reason, which no other filter knows. */
-  async #resumeHeldFor(code: HoldCode, filter: BulkFilter, options: ResumeOptions): Promise<{ resumed: number }> {
+  async #resumeHeldFor(code: HoldCode, filter: BulkFilter, options: ResumeOptions): Promise<number> {
     const { jobName, held: _, ...others } = filter;
     if (Object.keys(others).length > 0) throw new ValidationError("code of resumeAll() goes with jobName alone");
     const jobNames = typeof jobName === "string" ? [jobName] : jobName;
     let resumed = 0;
     for (let after = 0;;) {
       const { ids, seqs } = await this.#deps.store.findHeld({ jobNames, code, after, limit: SLICE });
-      if (ids.length > 0) resumed += (await this.perform("resume", { runIds: ids }, options, null)).done;
-      if (ids.length < SLICE) return { resumed };
+      if (ids.length > 0) resumed += await this.#resumeEach({ runIds: ids }, options);
+      if (ids.length < SLICE) return resumed;
       after = seqs.at(-1)!; // a full slice has a last run
+    }
+  }
+
+  /** Resumes all held runs of a selection, by as many calls as that takes: how many it has resumed. */
+  async #resumeEach(selection: BulkSelection, options: ResumeOptions): Promise<number> {
+    let resumed = 0;
+    for (let place = {};;) {
+      const { done, next } = await this.perform("resume", selection, { ...options, ...place }, null);
+      resumed += done;
+      if (next === null) return resumed;
+      place = { cursor: next };
     }
   }
 

@@ -60,7 +60,8 @@ const DEFAULT_LIMIT = 500;
 /** The maximum length of the `error` of a filter, in characters. */
 export const MAX_ERROR_LENGTH = 8_192;
 
-const BULK_FILTER_FIELDS = { ...FILTER_FIELDS, error: true } satisfies Record<keyof BulkFilter, unknown>;
+/** The names of the fields of a filter. */
+export const BULK_FILTER_FIELDS = { ...FILTER_FIELDS, error: true } satisfies Record<keyof BulkFilter, unknown>;
 const SELECTION = { runIds: true, filter: true } as const;
 const OPTIONS: Record<keyof BulkOptions, true> = { dryRun: true, limit: true, cursor: true };
 

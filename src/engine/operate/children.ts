@@ -1,3 +1,4 @@
+import { type Host, nextTurn } from "../../model/host.ts";
 import { ValidationError } from "../../model/error.ts";
 import type { ChildCounts, Children, ChildrenQuery, ChildRun } from "../../model/children.ts";
 import { toClientRun } from "../../model/client_run.ts";
@@ -45,7 +46,7 @@ const GROUPS: readonly { statuses: readonly RunStatus[]; held?: boolean }[] = [
 export async function listChildren(
   run: Pick<Run, "id" | "status">,
   query: ChildrenQuery,
-  store: Pick<Store, "findRuns" | "readRuns">,
+  { store, host }: { store: Pick<Store, "findRuns" | "readRuns">; host: Host },
   access: ChildAccess = { scope: { parentRunId: run.id }, mayCount: true, mayShow: null },
 ): Promise<Children> {
   const { place, ...checked } = checkQuery(query);
@@ -55,6 +56,7 @@ export async function listChildren(
   for (let read = 0; read < ids.length;) {
     const part = await store.readRuns(ids.slice(read), PART_LENGTH);
     read += part.length;
+    await nextTurn(host); // inputs can be large
     for (const child of part) {
       if (child !== null && (access.mayShow === null || await access.mayShow(child.id))) children.push(toChild(child));
     }
@@ -106,7 +108,7 @@ async function countChildren(
     total,
     byStatus,
     held: byStatus.pending === 0 ? 0 : await count(["pending"], true),
-    executedAgain: isTerminal(status) ? total - byStatus.completed : null,
+    executedAgain: isTerminal(status) && status !== "completed" ? total - byStatus.completed : null,
   };
 }
 

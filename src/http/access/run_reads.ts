@@ -92,7 +92,7 @@ export async function showChildren(
   const { scope: _, ...scope } = await access.scopeOf(filter) ?? filter;
   const mayCount = await access.mayCountListed();
   const mayShow = access.isUnrestricted ? null : (runId: string) => access.may(runId, "read");
-  const children = await listChildren(run, query, store, { scope, mayCount, mayShow });
+  const children = await listChildren(run, query, { store, host: access.host }, { scope, mayCount, mayShow });
   if (await store.getRunState(run.id) === null) throw noSuchRun(); // it was deleted meanwhile
   return children;
 }

@@ -1,3 +1,4 @@
+import { MAX_RETRIES_FOLLOWED } from "../rules.ts";
 import type { Cursor } from "../../model/journal.ts";
 import { failureText } from "../../model/failure.ts";
 import type { Held } from "../../model/hold.ts";
@@ -71,7 +72,11 @@ export function toRunText(run: KeptRun): StoredRun {
 
 /** The completed run in the chain of the retries of a run; `null`: there is none. */
 export function completedAs({ retry }: KeptRun): string | null {
-  for (let run = retry; run !== null && !run.isDeleted; run = run.retry) if (run.status === "completed") return run.id;
+  let run = retry;
+  for (let at = 0; at < MAX_RETRIES_FOLLOWED && run !== null && !run.isDeleted; at++) {
+    if (run.status === "completed") return run.id;
+    run = run.retry;
+  }
   return null;
 }
 

@@ -1,3 +1,4 @@
+import { MAX_RETRIES_FOLLOWED } from "../rules.ts";
 import type { TraceText } from "../../model/trace_context.ts";
 import type { Held, HoldCode } from "../../model/hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
@@ -33,10 +34,10 @@ interface JoinedColumns {
 
 /** The completed run in the chain of the retries of a run, of which `next` is the newest retry. */
 export function completedAs(next: string): string {
-  return `iif(${next} IS NULL, NULL, (WITH RECURSIVE retries (id, next, status) AS (
-    SELECT t.id, t.retriggered_as, t.status FROM holdfast_runs t WHERE t.id = ${next}
-    UNION SELECT t.id, t.retriggered_as, t.status FROM retries CROSS JOIN holdfast_runs t ON t.id = retries.next
-      WHERE retries.status <> 'completed')
+  return `iif(${next} IS NULL, NULL, (WITH RECURSIVE retries (no, id, next, status) AS (
+    SELECT 1, t.id, t.retriggered_as, t.status FROM holdfast_runs t WHERE t.id = ${next}
+    UNION ALL SELECT no + 1, t.id, t.retriggered_as, t.status FROM retries CROSS JOIN holdfast_runs t ON t.id = retries.next
+      WHERE retries.status <> 'completed' AND no < ${MAX_RETRIES_FOLLOWED})
     SELECT id FROM retries WHERE status = 'completed'))`;
 }
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ConflictError, NotFoundError, ValidationError } from "../../../src/model/error.ts";
+import { ConflictError, NotFoundError, StoreError, ValidationError } from "../../../src/model/error.ts";
 import { defineJob, type Job, type StepContext } from "../../../src/model/job.ts";
 import type { ChangeDefinition } from "../../../src/model/job/job_changes.ts";
 import {
@@ -13,6 +13,8 @@ import {
 import { outputOf } from "../../support/pauses.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { getRun } from "../../../src/store/reads.ts";
+import { FakeHost } from "../../../src/testing/fake_host.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 
 function aCheckout(run: (step: StepContext) => unknown, options: ChangeDefinition & { name?: string } = {}): Job {
   return defineJob({ name: "checkout", input: anything, ...options, run });
@@ -357,7 +359,31 @@ forEachStore("resumeAll() takes a job and the code of a hold", async (context) =
 
   assert.deepEqual(resumed.map((one) => one.resumed), [0, 0, 60, 0]);
   for (const id of ids) await outputOf(engine, id);
+  await assert.rejects(engine.resumeAll({ filter: { held: false } }), ValidationError);
+  await assert.rejects(engine.resumeAll({ filter: null as never }), TypeError);
+  await assert.rejects(engine.resumeAll({ filter: { jobName: "a" }, jobName: "b" }), ValidationError);
+  await assert.rejects(
+    engine.resumeAll({ jobName: 5 as never, code: "diverged" }),
+    (error) => !(error instanceof StoreError),
+  );
   await assert.rejects(engine.resumeAll({ code: "diverged", filter: { labels: { a: "b" } } }), ValidationError);
+});
+
+Deno.test("resumeAll() goes on where a call has ended because it took too long", async () => {
+  const host = new FakeHost();
+  const store = new MemoryStore({ host });
+  await hold({ store, host } as StoreTest, 120);
+  let readings = 0;
+  const slow = new Proxy(host, {
+    get(target, name) {
+      if (name === "monotonic") return () => target.monotonic() + 4 * readings++;
+      const member: unknown = Reflect.get(target, name, target);
+      return typeof member === "function" ? member.bind(target) : member;
+    },
+  });
+  await using engine = createEngine({ store, host: slow, jobs: { renamed } });
+
+  assert.deepEqual(await engine.resumeAll({ code: "diverged" }), { resumed: 120 });
 });
 
 forEachStore("resumeRuns() resumes the held runs of a selection, each once, and can be repeated", async (context) => {

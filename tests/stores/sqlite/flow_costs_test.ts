@@ -200,7 +200,7 @@ Deno.test("SqliteStore joins a run that is executed without reading the runs of 
   assert.deepEqual([joined!.disposition, joined!.run.id], ["coalesced", claim!.run.id]);
   const plans = driver.plans(/holdfast_holders/);
   assert.equal(plans.length, 1);
-  assert.deepEqual(plans[0]!.details.filter((detail) => /holdfast_runs_by_job|SCAN/.test(detail)), []);
+  assert.deepEqual(plans[0]!.details.filter((detail) => /holdfast_runs_by_job|SCAN (?!retries$)/.test(detail)), []);
   await store.close();
   driver.database.close();
 });

@@ -1,3 +1,4 @@
+import { MAX_RETRIES_FOLLOWED } from "../../rules.ts";
 import { FACTS_PER_ROW } from "./names.ts";
 
 // A function that starts a call has these settings; those that it calls inherit them. Plans are made when the tables are
@@ -101,7 +102,8 @@ end $$;
 create or replace function fn.completed_as(p_retry text) returns text language plpgsql stable as $$
 declare v_id text collate "C" := p_retry; v_next text collate "C"; v_status text;
 begin
-  while v_id is not null loop
+  for v_no in 1..${MAX_RETRIES_FOLLOWED} loop
+    exit when v_id is null;
     select q.status, q.retriggered_as into v_status, v_next from {schema}.runs q where q.id = v_id;
     if v_status = 'completed' then return v_id; end if;
     v_id := v_next; -- NULL, too, if there is no such run

@@ -1,3 +1,4 @@
+import { MAX_RETRIES_FOLLOWED } from "../../../stores/rules.ts";
 import assert from "node:assert/strict";
 import { isoTime } from "../../../values/iso_time.ts";
 import type { FailureKind } from "../../../model/failure.ts";
@@ -135,6 +136,22 @@ test("getRuns() finds the runs of which a retry has completed, and those that ar
   assert.deepEqual(await find(store, { retried: true }), [failedRetry.id]);
   await store.delete(last);
   assert.deepEqual(await find(store, { retried: true }), []);
+});
+
+test("getRuns() follows so many retries of a run, and no more", async ({ store }) => {
+  const first = await fail(store, "error");
+  let newest = first;
+  for (let at = 1; at <= MAX_RETRIES_FOLLOWED; at++) {
+    newest = (await add(store, { retriggerOf: { runId: newest, from: "start" } })).run.id;
+    const { lease } = await claimOne(store);
+    await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
+  }
+  const { id: last } = await addCompleted(store, { retriggerOf: { runId: newest, from: "start" } });
+
+  const { runs } = await getRuns(store, { retried: true, limit: 100 });
+
+  assert.equal(runs.length, MAX_RETRIES_FOLLOWED);
+  assert.ok(runs.every(({ id, completedAs }) => id !== first && completedAs === last));
 });
 
 test("getRuns() finds no run of a parent that has none", async ({ store }) => {

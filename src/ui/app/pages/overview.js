@@ -190,7 +190,7 @@ function Tiles({ stats: { byStatus, jobs, slots, at }, series, rates, waits, fai
 
 /** Failures, grouped by their errors. @param {{ groups: any[] }} props */
 export function FailureRows({ groups }) {
-  if (groups.length === 0) return html`<p class="pad muted">No run has failed.</p>`;
+  if (groups.length === 0) return html`<p class="pad muted">No failure is left to do.</p>`;
   return html`<ul class="rows">${
     groups.map((group) =>
       html`
