@@ -28,7 +28,7 @@ import { checkClaim } from "./check_claim.ts";
 import { type AskedRun, checkOptions, checkRetryOptions } from "./check_options.ts";
 import { checkPauses } from "./check_pauses.ts";
 import { noteChildDeletion, noteChildEnd, noteChildren } from "./child_facts.ts";
-import { attemptKey, type Facts, newRunFacts, noteAbandoned, type RunFacts } from "./facts.ts";
+import { attemptKey, type Facts, isSignalPermitted, newRunFacts, noteAbandoned, type RunFacts } from "./facts.ts";
 import { jobOf } from "./renames_plan.ts";
 
 /** A call that a store has carried out or refused. */
@@ -573,7 +573,7 @@ function checkSignal(
     () => `${waitId} took ${signal.signalId} at ${new Date(wallNow).toISOString()}, its deadline is ${wait.deadlineAt}`,
   );
   facts.expect(
-    facts.run(wait.runId).permitted.has(`signal ${signal.signalId}`),
+    isSignalPermitted(facts, wait, signal.signalId),
     "I8",
     () => `${waitId} took ${signal.signalId}, which nobody has sent who may`,
   );

@@ -5,7 +5,7 @@ import { changeMany } from "./bulk_clients.ts";
 import type { AskedRun } from "./check_options.ts";
 import { endingOf } from "./child_facts.ts";
 import { LATE_WAIT } from "./changes_plan.ts";
-import type { RunFacts, WaitFacts } from "./facts.ts";
+import { addresseesOf, type RunFacts, type WaitFacts } from "./facts.ts";
 import { Following } from "./following.ts";
 import type { Node } from "./node.ts";
 import type { Relation, Request } from "./plan.ts";
@@ -308,12 +308,15 @@ export class Clients {
     const wait = await this.#waitFor(request);
     if (wait === undefined) return "nothing to signal";
     facts.run(wait.runId).permitted.add(`signal ${request.signalId}`);
-    const { disposition } = await engine.signal(wait.id, { signalId: request.signalId, payload: request.payload });
+    const { signalId, payload } = request;
+    const { disposition, wait: { id } } = await engine.signal(wait.id, { signalId, payload });
+    const taker = addresseesOf(facts, wait).find((one) => one.id === id);
     facts.expect(
-      wait.accepted?.signalId === request.signalId,
+      taker?.accepted?.signalId === signalId,
       "I4",
-      () => `${wait.id} took ${wait.accepted?.signalId}, and ${request.signalId} was answered ${disposition}`,
+      () => `${id} took ${taker?.accepted?.signalId}, and ${signalId} to ${wait.id} was answered ${disposition}`,
     );
+    if (id !== wait.id) facts.notice("a signal to an old address went to a retry");
     return `${disposition} ${wait.id}`;
   }
 

@@ -418,6 +418,25 @@ export function attemptKey(generation: number, stepName: string, attempt: number
   return `${generation} ${stepName} ${attempt}`;
 }
 
+/** The waits that a signal to this one may be for: itself, and those of its name in retries from the failure. */
+export function addresseesOf(facts: Facts, { id, name, runId }: WaitFacts): WaitFacts[] {
+  const isOfRetry = (wait: WaitFacts) => {
+    for (let run = facts.run(wait.runId).source; run !== null; run = run.source) {
+      if (run.request.id === runId) return true;
+    }
+    return false;
+  };
+  return [...facts.waits.values()].filter((wait) => wait.id === id || wait.name === name && isOfRetry(wait));
+}
+
+/** Whether somebody who may has sent a signal to a wait, or to one of its name in a run that was retried. */
+export function isSignalPermitted(facts: Facts, { runId }: WaitFacts, signalId: string): boolean {
+  for (let run: RunFacts | null = facts.run(runId); run !== null; run = run.source) {
+    if (run.permitted.has(`signal ${signalId}`)) return true;
+  }
+  return false;
+}
+
 /** Whether one of the things that a run waits for has come: a signal, or by this clock, or an earlier one, its time. */
 export function isDue(facts: Facts, run: RunFacts, now: number): boolean {
   const { parking } = run;

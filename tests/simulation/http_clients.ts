@@ -1,7 +1,7 @@
 import type { ClientRun } from "../../src/model/client_run.ts";
 import type { Step } from "../../src/model/step.ts";
 import type { Wait } from "../../src/model/wait.ts";
-import type { RunFacts, WaitFacts } from "./facts.ts";
+import { addresseesOf, type RunFacts, type WaitFacts } from "./facts.ts";
 import type { Node } from "./node.ts";
 import { ORGS, type Request } from "./plan.ts";
 import { type FollowManner, StreamClients } from "./stream_clients.ts";
@@ -72,20 +72,29 @@ export class HttpClients {
     if (answer === null) return null;
     const { status, body } = answer;
     if (manner.isStranger) return this.#turnedAway(status, 404, "a signal");
-    const { accepted } = wait;
+    const addressees = addresseesOf(facts, wait);
     if (status !== 200) {
-      const run = facts.run(wait.runId);
-      const isOver = accepted !== null || wait.ending !== null || run.hasEnded;
-      return this.#refused(status, { 404: run.isDeleted, 409: isOver, 410: wait.isExpired }, `a signal to ${wait.id}`);
+      const runs = addressees.map(({ runId }) => facts.run(runId));
+      const isOver = addressees.some(({ accepted, ending }) => accepted !== null || ending !== null) ||
+        runs.some(({ hasEnded }) => hasEnded);
+      const reasons = {
+        404: runs.some(({ isDeleted }) => isDeleted),
+        409: isOver,
+        410: addressees.some(({ isExpired }) => isExpired),
+      };
+      return this.#refused(status, reasons, `a signal to ${wait.id}`);
     }
+    const taker = addressees.find(({ id }) => id === body.wait.id);
+    const accepted = taker?.accepted;
     facts.expect(
       accepted?.signalId === signalId && accepted.payload === JSON.stringify(payload),
       "I4",
-      () => `${wait.id} took ${accepted?.signalId}, and ${signalId} was answered ${body.disposition}`,
+      () => `${body.wait.id} took ${accepted?.signalId}, and ${signalId} was answered ${body.disposition}`,
     );
+    if (taker !== wait) facts.notice("a signal to an old address went to a retry");
     const receipt = JSON.stringify(body.wait);
-    const first = this.#receipts.get(wait.id) ?? receipt;
-    this.#receipts.set(wait.id, first);
+    const first = this.#receipts.get(body.wait.id) ?? receipt;
+    this.#receipts.set(body.wait.id, first);
     facts.expect(first === receipt, "I4", () => `the receipt of ${signalId} was ${first}, and is now ${receipt}`);
     return `${body.disposition} ${wait.id}`;
   }

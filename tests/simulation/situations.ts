@@ -44,6 +44,7 @@ export const SITUATIONS = [
   "a run parked again after a replay",
   "a run was retriggered from its failure",
   "a retry began with an answered wait",
+  "a signal to an old address went to a retry",
   "a retry asked again for the last answer",
   "a retrigger was answered a retry that had not ended",
   "a run failed because it had not started in time",
