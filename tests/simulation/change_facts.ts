@@ -251,7 +251,8 @@ export function checkHold(
   if (run.source !== null) facts.notice("a retry from the failure was held");
   if ([...run.waits.values()].some(({ accepted }) => accepted !== null)) facts.notice("a run with a signal was held");
   if (run.request.concurrencyKey !== null) facts.notice("a held run gave its key up");
-  changed.tried.perhaps.add(code);
+  // One that ended early is tried once more by the same code after a minute, which a clock that jumps can make short.
+  if (reason === "diverged") changed.tried.perhaps.add(code);
   changed.tried.certainly.add(code);
   changed.tried.ever.add(code);
   changed.heldUnder = generation;
