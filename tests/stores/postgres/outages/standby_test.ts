@@ -92,10 +92,9 @@ test("of several hosts the one that takes writes is used, in any order and after
   await store.enqueue([aRun()]);
   await until(() => changes > 0, "the store has heard of its commit");
   // The standby has it, so that it can be what others claim after the failover.
-  await until(
-    async () => (await ask(pair.standbyUrl, "select from holdfast.runs")).length === 1,
-    "it is on the standby",
-  );
+  const isThere = () =>
+    ask(pair.standbyUrl, "select from holdfast.runs").then(({ length }) => length === 1, () => false);
+  await until(isThere, "it is on the standby");
 
   await pair.failOver();
   const added = () => store.enqueue([aRun({ idempotencyKey: "after" })]).then(() => true, () => false);
