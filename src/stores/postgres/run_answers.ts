@@ -6,11 +6,11 @@ import type { CopiedHistory, HoldRecord, NewHold, RunHistory } from "../../store
 import type { Enqueued } from "../../store/new_run.ts";
 import type { CreatedChild, PauseResult } from "../../store/pause_request.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
-import type { TraceText } from "../../model/trace_context.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { isSameJson, type JsonText } from "../../values/json.ts";
 import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../model/wait.ts";
 import { byNameAndVersion } from "../by_name_and_version.ts";
+import { type ClaimedColumns, toClaim } from "../claimed_row.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
 import {
   type IdentityRow,
@@ -24,7 +24,6 @@ import {
   toWait,
   type WaitRow,
 } from "../rows.ts";
-import { startDelay } from "../start_delay.ts";
 import { namesOfPrints } from "../tried_prints.ts";
 import { type PauseRow, type RunRow, toPauseRecord, toRunText } from "./rows.ts";
 import { toNewRunParameter } from "./writes/parameters.ts";
@@ -43,27 +42,7 @@ export interface BoundedClaimAnswer extends Omit<ClaimAnswer, "claims"> {
 }
 
 /** A claimed run with its history. */
-interface ClaimedRow extends IdentityRow {
-  concurrency_key: string | null;
-  lease_generation: number;
-  lease_claim: string;
-  recorded: number;
-  lease_expires_at: number;
-  interruptions: number;
-  created_at: number;
-  start_at: number | null;
-  started_at: number;
-  priority: number;
-  fairness_key: string | null;
-  depth: number;
-  slot_at: number | null;
-  slot: JsonText | null;
-  trace: TraceText | null;
-  finish_by: number | null;
-  origin_id: string | null;
-  payload: JsonText | null;
-  input: JsonText | null;
-  schema_print: string | null;
+interface ClaimedRow extends ClaimedColumns {
   /** Its last hold; `null`: it was never held. */
   hold: { continues: boolean; generation: number } | null;
   copied: CopiedHistory | null;
@@ -74,45 +53,23 @@ interface ClaimedRow extends IdentityRow {
 /** What `fn.claim()` returns, as the result of a claim. */
 export function toClaimResult({ claims, failed, cancelled, ...answer }: ClaimAnswer): ClaimResult {
   return {
-    claims: claims.map((row) => toClaim(row, answer.now)),
+    claims: claims.map((row) => readClaim(row, answer.now)),
     failed: failed.map((row) => ({ run: toRunIdentity(row), error: row.error, failureKind: row.kind })),
     cancelled: cancelled.map(toRunIdentity),
     ...answer,
   };
 }
 
-function toClaim(row: ClaimedRow, now: number): Claim {
-  return {
-    run: toRunIdentity(row),
-    lease: {
-      runId: row.id,
-      generation: row.lease_generation,
-      claimId: row.lease_claim,
-      recorded: row.recorded,
-      concurrencyKey: row.concurrency_key,
-    },
-    leaseExpiresAt: row.lease_expires_at,
-    input: toInput(row),
-    execution: row.interruptions + 1,
-    startedAgoMs: Math.max(0, now - row.started_at),
-    startDelayMs: startDelay(row),
-    priority: row.priority,
-    fairnessKey: row.fairness_key,
-    depth: row.depth,
-    slotAt: isoTime(row.slot_at),
-    slot: row.slot,
-    trace: row.trace,
-    finishInMs: row.finish_by === null ? null : Math.max(0, row.finish_by - now),
-    version: versionOf(row.job),
-    schemaPrint: row.schema_print,
-    isResumed: row.hold?.generation === row.lease_generation,
-    continues: row.hold?.continues ?? false,
-    copied: row.copied,
-    originId: row.origin_id ?? row.id,
-    steps: row.steps.map((step) => toStepRecord(step, now)),
-    pauses: row.pauses.map(toPauseRecord),
-    resumed: toResumedPauses(row.pauses),
+function readClaim({ steps, pauses, copied, hold, ...row }: ClaimedRow, now: number): Claim {
+  const records = {
+    steps: steps.map((step) => toStepRecord(step, now)),
+    pauses: pauses.map(toPauseRecord),
+    resumed: toResumedPauses(pauses),
+    copied,
+    isResumed: hold?.generation === row.lease_generation,
+    continues: hold?.continues ?? false,
   };
+  return toClaim(row, records, now);
 }
 
 /** A request to hold a run. */

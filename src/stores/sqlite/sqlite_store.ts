@@ -20,7 +20,8 @@ import { findHeld, holdRun, readHold, resumeHeld } from "./changed_code/holds.ts
 import { readInput, writeInput } from "./changed_code/other_inputs.ts";
 import { findStrandedJobs } from "./changed_code/stranded_jobs.ts";
 import { readHistory } from "./reads/run_history.ts";
-import { readClaims, toLease } from "./reads/replay_history.ts";
+import { toLease } from "../claimed_row.ts";
+import { readClaims } from "./reads/replay_history.ts";
 import { readFactValues, readIdentities } from "./reads/fact_values.ts";
 import { trimByAge } from "./journal/journal.ts";
 import { findCursor, findLastFact, readJournal } from "./journal/read_journal.ts";
@@ -220,12 +221,10 @@ export class SqliteStore {
         store.#hasMore = result.hasMore;
         // Outside the transaction: nobody else writes to a run that has just been claimed, unless it is cancelled
         // meanwhile.
-        const claims = await store.#reads.inSlices(() =>
-          readClaims(store.#db, rows, request.claimId, () => store.#host.now())
-        );
+        const claims = await store.#reads.inSlices(() => readClaims(store.#db, rows, () => store.#host.now()));
         for (const row of rows) {
           // The caller does not learn of a run that is left out, and could not release its key.
-          if (!claims.some(({ run }) => run.id === row.id)) await store.release(toLease(row, request.claimId), []);
+          if (!claims.some(({ run }) => run.id === row.id)) await store.release(toLease(row), []);
         }
         return { ...result, claims };
       },

@@ -1,7 +1,5 @@
 import type { Fact } from "../../../model/fact.ts";
-import type { JsonText } from "../../../values/json.ts";
 import type { ClaimRequest, ClaimResult } from "../../../store/claim.ts";
-import type { TraceText } from "../../../model/trace_context.ts";
 import type { Candidate } from "../flow/candidate.ts";
 import { Candidates, type Drawn } from "../flow/candidates.ts";
 import { type ClaimFacts, earliest, hasExpired, readClaimFacts } from "../flow/claim_facts.ts";
@@ -35,8 +33,8 @@ import { readPausedJobs } from "../flow/job_pauses.ts";
 import { correctStarts, forgetStarts } from "../flow/rates.ts";
 import { forgetTurns, serveGroup, serveKeyless, settleHeads, touchGroup } from "../flow/turns.ts";
 import { trimByAge } from "../journal/journal.ts";
-import type { IdentityRow } from "../../rows.ts";
 import { MAX_TIMERS } from "../../rules.ts";
+import type { ClaimedColumns } from "../../claimed_row.ts";
 import { type LeasedRow, toLeasedRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -64,25 +62,8 @@ const CLAIMED_RUNS = `${CLAIMED} FROM json_each(?) CROSS JOIN holdfast_runs r ON
   JOIN holdfast_inputs i ON i.run_seq = r.seq`;
 
 /** A row of a claimed run. */
-export interface ClaimedRow extends IdentityRow, LeasedRow {
-  created_at: number;
-  start_at: number | null;
-  concurrency_key: string | null;
-  lease_expires_at: number;
-  interruptions: number;
+export interface ClaimedRow extends ClaimedColumns, LeasedRow {
   has_pauses: number;
-  started_at: number;
-  origin_id: string | null;
-  payload: JsonText | null;
-  input: JsonText | null;
-  schema_print: string | null;
-  finish_by: number | null;
-  priority: number;
-  fairness_key: string | null;
-  slot_at: number | null;
-  slot: JsonText | null;
-  trace: TraceText | null;
-  depth: number;
 }
 
 /** The result of a claim, before the histories are read. */
