@@ -74,7 +74,7 @@ Deno.test("Servers.connect() asks each server once, and begins with the one that
   assert.deepEqual(asked, ["a", "b", "c", "c", "c", "a", "b", "b", "c", "a"]);
 });
 
-Deno.test("Servers.leave() goes on once, whoever has noticed that a server is away", () => {
+Deno.test("Servers.leave() goes on to the next server once, though several callers leave the same one", () => {
   const servers = new Servers("postgres://a,b,c/jobs");
   const { url } = servers;
 

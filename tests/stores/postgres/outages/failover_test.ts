@@ -134,7 +134,7 @@ test("leases that expired meanwhile begin anew, so that no run is abandoned", as
   assert.deepEqual((await claimOne(store, { workerId: "worker-b" })).run.id, run.id);
 });
 
-test("until then the standby answers that it is not available, to a client that connects to it all the same", async (pair) => {
+test("until then a client that is connected to the standby is told that it is not available", async (pair) => {
   await using primary = await open(pair);
   await primary.enqueue([aRun()]);
   await pair.cut();
