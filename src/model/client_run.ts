@@ -51,7 +51,7 @@ export interface ClientRun {
   retriggerOf?: string;
   /** Its newest retry. */
   retriggeredAs?: string;
-  /** The run that has completed its work: its newest retry, or the newest one of that, and so on. */
+  /** The first of its retries, or of theirs, that completed. The id stays when that run is deleted. */
   completedAs?: string;
   /** Whether it has ended. */
   isTerminal: boolean;

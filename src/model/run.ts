@@ -108,7 +108,7 @@ export interface Run {
   retriggerOf: string | null;
   /** Its newest retry. The id stays when the retry is deleted, until there is another retry. */
   retriggeredAs: string | null;
-  /** The run that has completed its work: its newest retry, or the newest one of that, and so on, 20 at most; `null`: none has completed. */
+  /** The first of its retries, or of theirs, that completed. The id stays when that run is deleted. `null`: none has. */
   completedAs: string | null;
 }
 

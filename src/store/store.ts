@@ -182,7 +182,8 @@ export interface Store extends AsyncDisposable {
    * 3. The run of the job with the same idempotency key, whatever its status (`idempotent`).
    * 4. If the request coalesces, a run of the job with the same concurrency key (`coalesced`): the oldest pending one;
    *    with `active` otherwise one whose lease has not expired, otherwise the oldest waiting one.
-   * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run.
+   * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run. When it completes, it becomes `completedAs` of
+   *    that run, of the one that this is a retry of, and so on, of each that has none.
    *
    * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps, resolved waits,
    * patches and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on

@@ -125,7 +125,6 @@ export {
   MAX_COUNTED_HELD,
   MAX_HOLDERS,
   MAX_OFFERS,
-  MAX_RETRIES_FOLLOWED,
   MAX_TIMERS,
   STARTS_KEPT_MS,
 } from "./rules.ts";

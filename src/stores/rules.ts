@@ -18,9 +18,6 @@ export const MAX_OFFERS = 20;
 /** How many held runs are counted. */
 export const MAX_COUNTED_HELD = 10_000;
 
-/** How many retries of a run, each of the one before, are followed to find one that has completed. */
-export const MAX_RETRIES_FOLLOWED = 20;
-
 /** A run that kept its key over a retry delay comes this much before its position, and a held one this much after it. */
 export const HEAD_START = 2 ** 52;
 

@@ -34,7 +34,6 @@ export interface RunColumns extends IdentityRow {
   start_by: number | null;
   finish_by: number | null;
   parent_id: string | null;
-  /** The completed run in the chain of its retries; looked up. */
   completed_as: string | null;
 }
 

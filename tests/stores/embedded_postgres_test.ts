@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { NewRun } from "../../src/store/new_run.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { concurrencyCases } from "../../src/testing/contract/flow/concurrency.ts";
 import { deadlineCases } from "../../src/testing/contract/flow/deadlines.ts";
@@ -11,6 +12,7 @@ import { rateCases } from "../../src/testing/contract/flow/rates.ts";
 import { scheduleCases } from "../../src/testing/contract/flow/schedules.ts";
 import {
   add,
+  addCompleted,
   addIds,
   aRetry,
   claimOne,
@@ -94,6 +96,33 @@ Deno.test(
     assert.deepEqual(rows.map(({ name }) => name), ONLY_THROWS);
     // A key that nobody sends is NULL, and no error.
     assert.deepEqual(sent.findUnsent(), []);
+  },
+);
+
+Deno.test(
+  "a PostgresStore that needs no server ends a run that is no retry by the same statement as all",
+  options,
+  async () => {
+    const { client, schema } = await emptyServer();
+    await using store = PostgresStore.from(client, { schema, durability: "relaxed" });
+    await store.migrate();
+    const { id } = await addCompleted(store);
+    const callsOf = async (run: Partial<NewRun>) => {
+      await add(store, run);
+      const { lease } = await claimOne(store);
+      await client.exec("set track_functions = 'all'; select pg_stat_force_next_flush()");
+      await client.exec("select pg_stat_reset()");
+      await complete(store, lease);
+      await client.exec("select pg_stat_force_next_flush()");
+      const { rows } = await client.query<{ name: string }>(`select funcname as name from pg_stat_user_functions
+      where schemaname = '${schema}' and funcname in ('finish_v1', 'finish_runs_v1', 'retried_runs_v1') order by 1`);
+      return rows.map(({ name }) => name);
+    };
+
+    const plain = await callsOf({});
+    const retry = await callsOf({ retriggerOf: { runId: id, from: "start" } });
+
+    assert.deepEqual([plain, retry], [["finish_runs_v1"], ["finish_runs_v1", "finish_v1", "retried_runs_v1"]]);
   },
 );
 

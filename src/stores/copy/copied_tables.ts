@@ -29,7 +29,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
         "r",
         `seq id job status queue position queue_state labels idempotency_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
         lease_generation last_report_no recorded has_pauses interruptions abandonments abandonments_alone retrigger_of retriggered_as
-        origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at
+        completed_as origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at
         leased_at trace fairness_key priority due_at deadline_at key_concurrency key_rate_limit key_rate_period start_at
         start_within start_by finish_within finish_by schedule_name slot_at slot parent_id parent_seq parent_pause depth`,
       ),

@@ -1,4 +1,3 @@
-import { MAX_RETRIES_FOLLOWED } from "../rules.ts";
 import type { Cursor } from "../../model/journal.ts";
 import { failureText } from "../../model/failure.ts";
 import type { Held } from "../../model/hold.ts";
@@ -66,18 +65,8 @@ export function toRunText(run: KeptRun): StoredRun {
     held: run.hold === null ? null : toHeld(run.hold),
     retriggerOf: run.retriggerOf,
     retriggeredAs: run.retriggeredAs,
-    completedAs: completedAs(run),
+    completedAs: run.completedAs,
   };
-}
-
-/** The completed run in the chain of the retries of a run; `null`: there is none. */
-export function completedAs({ retry }: KeptRun): string | null {
-  let run = retry;
-  for (let at = 0; at < MAX_RETRIES_FOLLOWED && run !== null && !run.isDeleted; at++) {
-    if (run.status === "completed") return run.id;
-    run = run.retry;
-  }
-  return null;
 }
 
 function toHeld({ code, message, since }: KeptHold): Held {

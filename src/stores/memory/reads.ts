@@ -8,7 +8,7 @@ import type { StoredValue } from "../../values/json.ts";
 import { WAIT_VALUES, type WaitText } from "../../model/wait.ts";
 import { PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS, withoutLarge } from "../part_builder.ts";
 import { type Columns, isCountedInFull, MAX_COUNT_MS, mostCounted, storedConditionsOf } from "../run_conditions.ts";
-import { completedAs, toLogText, toRunText, toStep, toWaitText } from "./copies.ts";
+import { toLogText, toRunText, toStep, toWaitText } from "./copies.ts";
 import { byIndex, type KeptRun } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 
@@ -127,7 +127,7 @@ const VALUES: Columns<(run: KeptRun) => string | number | object | null | undefi
   completedAt: (run) => run.completedAt,
   createdAt: (run) => run.createdAt,
   held: (run) => run.hold,
-  completedAs,
+  completedAs: (run) => run.completedAs,
 };
 
 /** Returns a function that says whether a run is one of those to find, on whatever page. */

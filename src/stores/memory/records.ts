@@ -17,10 +17,8 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   retriggerOf: string | null;
   /** Its newest retry. */
   retriggeredAs: string | null;
-  /** Its newest retry. */
-  retry: KeptRun | null;
-  /** Whether it was deleted. */
-  isDeleted: boolean;
+  /** The first of its retries, or of theirs, that completed. */
+  completedAs: string | null;
   /** The first run of its chain of retries from the failure. */
   originId: string;
   /** Its status; `leased` is never used, since a claimed run is `running` at once. */
@@ -194,8 +192,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     dueAt: startAt !== null && startAt > now ? startAt : null,
     retriggerOf: request.retriggerOf?.runId ?? null,
     retriggeredAs: null,
-    retry: null,
-    isDeleted: false,
+    completedAs: null,
     originId: request.id,
     status: "pending",
     output: null,

@@ -157,7 +157,6 @@ export class MemoryRuns {
   #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>): void {
     const old = this.#all.get(runId)!; // the caller has checked that it exists
     old.retriggeredAs = run.id;
-    old.retry = run;
     this.journal.note([old.seq, "retried", run.id]);
     if (run.schedule !== null) run.schedule = { ...run.schedule, slot: old.schedule?.slot };
     if (from !== "failure") return;
@@ -297,11 +296,18 @@ export class MemoryRuns {
     run.completedAt = now;
     this.journal.note(endFact(run.seq, ending));
     this.#open.delete(run.id);
+    if (run.status === "completed") this.#completeRetried(run);
     if (run.flow.fairnessKey !== null) this.#fairCount -= 1;
     this.touch(run, now);
     const wasDue = run.parent !== null && isWoken(run.parent.run);
     const parent = endChild(run, now);
     if (parent !== null) this.noteResolution(parent, wasDue, now);
+  }
+
+  /** Notes that a retry has completed: a run keeps the first one, and so have those before it. */
+  #completeRetried({ id, retriggerOf }: KeptRun): void {
+    const find = (runId: string | null) => runId === null ? undefined : this.#all.get(runId);
+    for (let old = find(retriggerOf); old?.completedAs === null; old = find(old.retriggerOf)) old.completedAs = id;
   }
 
   /** Deletes a run. A key that it still holds after its cancel stays held. */
@@ -312,7 +318,6 @@ export class MemoryRuns {
     }
     this.#deletedAt.set(run.id, now);
     loseResult(run);
-    run.isDeleted = true;
     this.#all.delete(run.id);
     this.#bySeq.delete(run.seq);
     for (const pause of run.pauses) this.#pauses.delete(pause.id);

@@ -1,4 +1,3 @@
-import { MAX_RETRIES_FOLLOWED } from "../rules.ts";
 import type { TraceText } from "../../model/trace_context.ts";
 import type { Held, HoldCode } from "../../model/hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
@@ -32,19 +31,10 @@ interface JoinedColumns {
   held: JsonText | null;
 }
 
-/** The completed run in the chain of the retries of a run, of which `next` is the newest retry. */
-export function completedAs(next: string): string {
-  return `iif(${next} IS NULL, NULL, (WITH RECURSIVE retries (no, id, next, status) AS (
-    SELECT 1, t.id, t.retriggered_as, t.status FROM holdfast_runs t WHERE t.id = ${next}
-    UNION ALL SELECT no + 1, t.id, t.retriggered_as, t.status FROM retries CROSS JOIN holdfast_runs t ON t.id = retries.next
-      WHERE retries.status <> 'completed' AND no < ${MAX_RETRIES_FOLLOWED})
-    SELECT id FROM retries WHERE status = 'completed'))`;
-}
-
 /** A row of {@linkcode SELECT_RUN}. */
 export interface RunRow extends RunColumns, OtherColumns, JoinedColumns {}
 
-const COLUMNS: Record<Exclude<keyof RunRow, "payload" | "held" | "completed_as">, true> = {
+const COLUMNS: Record<Exclude<keyof RunRow, "payload" | "held">, true> = {
   seq: true,
   id: true,
   job: true,
@@ -64,6 +54,7 @@ const COLUMNS: Record<Exclude<keyof RunRow, "payload" | "held" | "completed_as">
   ended_by: true,
   retrigger_of: true,
   retriggered_as: true,
+  completed_as: true,
   progress: true,
   output: true,
   error: true,
@@ -94,18 +85,15 @@ export const RUN_COLUMNS: readonly string[] = Object.keys(COLUMNS);
  *
  * `|| ''` makes a plain string of the JSON: `jsr:@db/sqlite` parses a column that a JSON function has returned.
  */
-const HELD = "iif(r.status = 'pending' AND (r.queue_state IS NULL OR r.queue <> r.job), " +
+export const HELD = "iif(r.status = 'pending' AND (r.queue_state IS NULL OR r.queue <> r.job), " +
   "(SELECT json_array(h.code, h.message, h.since) || '' " +
   "FROM holdfast_holds h WHERE h.run_seq = r.seq AND h.since IS NOT NULL), NULL) AS held";
-
-/** What {@linkcode toRunText} reads that no column has. */
-export const LOOKED_UP = `${HELD}, ${completedAs("r.retriggered_as")} AS completed_as`;
 
 /** The tables that {@linkcode toRunText} reads. */
 export const RUN_TABLES = "holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq";
 
 /** The columns of {@linkcode RunRow}, of {@linkcode RUN_TABLES}. */
-export const ALL_COLUMNS: string = [...RUN_COLUMNS.map((column) => `r.${column}`), "i.payload", LOOKED_UP].join(", ");
+export const ALL_COLUMNS: string = [...RUN_COLUMNS.map((column) => `r.${column}`), "i.payload", HELD].join(", ");
 
 /** Reads what {@linkcode toRunText} needs; a WHERE on `r` or `i` follows. */
 export const SELECT_RUN = `SELECT ${ALL_COLUMNS} FROM ${RUN_TABLES}`;

@@ -51,6 +51,7 @@ CREATE TABLE holdfast_runs (
   ended_by TEXT,
   retrigger_of TEXT,
   retriggered_as TEXT,
+  completed_as TEXT,
   origin_id TEXT,
   progress TEXT,
   output TEXT,

@@ -124,7 +124,7 @@ export class Model {
   #performOn(run: ModelRun, action: Extract<Action, { runId: string }>, newRunId: string): Expected {
     switch (action.kind) {
       case "run":
-        return ok(showRun(run, (id) => this.find(id)));
+        return ok(showRun(run));
       case "steps":
         return ok(showSteps(run));
       case "waits":
@@ -197,7 +197,7 @@ export class Model {
     const matching = this.runs.filter((run) => isListed(run, { jobName, status, labels: own })).reverse();
     const from = offset ?? 0;
     const to = from + (limit ?? 50);
-    const runs = matching.slice(from, to).map((run) => showRun(run, (id) => this.find(id)));
+    const runs = matching.slice(from, to).map((run) => showRun(run));
     return ok({ runs, total: matching.length, hasMore: to < matching.length });
   }
 
@@ -337,6 +337,11 @@ export class Model {
 
   #end(run: ModelRun, ending: { status: string; output?: Json; error?: string }): void {
     Object.assign(run, ending, { completedAt: this.#state.now, leasedUntil: null });
+    if (ending.status !== "completed") return;
+    const find = (id: string | null) => id === null ? undefined : this.find(id);
+    for (let old = find(run.retriggerOf); old?.completedAs === null; old = find(old.retriggerOf)) {
+      old.completedAs = run.id;
+    }
   }
 
   #tell(type: string, { id, jobName, labels }: Pick<ModelRun, "id" | "jobName" | "labels">): void {
@@ -374,6 +379,7 @@ const aNewRun = {
   wait: null,
   retriggerOf: null,
   retriggeredAs: null,
+  completedAs: null,
 };
 
 const aNewWait: Omit<ModelWait, "createdAt" | "deadlineAt"> = {

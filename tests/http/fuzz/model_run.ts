@@ -31,6 +31,8 @@ export interface ModelRun {
   retriggerOf: string | null;
   /** Its newest retry. */
   retriggeredAs: string | null;
+  /** The first of its retries, or of theirs, that completed. */
+  completedAs: string | null;
 }
 
 /** A step that has completed. */
@@ -75,10 +77,7 @@ export function isListed(
 }
 
 /** A run, as `/run` and `/runs` show it. */
-export function showRun(run: ModelRun, find: (id: string) => ModelRun | undefined): Record<string, unknown> {
-  const next = (id: string | null) => id === null ? undefined : find(id);
-  let retry = next(run.retriggeredAs);
-  while (retry !== undefined && retry.status !== "completed") retry = next(retry.retriggeredAs);
+export function showRun(run: ModelRun): Record<string, unknown> {
   return {
     id: run.id,
     jobName: run.jobName,
@@ -93,7 +92,7 @@ export function showRun(run: ModelRun, find: (id: string) => ModelRun | undefine
     ...(run.status === "failed" ? { failureKind: "error" } : {}),
     ...(run.retriggerOf === null ? {} : { retriggerOf: run.retriggerOf }),
     ...(run.retriggeredAs === null ? {} : { retriggeredAs: run.retriggeredAs }),
-    ...(retry === undefined ? {} : { completedAs: retry.id }),
+    ...(run.completedAs === null ? {} : { completedAs: run.completedAs }),
     isTerminal: hasEnded(run),
     isActive: ["pending", "leased", "running"].includes(run.status),
     isWaiting: run.status === "waiting",

@@ -189,7 +189,7 @@ function leaveOutGone(
 
 /** What a store has to keep, newest first. */
 function showAll(model: Model): unknown[] {
-  return model.runs.map((run) => showModelled(run, model)).reverse();
+  return model.runs.map((run) => showModelled(run)).reverse();
 }
 
 function showStored(run: Run): unknown {
@@ -207,7 +207,7 @@ function showStored(run: Run): unknown {
   };
 }
 
-function showModelled(run: ModelRun, model: Model): unknown {
-  const { isTerminal: _, isActive: __, isWaiting: ___, ...shown } = showRun(run, (id) => model.find(id));
+function showModelled(run: ModelRun): unknown {
+  const { isTerminal: _, isActive: __, isWaiting: ___, ...shown } = showRun(run);
   return { ...shown, idempotencyKey: run.idempotencyKey, concurrencyKey: run.concurrencyKey };
 }

@@ -1,4 +1,3 @@
-import { MAX_RETRIES_FOLLOWED } from "../../rules.ts";
 import { FACTS_PER_ROW } from "./names.ts";
 
 // A function that starts a call has these settings; those that it calls inherit them. Plans are made when the tables are
@@ -98,25 +97,11 @@ begin
   return (select coalesce(array_agg(t.x order by t.no), '{}') from jsonb_array_elements_text(p) with ordinality t (x, no));
 end $$;
 
--- The completed run in the chain of the retries of a run, of which this is the newest one; NULL: there is none.
-create or replace function fn.completed_as(p_retry text) returns text language plpgsql stable as $$
-declare v_id text collate "C" := p_retry; v_next text collate "C"; v_status text;
-begin
-  for v_no in 1..${MAX_RETRIES_FOLLOWED} loop
-    exit when v_id is null;
-    select q.status, q.retriggered_as into v_status, v_next from {schema}.runs q where q.id = v_id;
-    if v_status = 'completed' then return v_id; end if;
-    v_id := v_next; -- NULL, too, if there is no such run
-  end loop;
-  return null;
-end $$;
-
 -- A run with its payload and its hold: see RunRow.
 create or replace function fn.run_json(r {schema}.runs) returns jsonb language plpgsql stable as $$
 begin
   return (select to_jsonb(r) || jsonb_build_object(
     'payload', (select i.payload from {schema}.inputs i where i.run_seq = r.seq),
-    'completed_as', case when r.retriggered_as is not null then fn.completed_as(r.retriggered_as) end,
     'held', case when r.is_held then (
       select jsonb_build_object('code', h.code, 'message', h.message, 'since', h.since)
       from {schema}.holds h where h.run_seq = r.seq and h.since is not null) end));

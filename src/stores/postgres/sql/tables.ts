@@ -83,6 +83,7 @@ create table {schema}.runs (
   depth int not null default 0,
   retrigger_of text collate "C",
   retriggered_as text collate "C",
+  completed_as text collate "C",
   origin_id text collate "C",
   ended_by text collate "C",
   progress text,

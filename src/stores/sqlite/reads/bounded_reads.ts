@@ -6,7 +6,7 @@ import { WAIT_VALUES, type WaitText } from "../../../model/wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../../rows.ts";
-import { ALL_COLUMNS, LOOKED_UP, RUN_COLUMNS, RUN_TABLES, type RunRow, toRunText } from "../rows.ts";
+import { ALL_COLUMNS, HELD, RUN_COLUMNS, RUN_TABLES, type RunRow, toRunText } from "../rows.ts";
 
 // How many rows are examined or read at once.
 const SLICE = 256;
@@ -23,7 +23,7 @@ export function readRuns(db: SqliteDatabase, runIds: readonly string[], maxLengt
     const columns = maxLength === Infinity ? ALL_COLUMNS : [
       smallColumns(RUN_COLUMNS, "r", ["output"]),
       smallValue("i.payload", "payload"),
-      LOOKED_UP,
+      HELD,
     ].join(", ");
     const rows = byId(db.all<RunRow & LargeFlags>(`SELECT ${columns} ${FROM_RUNS}`, JSON.stringify(ids)));
     part.add(ids, (id) => {

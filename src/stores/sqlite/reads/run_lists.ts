@@ -13,7 +13,6 @@ import {
 } from "../../run_conditions.ts";
 import { queuesOf } from "../changed_code/queues.ts";
 import { countRuns } from "../run_counts.ts";
-import { completedAs } from "../rows.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
 
 // How many entries of an index are examined at first, and at most without a break.
@@ -93,7 +92,7 @@ const COLUMNS: Columns<readonly [column: string, value?: string]> = {
     `(l.status = 'pending'
       AND (SELECT 1 FROM holdfast_holds h WHERE h.run_seq = l.seq AND h.since IS NOT NULL) IS NOT NULL)`,
   ],
-  completedAs: ["retriggered_as", `(${completedAs("l.retriggered_as")} IS NOT NULL)`],
+  completedAs: ["completed_as", "(l.completed_as IS NOT NULL)"],
 };
 
 function columnsOf(query: RunQuery): readonly ColumnTerm[] {

@@ -18,6 +18,7 @@ import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { KEEP_REPORTS, type NewReports, newReports, NO_REPORTS } from "./new_reports.ts";
 import { commitDeadlines, resolveChildren } from "./pause_resolution.ts";
+import { completeRetried } from "./retry_links.ts";
 import { recordCancelledStep } from "./steps.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 
@@ -44,6 +45,7 @@ interface EndingRun extends Omit<LeavingRun, "abandonments" | "abandonments_alon
   has_pauses: number;
   parent_seq: number | null;
   parent_pause: number | null;
+  retrigger_of: string | null;
 }
 
 /** A row of {@linkcode SELECT_OPEN_RUN}. */
@@ -58,7 +60,7 @@ export interface OpenRun extends LeavingRun, EndingRun, IdentityRow {
 /** Reads what its end or the end of its lease needs of a run; a WHERE follows. */
 export const SELECT_OPEN_RUN = `SELECT seq, id, job, labels, status, queue, fairness_key, concurrency_key, lease_owner,
   lease_claim, lease_generation, lease_expires_at, last_report_no, recorded, has_pauses, abandonments, abandonments_alone,
-  started_at, start_within, finish_within, parent_seq, parent_pause FROM holdfast_runs`;
+  started_at, start_within, finish_within, parent_seq, parent_pause, retrigger_of FROM holdfast_runs`;
 
 /** The run under a lease; `undefined`: the lease is lost. */
 export function findLeased(db: SqliteDatabase, lease: Lease): OpenRun | undefined {
@@ -103,8 +105,10 @@ function endRun(
     run.last_report_no,
     run.has_pauses,
     run.parent_seq,
+    run.retrigger_of,
   ) > 0;
   if (!isEnded) return false;
+  if (status === "completed" && run.retrigger_of !== null) completeRetried(db, run.id, run.retrigger_of);
   moveRun(db, run.job, run.status, status);
   db.facts.note(...added.reports.map((report) => toFact(seq, report)), endFact(seq, ending));
   if (run.has_pauses === 1) closePauses(db, seq, status === "cancelled" ? "cancelled" : "closed", now);
@@ -125,7 +129,8 @@ function endRun(
 const [END_LEASED, END] = ["lease_owner = NULL, lease_expires_at = NULL", OUT_OF_QUEUE].map((columns) =>
   `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?, ended_by = ?, ${KEEP_REPORTS},
      ${columns}, updated_at = ?, completed_at = ?
-   WHERE seq = ? AND status = ? AND lease_generation = ? AND last_report_no = ? AND has_pauses = ? AND parent_seq IS ?`
+   WHERE seq = ? AND status = ? AND lease_generation = ? AND last_report_no = ? AND has_pauses = ? AND parent_seq IS ?
+     AND retrigger_of IS ?`
 ) as [string, string];
 
 function endFact(seq: number, ending: Ending | { status: "cancelled" }): Fact {
@@ -244,7 +249,7 @@ export function finishRun(
   endRun(db, run, ending, newReports(reports, run.last_report_no), now);
 }
 
-/** The run under a lease, as the lease cache knows it, if it is like most runs: without pauses and a parent. */
+/** The run under a lease, as the lease cache knows it, if it is like most runs: no retry, without pauses and a parent. */
 function findPlain(db: SqliteDatabase, lease: Lease): EndingRun | null {
   const leased = db.leased.find(lease);
   return leased === undefined ? null : {
@@ -262,6 +267,7 @@ function findPlain(db: SqliteDatabase, lease: Lease): EndingRun | null {
     has_pauses: 0,
     parent_seq: null,
     parent_pause: null,
+    retrigger_of: null,
   };
 }
 

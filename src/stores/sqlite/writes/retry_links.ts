@@ -39,6 +39,22 @@ export function linkRetry(
   if (old.from === "failure") copyHistory(db, runId, old.runId, host);
 }
 
+/**
+ * Notes that a retry has completed: in the run that it retries, in that of which this is a retry, and so on. A run keeps
+ * the first one, and so have those before it.
+ */
+export function completeRetried(db: SqliteDatabase, runId: string, oldRunId: string): void {
+  db.run(
+    `WITH RECURSIVE retried (seq, retrigger_of) AS (
+       SELECT seq, retrigger_of FROM holdfast_runs WHERE id = ? AND completed_as IS NULL
+       UNION SELECT r.seq, r.retrigger_of FROM retried CROSS JOIN holdfast_runs r ON r.id = retried.retrigger_of
+         WHERE r.completed_as IS NULL)
+     UPDATE holdfast_runs SET completed_as = ? WHERE seq IN (SELECT seq FROM retried)`,
+    oldRunId,
+    runId,
+  );
+}
+
 /** Whether all children of a pause `p` have completed, and no result is lost. */
 const HAVE_COMPLETED = `NOT EXISTS (
   SELECT 1 FROM holdfast_children m LEFT JOIN holdfast_runs c ON c.seq = m.run_seq

@@ -1,4 +1,3 @@
-import { MAX_RETRIES_FOLLOWED } from "../../../stores/rules.ts";
 import assert from "node:assert/strict";
 import { isoTime } from "../../../values/iso_time.ts";
 import type { FailureKind } from "../../../model/failure.ts";
@@ -131,27 +130,43 @@ test("getRuns() finds the runs of which a retry has completed, and those that ar
   assert.deepEqual(await find(store, { retried: true }), [failedRetry.id, retried]);
   assert.deepEqual(await find(store, { retried: false, status: "failed" }), [failed]);
   assert.deepEqual(await find(store, { retried: false }), [last, failed]);
-
-  await add(store, { retriggerOf: { runId: retried, from: "start" } });
-  assert.deepEqual(await find(store, { retried: true }), [failedRetry.id]);
-  await store.delete(last);
-  assert.deepEqual(await find(store, { retried: true }), []);
 });
 
-test("getRuns() follows so many retries of a run, and no more", async ({ store }) => {
-  const first = await fail(store, "error");
-  let newest = first;
-  for (let at = 1; at <= MAX_RETRIES_FOLLOWED; at++) {
-    newest = (await add(store, { retriggerOf: { runId: newest, from: "start" } })).run.id;
-    const { lease } = await claimOne(store);
-    await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
-  }
-  const { id: last } = await addCompleted(store, { retriggerOf: { runId: newest, from: "start" } });
+test("a run of which a retry has completed stays so when it is retried again, and when all its retries are deleted", async ({ store }) => {
+  const { first, retries } = await failRetries(store, 1);
+  const { id: last } = await addCompleted(store, { retriggerOf: { runId: retries[0]!, from: "failure" } });
+
+  await addCompleted(store, { retriggerOf: { runId: first, from: "start" } });
+  for (const id of [last, ...retries]) await store.delete(id);
+
+  assert.equal((await getRun(store, first))?.completedAs, last);
+  assert.deepEqual(await find(store, { retried: true }), [first]);
+  assert.deepEqual(await find(store, { retried: false, status: "failed" }), []);
+});
+
+test("finish() of a retry completes all runs before it, up to one that is deleted", async ({ store }) => {
+  const { first, retries } = await failRetries(store, 30);
+  const deleted = await failRetries(store, 2);
+  await store.delete(deleted.retries[0]!);
+
+  const { id } = await addCompleted(store, { retriggerOf: { runId: retries.at(-1)!, from: "start" } });
+  const { id: other } = await addCompleted(store, { retriggerOf: { runId: deleted.retries[1]!, from: "start" } });
 
   const { runs } = await getRuns(store, { retried: true, limit: 100 });
+  const all = [first, ...retries].map((runId) => ({ runId, as: id }));
+  assert.deepEqual(
+    runs.map((run) => ({ runId: run.id, as: run.completedAs })),
+    [...all, { runId: deleted.retries[1]!, as: other }].reverse(),
+  );
+});
 
-  assert.equal(runs.length, MAX_RETRIES_FOLLOWED);
-  assert.ok(runs.every(({ id, completedAs }) => id !== first && completedAs === last));
+test("a retry that fails or is cancelled completes no other run", async ({ store }) => {
+  const { first, retries } = await failRetries(store, 1);
+  const { run } = await add(store, { retriggerOf: { runId: first, from: "start" } });
+
+  await store.cancel(run.id, "c1", null);
+
+  assert.deepEqual(await find(store, { retried: false, status: "failed" }), [...retries, first]);
 });
 
 test("getRuns() finds no run of a parent that has none", async ({ store }) => {
@@ -302,6 +317,19 @@ async function fail(store: Store, kind: FailureKind): Promise<string> {
   const { lease } = await startRun(store);
   await store.finish(lease, { status: "failed", failure: aFailure({ kind }), failedStepName: null }, []);
   return lease.runId;
+}
+
+/** Fails a run, and so many retries, each of the one before. */
+async function failRetries(store: Store, count: number): Promise<{ first: string; retries: string[] }> {
+  const first = await fail(store, "error");
+  const retries: string[] = [];
+  for (let at = 0; at < count; at++) {
+    await add(store, { retriggerOf: { runId: retries.at(-1) ?? first, from: "start" } });
+    const { lease } = await claimOne(store);
+    await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
+    retries.push(lease.runId);
+  }
+  return { first, retries };
 }
 
 async function endOneASecond(store: Store, host: FakeHost): Promise<string[]> {

@@ -28,8 +28,7 @@ begin
     select jsonb_build_object('code', h.code, 'message', h.message, 'since', h.since) into v_held
       from {schema}.holds h where h.run_seq = r.seq and h.since is not null;
   end if;
-  return to_jsonb(r) || jsonb_build_object('payload', v_payload, 'held', v_held, 'large', v_large,
-    'completed_as', case when r.retriggered_as is not null then fn.completed_as(r.retriggered_as) end);
+  return to_jsonb(r) || jsonb_build_object('payload', v_payload, 'held', v_held, 'large', v_large);
 end $$;
 
 -- A row without some of its columns, if they are large.

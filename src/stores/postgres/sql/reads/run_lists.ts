@@ -26,10 +26,7 @@ const COLUMNS: Columns<readonly [column: string, value?: string] | null> = {
   completedAt: ["completed_at"],
   createdAt: ["created_at"],
   held: ["is_held"],
-  completedAs: [
-    "retriggered_as",
-    "(case when l.retriggered_as is not null then fn.completed_as(l.retriggered_as) end is not null)",
-  ],
+  completedAs: ["completed_as", "(l.completed_as is not null)"],
 };
 
 const CASTS = { is: "", from: "::bigint", until: "::bigint", has: "::boolean" };
@@ -188,7 +185,7 @@ begin
 
   -- The newest runs of the range before $6, at most $7. Each order begins with the column by which the range is, and that
   -- column is compared by its order: so no other index can serve the statement.
-  if v_columns <> '{}' then v_read := ', q.job, q.status, q.parent_id${READ}'; end if;
+  if v_columns <> '{}' then v_read := ', q.job, q.status, q.parent_id, q.retriggered_as${READ}'; end if;
   v_range := case v_by
     when 'label' then format('select n.run_seq as seq from {schema}.labels n
       where n.key = $3[%1$s] and (n.value, n.run_seq) < ($4[%1$s], $6) and n.value >= $4[%1$s]

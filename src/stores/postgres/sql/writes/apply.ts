@@ -39,18 +39,22 @@ $$;
 -- Performs a group of writes: see write_group.ts. Each answers or refuses for itself, and a refusal has written nothing.
 -- First those that are performed together, then the others, one after another.
 create or replace function fn.apply(p jsonb, p_now bigint) returns text language plpgsql ${ENTRY} as $$
-declare v_now bigint; v_steps text[]; v_endings text[]; v_triggers text[]; v_others text[]; v_new boolean; v_keys text[];
+declare
+  v_now bigint; v_steps text[]; v_endings text[]; v_triggers text[]; v_others text[]; v_new boolean; v_keys text[];
+  v_retried text[];
 begin
   v_new := p -> 'triggers' <> '[]' and fn.are_new_runs(array(
     select r ->> 'id' from jsonb_array_elements(p -> 'triggers') e, jsonb_array_elements(e -> 'runs') r));
-  if p -> 'triggers' = '[]' or v_new then v_keys := fn.changed_keys(p); end if;
+  if p -> 'triggers' = '[]' or v_new then
+    select c.keys, c.retried into v_keys, v_retried from fn.changed_keys(p) c;
+  end if;
   if v_keys is null then
     perform fn.lock_all();
     v_now := fn.clock(p_now);
     -- Some calls look whether the lease of another one has expired.
     perform fn.begin_leases_anew(v_now);
   else
-    perform fn.lock_some(fn.texts(p -> 'runIds'), v_keys);
+    perform fn.lock_some(fn.texts(p -> 'runIds') || v_retried, v_keys);
     v_now := fn.clock(p_now);
     -- Since it looked, a run with a fairness key can have come to one of the keys. The caller tries again.
     if fn.have_turns(v_keys) then
@@ -73,11 +77,16 @@ begin
 end $$;
 
 -- The keys whose queues a group changes, if it changes nothing else but runs under a lease, and adds others: it can commit
--- beside groups with other runs and keys. NULL: it changes more than that.
-create or replace function fn.changed_keys(p jsonb) returns text[] language plpgsql stable as $$
-declare v_ended text[]; v_paused text[] := '{}'; v_keys text[]; v_more text[]; v_far boolean;
+-- beside groups with other runs and keys. NULL: it changes more than that. And the runs that are completed with those that
+-- end, since these are their retries.
+create or replace function fn.changed_keys(p jsonb, out keys text[], out retried text[]) language plpgsql stable as $$
+declare v_ended text[]; v_paused text[] := '{}'; v_keys text[] := '{}'; v_retried text[]; v_more text[]; v_far boolean;
 begin
-  if p -> 'endings' = '[]' and p -> 'others' = '[]' then return '{}'; end if;
+  retried := '{}';
+  if p -> 'endings' = '[]' and p -> 'others' = '[]' then
+    keys := '{}';
+    return;
+  end if;
   v_ended := array(select e ->> 'runId' from jsonb_array_elements(p -> 'endings') e);
   if p -> 'others' <> '[]' then
     select bool_or(case e ->> 'kind'
@@ -86,17 +95,19 @@ begin
       v_ended || array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'finish'),
       array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'pause')
       into v_far, v_ended, v_paused from jsonb_array_elements(p -> 'others') e;
-    if v_far then return null; end if;
+    if v_far then return; end if;
     v_more := array(select n ->> 'concurrencyKey' from jsonb_array_elements(p -> 'others') e,
       jsonb_array_elements(e -> 'runs') n where e ->> 'kind' = 'enqueue');
   end if;
   -- Found by their ids alone. The end of a child changes its parent, and that of a parent its children.
   select bool_or(r.id = any(v_ended) and (r.parent_seq is not null or (r.has_pauses and exists (
       select 1 from {schema}.pauses w where w.run_seq = r.seq and w.kind = 'children' and w.status = 'pending')))),
-    array_agg(r.concurrency_key) into v_far, v_keys from {schema}.runs r where r.id = any(v_ended || v_paused);
+    array_agg(r.concurrency_key), array_agg(r.retrigger_of) filter (where r.retrigger_of is not null and r.id = any(v_ended))
+    into v_far, v_keys, v_retried from {schema}.runs r where r.id = any(v_ended || v_paused);
   v_keys := array(select distinct k from unnest(v_keys || v_more) k where k is not null);
-  if v_far or cardinality(v_keys) > ${MAX_KEYS} or fn.have_turns(v_keys) then return null; end if;
-  return v_keys;
+  if v_far or cardinality(v_keys) > ${MAX_KEYS} or fn.have_turns(v_keys) then return; end if;
+  keys := v_keys;
+  if v_retried is not null then retried := array(select x from unnest(v_retried) o, unnest(fn.retried_runs(o)) x); end if;
 end $$;
 
 -- Whether a pause has children.

@@ -32,6 +32,7 @@ begin
   perform fn.note_all(r.seq, p_facts, p_now);
   perform fn.close_pauses(r, case p_status when 'cancelled' then 'cancelled' else 'closed' end, p_now);
   if r.is_held then perform fn.end_hold(r.seq, null); end if;
+  if p_status = 'completed' and r.retrigger_of is not null then perform fn.complete_retried(r.id, r.retrigger_of); end if;
   if r.status <> 'running' then perform fn.touch_group(r.queue, r.fairness_key); end if;
   -- A worker may still execute a cancelled run.
   if p_status = 'cancelled' and r.status = 'running' and r.lease_expires_at > p_now then perform fn.keep_ghost(r);
@@ -68,6 +69,25 @@ begin
   if r.concurrency_key is not null and p_kind <> 'retrying' then
     perform fn.release_key(r.concurrency_key, r.id, r.lease_generation, p_now);
   end if;
+end $$;
+
+-- The run of which another one is a retry, that of which this is one, and so on, up to one of which a retry has completed.
+create or replace function fn.retried_runs(p_id text) returns text[] language plpgsql stable as $$
+declare v_ids text[] := '{}'; v_id text collate "C" := p_id; v_next text collate "C";
+begin
+  loop
+    select q.retrigger_of into v_next from {schema}.runs q where q.id = v_id and q.completed_as is null;
+    exit when not found or v_id = any(v_ids);
+    v_ids := v_ids || v_id;
+    v_id := v_next;
+  end loop;
+  return v_ids;
+end $$;
+
+-- Notes that a retry has completed. A run keeps the first one, and so have those before it.
+create or replace function fn.complete_retried(p_run_id text, p_retried text) returns void language plpgsql volatile as $$
+begin
+  update {schema}.runs set completed_as = p_run_id where id = any(fn.retried_runs(p_retried));
 end $$;
 
 -- Ends a run. See Store.finish().

@@ -12,7 +12,7 @@ import { NO_MORE } from "./endings.ts";
 const RUNS_UNDER_LEASE = `
     select r.* from (
       select r.seq, r.id, r.status, r.lease_generation, r.lease_claim, r.recorded, r.last_report_no,
-        r.concurrency_key, not r.has_pauses and r.parent_seq is null as is_plain
+        r.concurrency_key, not r.has_pauses and r.parent_seq is null and r.retrigger_of is null as is_plain
       from {schema}.runs r where r.id = any(array(select i.id from i)) offset 0) r
     where r.status = 'running'`;
 
@@ -75,7 +75,7 @@ begin
   return v_answers;
 end $$;
 
--- Ends runs without pauses and a parent, without reports, as end_run() does one of them. Returns an answer for each.
+-- Ends runs without pauses and a parent, which are no retries, without reports, as end_run() does one of them. Returns an answer for each.
 create or replace function fn.finish_runs(p_writes jsonb, p_now bigint) returns text[] language plpgsql ${JOINS_LISTS} as $$
 declare k record;
 begin
@@ -140,7 +140,7 @@ begin
       select p_now, p.facts from fn.pack_facts(array(select '[' || i.seq || ',"triggered"]' from i order by i.seq)) p)
   select array_agg(o.answer order by o.call) into v_answers from (
     select i.call, jsonb_agg(jsonb_build_object('disposition', 'created',
-      'run', to_jsonb(r) || jsonb_build_object('payload', i.n ->> 'payload', 'held', null, 'completed_as', null)) order by i.no)::text as answer
+      'run', to_jsonb(r) || jsonb_build_object('payload', i.n ->> 'payload', 'held', null)) order by i.no)::text as answer
     from i join r on r.seq = i.seq group by i.call) o;
   return v_answers;
 end $$;
