@@ -28,6 +28,7 @@ const START: Readonly<Record<string, readonly string[]>> = {
   "./otel": ["otel"],
   "./postgres": ["PostgresStore"],
   "./ui": ["dashboard"],
+  "./webhooks": ["githubWebhook", "standardWebhook", "stripeWebhook", "webhook", "webhookJob"],
 };
 
 interface Documented {

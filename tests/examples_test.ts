@@ -84,7 +84,12 @@ Deno.test("the programs in examples/ do what they say", async (context) => {
   assert.ok(passed.every((result) => result));
 });
 
-for (const [file, expected] of [["hello.ts", /Run .* has completed/], ["multi_tenant.ts", /token-1 POST/]] as const) {
+for (
+  const [file, expected] of [["hello.ts", /Run .* has completed/], ["multi_tenant.ts", /token-1 POST/], [
+    "webhooks.ts",
+    /forged webhook is answered with 401[^]*attempt 2[^]*has completed/,
+  ]] as const
+) {
   tests.short.push({
     name: `examples/${file} ends without a signal`,
     fn: async () => {

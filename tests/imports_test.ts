@@ -16,6 +16,7 @@ const ENTRY_POINTS = [
   "src/testing/contract/mod.ts",
   "src/testing/mod.ts",
   "src/ui/mod.ts",
+  "src/webhooks/mod.ts",
 ];
 const IMPORT = /^(?:import|export)\b[^;]*?\bfrom\s+"([^"]+)"|^import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)/gm;
 /** What each part of `src` may import: the border of what one must hold in mind, and what the leaves beyond it use. */
@@ -41,6 +42,7 @@ const DIRECTIONS: Record<string, readonly string[]> = {
   "node": ["node"],
   "otel": ["otel", "engine", "events", ...BASE],
   "testing": ["testing", "stores", "engine", "execution", "events", ...BASE],
+  "webhooks": ["webhooks", "http", ...BASE],
   "ui": ["ui"], // files for browsers, which the handler is given
 };
 

@@ -25,12 +25,10 @@ const READ_BEFORE =
  */
 export async function readJson(request: Request, { limits, host, isOptional = false }: ReadJsonOptions): Promise<Json> {
   checkEncoding(request.headers.get("content-encoding"));
-  const text = await readText(request, limits.maxBodyBytes, host);
+  const text = decode(await readBytes(request, limits.maxBodyBytes, host));
   if (text === "" && Number(request.headers.get("content-length")) > 0) throw new ValidationError(READ_BEFORE);
   if (isOptional && text === "") return {};
-  const value = parseJson(text);
-  checkJson(value, limits.maxJsonDepth);
-  return value;
+  return parseJson(text, limits.maxJsonDepth);
 }
 
 function checkEncoding(encoding: string | null): void {
@@ -38,9 +36,15 @@ function checkEncoding(encoding: string | null): void {
   throw new HoldfastError("unsupported_encoding", "The body must have no Content-Encoding");
 }
 
-async function readText(request: Request, maxBytes: number, host: Host): Promise<string> {
+/**
+ * Reads the body of a request as it was sent, within 10 seconds.
+ *
+ * @throws {ValidationError} It was cut off.
+ * @throws {HoldfastError} `body_too_large` or `body_timeout`.
+ */
+export async function readBytes(request: Request, maxBytes: number, host: Host): Promise<Uint8Array<ArrayBuffer>> {
   if (request.bodyUsed) throw new TypeError("The body of the request was read before the handler was called");
-  if (request.body === null) return "";
+  if (request.body === null) return new Uint8Array();
   if (Number(request.headers.get("content-length")) > maxBytes) {
     giveUp(request.body);
     throw tooLarge(maxBytes);
@@ -52,8 +56,8 @@ async function readText(request: Request, maxBytes: number, host: Host): Promise
     giveUp(reader); // ends a read that is waiting
   });
   try {
-    const text = await decodeAll(reader, maxBytes);
-    if (!isLate) return text;
+    const bytes = await readAll(reader, maxBytes);
+    if (!isLate) return bytes;
   } catch (error) {
     giveUp(reader);
     if (!isLate) throw isInstance(error, HoldfastError) ? error : unreadable(error);
@@ -63,16 +67,35 @@ async function readText(request: Request, maxBytes: number, host: Host): Promise
   throw new HoldfastError("body_timeout", `The body took more than ${MAX_BODY_MS} ms`);
 }
 
-async function decodeAll(reader: ReadableStreamDefaultReader<Uint8Array>, maxBytes: number): Promise<string> {
-  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }); // a BOM is kept, and is refused as JSON
-  let text = "";
-  let bytes = 0;
+async function readAll(
+  reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  let size = 0;
   while (true) {
     const { done, value } = await reader.read();
-    if (done) return text + decoder.decode();
-    bytes += value.byteLength;
-    if (bytes > maxBytes) throw tooLarge(maxBytes);
-    text += decoder.decode(value, { stream: true });
+    if (done) break;
+    size += value.byteLength;
+    if (size > maxBytes) throw tooLarge(maxBytes);
+    parts.push(value);
+  }
+  if (parts.length === 1) return parts[0]!;
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.byteLength;
+  }
+  return bytes;
+}
+
+/** Decodes UTF-8. A byte order mark is kept, and is refused as JSON. */
+export function decode(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (cause) {
+    throw unreadable(cause);
   }
 }
 
@@ -88,12 +111,20 @@ function unreadable(cause: unknown): ValidationError {
   return new ValidationError("The body was cut off, or is not UTF-8", { cause });
 }
 
-function parseJson(text: string): Json {
+/**
+ * Parses the JSON of a body.
+ *
+ * @throws {ValidationError} It is not JSON, is nested too deeply, or has a number that is too large.
+ */
+export function parseJson(text: string, maxDepth: number): Json {
+  let value: Json;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch (cause) {
     throw new ValidationError("The body is not JSON", { cause });
   }
+  checkJson(value, maxDepth);
+  return value;
 }
 
 /** Checks a value as deep as it may be, so that no depth overflows the stack. */

@@ -1,0 +1,238 @@
+import { createHmac } from "node:crypto";
+import { NonRetryableError, RetryAfterError } from "../model/error.ts";
+import type { JobLimits } from "../model/flow.ts";
+import { defineJob, type Job, type StepTools } from "../model/job.ts";
+import type { RetryPolicy } from "../model/retry.ts";
+import type { Schema } from "../model/schema.ts";
+import type { Duration } from "../values/duration.ts";
+import { isInstance } from "../values/is_instance.ts";
+import type { Json } from "../values/json.ts";
+import { kindOf } from "../values/kind_of.ts";
+import { checkOptionNames } from "../values/option_names.ts";
+import { propertyOf } from "../values/property_of.ts";
+import { readRetryAfter } from "../values/retry_after_header.ts";
+import { isPublicHost } from "./public_address.ts";
+import { readSecrets, toSigningKey } from "./signing_keys.ts";
+
+/** The input of a delivery. */
+export interface WebhookInput {
+  /** The id of the endpoint, for `endpoint()`: addresses and secrets are not stored. */
+  endpoint: string;
+  /** What has happened, such as `refund.paid`. */
+  type: string;
+  /** What the receiver is to know of it. */
+  data: Json;
+}
+
+/** Where a webhook is sent to. */
+export interface WebhookEndpoint {
+  /** The address, `https:` and public. */
+  url: string;
+  /** The secret of Standard Webhooks (`whsec_` and base64), or up to 10 while it is replaced: each one signs. */
+  secret: string | readonly string[];
+}
+
+/** The output of a delivery: the status of the receiver's answer, or that the endpoint is gone or disabled. */
+export type WebhookResult = { status: number } | { skipped: true };
+
+/** A delivery that has failed for good. */
+export interface FailedDelivery {
+  /** The id of its run. */
+  runId: string;
+  /** What has happened. */
+  type: string;
+  /** The message of the last failure. */
+  error: string;
+}
+
+/** Options of {@linkcode webhookJob}. */
+export interface WebhookJobOptions<Name extends string = string> {
+  /** The name of the job. */
+  name: Name;
+  /** Looks up an endpoint, at each attempt. `null`: it is gone or disabled, and the run completes as skipped. */
+  endpoint: (id: string) => WebhookEndpoint | null | Promise<WebhookEndpoint | null>;
+  /** Called in a recorded step after the last attempt, for example to disable the endpoint. */
+  onFail?: (endpoint: string, delivery: FailedDelivery) => unknown;
+  /** How often it is sent. Default: 19 attempts with delays from 5 seconds to 12 hours, in about 71 hours. */
+  retry?: RetryPolicy;
+  /** How long an attempt may take. Default 20 seconds. */
+  timeout?: Duration;
+  /** How many deliveries are sent at once, and how often. Default: no limits. */
+  limits?: JobLimits;
+  /** Sends a request: `fetch()` over an egress proxy, for example. Default: that of the runtime. */
+  fetch?: (url: string, init: RequestInit) => Promise<Response>;
+  /** Finds the addresses of a name. Default: the DNS of the system. */
+  resolve?: (hostname: string) => Promise<readonly string[]>;
+  /** Whether an endpoint may be in a private network, and `http:`. For tests. Default `false`. */
+  allowPrivate?: boolean;
+}
+
+const OPTIONS: Record<keyof WebhookJobOptions, true> = {
+  name: true,
+  endpoint: true,
+  onFail: true,
+  retry: true,
+  timeout: true,
+  limits: true,
+  fetch: true,
+  resolve: true,
+  allowPrivate: true,
+};
+
+const RETRY: RetryPolicy = { maxAttempts: 19, delay: 5_000, backoff: "exponential", maxDelay: "12h" };
+const RETRY_OF_ON_FAIL: RetryPolicy = { maxAttempts: 5, delay: 1_000, backoff: "exponential" };
+const MAX_RETRY_AFTER_MS = 12 * 3_600_000;
+
+/**
+ * Creates a job that delivers a webhook: each delivery is a run of it. It sends `{ type, timestamp, data }`, signed as
+ * Standard Webhooks say (https://www.standardwebhooks.com), until the receiver answers 2xx. A 410 ends the attempts; the
+ * body of an answer is not read, and redirects are not followed.
+ *
+ * A crash may send the same bytes again, with the same `webhook-id`. Deliveries with the same `concurrencyKey` are sent
+ * one after another, also while the first one is retried.
+ *
+ * @example
+ * ```ts
+ * import { createEngine, MemoryStore } from "@holdfast/jobs";
+ * import { webhookJob } from "@holdfast/jobs/webhooks";
+ *
+ * const deliver = webhookJob({
+ *   name: "deliver",
+ *   endpoint: (id) => id === "shop-7" ? { url: "https://shop.example/hooks", secret: "whsec_c2hvcC03" } : null,
+ * });
+ * await using engine = createEngine({ store: new MemoryStore(), jobs: { deliver } });
+ * await engine.start();
+ * const input = { endpoint: "shop-8", type: "refund.paid", data: { order: "o-1" } };
+ * console.log((await engine.jobs.deliver.triggerAndWait(input)).output); // { skipped: true }
+ * ```
+ *
+ * @throws {TypeError} An option is unknown, or not of its type.
+ * @throws {RangeError} A number of an option is out of range.
+ */
+export function webhookJob<const Name extends string>(
+  options: WebhookJobOptions<Name>,
+): Job<WebhookInput, WebhookResult, Name> {
+  checkOptionNames(options, OPTIONS, "webhookJob()");
+  const { name, endpoint: find, onFail, limits, retry = RETRY, timeout = 20_000 } = options;
+  for (const [option, value] of Object.entries({ endpoint: find, onFail: onFail ?? find })) {
+    if (typeof value !== "function") throw new TypeError(`${option} of webhookJob() must be a function`);
+  }
+  return defineJob({
+    name,
+    input: INPUT,
+    ...(limits === undefined ? {} : { limits }),
+    async run(step, { endpoint, type, data }): Promise<WebhookResult> {
+      // Recorded, so that each attempt has the same bytes, also in a retry of this run, which is the same webhook.
+      const sent = await step.run("timestamp", () => ({ id: `msg_${step.runId}`, at: new Date().toISOString() }));
+      const body = JSON.stringify({ type, timestamp: sent.at, data });
+      try {
+        return await step.run("deliver", async ({ abortSignal }) => {
+          const found = await find(endpoint);
+          return found === null
+            ? { skipped: true as const }
+            : await send(found, { id: sent.id, body }, abortSignal, options);
+        }, { retry, timeout });
+      } catch (error) {
+        if (onFail !== undefined) {
+          const failed = { runId: step.runId, type, error: String(propertyOf(error, "message")) };
+          await step.run("on fail", async () => void await onFail(endpoint, failed), { retry: RETRY_OF_ON_FAIL });
+        }
+        throw error;
+      }
+    },
+  });
+}
+
+/** Sends a webhook once. No error has a part of the address or the secret: errors are stored. */
+async function send(
+  endpoint: WebhookEndpoint,
+  { id, body }: { id: string; body: string },
+  abortSignal: StepTools["abortSignal"],
+  { fetch = globalThis.fetch, resolve, allowPrivate = false }: WebhookJobOptions,
+): Promise<WebhookResult> {
+  const url = readUrl(endpoint.url, allowPrivate);
+  const headers = { "content-type": "application/json", ...sign(endpoint.secret, id, body) };
+  if (!allowPrivate && !(await isPublic(url.hostname, resolve))) {
+    throw new NonRetryableError("The endpoint is in a private network");
+  }
+  const init: RequestInit = { method: "POST", headers, body, redirect: "manual", signal: abortSignal };
+  const { status, headers: answer } = await fetch(url.href, init).then(withoutBody, notReached);
+  if (status >= 200 && status < 300) return { status };
+  if (status === 410) throw new NonRetryableError("The receiver answered 410: it wants no more");
+  const message = `The receiver answered ${status}`;
+  const delayMs = readDelay(answer.get("retry-after"));
+  throw delayMs === null ? new Error(message) : new RetryAfterError(delayMs, message);
+}
+
+/** The address of an endpoint, if it may be used at all. */
+function readUrl(text: unknown, allowPrivate: boolean): URL {
+  const url = URL.parse(String(text));
+  const isSecure = url?.protocol === "https:" || (allowPrivate && url?.protocol === "http:");
+  if (url !== null && isSecure && url.username === "" && url.password === "") return url;
+  throw new NonRetryableError("The address of the endpoint must be https:, and have no user name");
+}
+
+async function isPublic(hostname: string, resolve: WebhookJobOptions["resolve"]): Promise<boolean> {
+  try {
+    return await isPublicHost(hostname, resolve);
+  } catch {
+    throw new Error("The name of the endpoint could not be resolved");
+  }
+}
+
+/** The headers of Standard Webhooks, with one signature for each secret. The time is that of the attempt. */
+function sign(secret: unknown, id: string, body: string): Record<string, string> {
+  const timestamp = Math.floor(Date.now() / 1_000).toString();
+  try {
+    const signatures = readSecrets(secret, "an endpoint", toSigningKey).map((key) =>
+      `v1,${createHmac("sha256", key).update(`${id}.${timestamp}.${body}`).digest("base64")}`
+    );
+    return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signatures.join(" ") };
+  } catch (error) {
+    throw new NonRetryableError(String(propertyOf(error, "message"))); // another attempt has the same secret
+  }
+}
+
+/** An answer without its body, which may have any size. */
+async function withoutBody(response: Response): Promise<Response> {
+  await response.body?.cancel().catch(() => {});
+  return response;
+}
+
+/** The message of `fetch()` has the address, so only the code is kept. */
+function notReached(error: unknown): never {
+  const code = propertyOf(error, "code") ?? propertyOf(propertyOf(error, "cause"), "code");
+  const isCode = typeof code === "string" && /^[A-Z_]{3,40}$/.test(code);
+  throw new Error(`The receiver could not be reached${isCode ? `: ${code}` : ""}`);
+}
+
+/** The delay that a receiver asks for, at most 12 hours; `null`: it asks for none. */
+function readDelay(header: string | null): number | null {
+  const delay = header === null ? null : readRetryAfter(header);
+  if (delay === null) return null;
+  return Math.min(Math.max("at" in delay ? delay.at - Date.now() : delay.afterMs, 0), MAX_RETRY_AFTER_MS);
+}
+
+/** Checks the input of a delivery. */
+const INPUT: Schema<WebhookInput, WebhookInput> = {
+  "~standard": {
+    version: 1,
+    vendor: "holdfast",
+    validate: (value) => {
+      if (typeof value !== "object" || value === null || isInstance(value, Array)) {
+        return { issues: [{ message: `must be an object, not ${kindOf(value)}` }] };
+      }
+      const issues = (["endpoint", "type"] as const).filter((name) => typeof propertyOf(value, name) !== "string")
+        .map((name) => ({ message: "must be a string", path: [name] }));
+      const { endpoint, type, data = null } = value as WebhookInput; // checked above
+      return issues.length > 0 ? { issues } : { value: { endpoint, type, data } };
+    },
+    jsonSchema: {
+      input: () => ({
+        type: "object",
+        properties: { endpoint: { type: "string" }, type: { type: "string" }, data: {} },
+        required: ["endpoint", "type"],
+      }),
+    },
+  },
+};
