@@ -184,6 +184,7 @@ Deno.test("imports of src/store/ bring no values, but for what reads.ts makes of
 const HELPER_FILES = [
   "first_resumed.ts",
   "latency_counts.ts",
+  "new_chunks.ts",
   "operate/blocker_facts.ts",
   "operate/find_blockers.ts",
   "operate/held_numbers.ts",

@@ -95,7 +95,7 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   logger: true,
   host: true,
 };
-const STATUSES: Record<keyof Retention, true> = { completed: true, failed: true, cancelled: true };
+const RETENTION: Record<keyof Retention, true> = { completed: true, failed: true, cancelled: true, streams: true };
 
 /**
  * Checks the options of an engine; the worker checks its own.
@@ -185,7 +185,7 @@ function isJob(value: unknown): value is Job {
 
 /** The retention in milliseconds. */
 export function readRetention(retention: RetentionOptions): Retention {
-  checkOptionNames(retention, STATUSES, "retention");
+  checkOptionNames(retention, RETENTION, "retention");
   const given = Object.entries(retention).filter(([, kept]) => kept !== undefined);
   return Object.fromEntries(given.map(([status, kept]) => [status, readDuration(kept, `retention.${status}`)]));
 }

@@ -101,7 +101,7 @@ export class Lifecycle {
       worker: this.#worker.condition,
       failedClaims: this.#worker.failedClaims,
       isStopping: this.#stopsUnderWay > 0 || this.#isStopped,
-      keepsRuns: shortestOf(this.#options.retention) === Infinity,
+      keepsRuns: shortestOf({ ...this.#options.retention, streams: Infinity }) === Infinity,
     };
   }
 

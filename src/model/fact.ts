@@ -75,6 +75,8 @@ export type Fact =
   | readonly [run: number, kind: "failed", failureKind?: FailureKind]
   | readonly [run: number, kind: "step_cancelled", name: string, index: number]
   | readonly [run: number, kind: "cancelled"]
+  // Items of its streams were stored without the end of a step. It is no event.
+  | readonly [run: number, kind: "streamed"]
   | readonly [run: number, kind: "deleted", runId: string, jobName: string, labels: Labels]
   // Replaces each fact of a deleted run, in a store that erases deleted runs.
   | readonly [run: number, kind: "erased"];
@@ -178,6 +180,7 @@ const OF_STEPS: ReadonlySet<Fact[1]> = new Set<Fact[1]>([
   "step_failed",
   "step_cancelled",
   "logged",
+  "streamed",
 ]);
 
 /** Whether a fact is about the run itself, not its steps or log lines: streams of several runs show only these. */
@@ -285,6 +288,7 @@ function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
       return [{ type: "run:cancel" }];
     case "deleted":
       return [{ type: "run:delete" }];
+    case "streamed":
     case "erased":
       return [];
   }

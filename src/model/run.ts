@@ -291,5 +291,8 @@ export function isLeased(status: RunStatus): boolean {
   return status === "leased" || status === "running";
 }
 
-/** How long runs are kept after they ended, in milliseconds; those left out are kept permanently. */
-export type Retention = { readonly [status in TerminalStatus]?: number };
+/**
+ * How long runs are kept after they ended, in milliseconds; those left out are kept permanently. `streams`: how long the
+ * items of their streams are kept.
+ */
+export type Retention = { readonly [status in TerminalStatus | "streams"]?: number };

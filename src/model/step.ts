@@ -1,4 +1,5 @@
 import type { Failure } from "./failure.ts";
+import type { Chunk } from "./stream.ts";
 import { type Json, type JsonText, parseValue, type Stored } from "../values/json.ts";
 
 /** How a recorded step ended. A step between two attempts is `failed` without a `completedAt`. */
@@ -65,6 +66,8 @@ export interface StepWrite {
     | { status: "completed"; output: JsonText | null }
     | { status: "failed"; failure: Failure }
     | { status: "retrying"; failure: Failure; delayMs: number };
+  /** What the attempt has written to streams and no other write has stored, and what its end changes in them. */
+  chunks?: readonly Chunk[];
 }
 
 /** The store's answer to a recorded attempt. */

@@ -6,6 +6,7 @@ import type { Lease, SeenLease } from "../model/lease.ts";
 import type { LogText, NewLogEntry } from "../model/log.ts";
 import type { Retention, RunIdentity, RunText, StoredRun } from "../model/run.ts";
 import type { SavedStep, StepText, StepWrite } from "../model/step.ts";
+import type { Chunk, StreamInfo, StreamPlace } from "../model/stream.ts";
 import type { RunBlockers } from "./blockers.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "./claim.ts";
 import type { Enqueued, NewRun } from "./new_run.ts";
@@ -20,6 +21,7 @@ import type { JobPause } from "./job_pause.ts";
 import type { JobList, RatedJob } from "./job_numbers.ts";
 import type { JobStatistics, StatisticsQuery, StatisticsRow } from "./statistics.ts";
 import type { StoreInfo } from "./store_info.ts";
+import type { StreamText } from "./stream_text.ts";
 import type { WorkerList } from "./worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "./schedule_record.ts";
 import type { ChangeListener, StoreWatch } from "./store_watch.ts";
@@ -155,6 +157,16 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../mode
  * 1 under each lease and arrive in order; the store remembers the last number and ignores all up to it. New reports go
  * to the journal before the facts of the write. The latest progress among them becomes the run's `progress`, which is
  * `null` until the first. It is never cleared: a write without progress leaves it.
+ *
+ * **Streams.** A step writes items while it is executed, in chunks. Those of a stream are numbered from 1, and no number
+ * is used twice. A chunk whose number is taken is skipped: the call is a repetition. Any other must have the number after
+ * the last one that the stream ever had. A chunk that follows an earlier one than that (`after`) makes those between
+ * void: they lose their items and keep their numbers, so that each place that a reader can have is known. A chunk is
+ * permanent, and with it all that it follows, or open: then it has the generation of its lease. What counts are the
+ * permanent chunks, and the open ones behind them if their generation is that of the run and the run has not completed.
+ * So what was written under a lease that ended before its step counts no more, and what a run had when it failed or was
+ * cancelled stays. Items go with their run, or before it (`Retention.streams`). A retry from the failure begins with copies of
+ * the permanent chunks, with their numbers and instants.
  *
  * **Values** that are written are JSON strings, or `null` for `undefined`; only the payload of a signal is parsed. A
  * store keeps copies of what it is given, and hands out copies. It does not check arguments: the engine limits names,
@@ -398,8 +410,37 @@ export interface Store extends AsyncDisposable {
    * An attempt is recorded if the run has no step of that name, or if that step is between two attempts and this is a
    * later one (`attempts`). The record then replaces the earlier one, but the index and the start of the first stay.
    * Otherwise the call is a repetition, or late: nothing is recorded, and the answer is that of the existing record.
+   *
+   * The chunks of the attempt are stored if this call records it, in its commit. If a stream does not end right before
+   * one of them, the call is refused like one under a lost lease: the database has lost commits in a failover.
    */
   saveStep(lease: Lease, step: StepWrite, reports: readonly Report[]): Promise<SavedStep>;
+
+  /**
+   * Stores items of streams, at most 1 MiB a call, and appends the fact `streamed` for each run that gets some. It renews
+   * no lease, and writes no row of a run. See "Streams" above for what is stored of a chunk.
+   *
+   * @returns Whether each lease is held; `false` also if a stream does not end right before a chunk. Then nothing is stored of
+   * that run.
+   */
+  appendItems(writes: readonly { lease: Lease; chunks: readonly Chunk[] }[]): Promise<boolean[]>;
+
+  /**
+   * Reads a stream of a run after a place, at one moment: the first chunk that counts behind it, and those with up to
+   * `maxLength` more bytes of items; none if `maxLength` is 0. A stream without items is an empty one.
+   *
+   * @param after `null`: from the beginning. A number with another instant is no place, but what is behind it is read.
+   * @returns `null` for a run that does not exist.
+   */
+  readStream(
+    runId: string,
+    stream: string,
+    after: StreamPlace | null,
+    maxLength: number,
+  ): Promise<StreamText | null>;
+
+  /** The streams of a run that have or had items, by name; none for a run that does not exist. */
+  getStreams(runId: string): Promise<StreamInfo[]>;
 
   /**
    * Prepares pauses and, if `park` is set and none of them is over, sets the run waiting until the first of them
@@ -489,7 +530,8 @@ export interface Store extends AsyncDisposable {
   delete(runId: string): Promise<RunIdentity | null>;
 
   /**
-   * Deletes the oldest of the runs that ended long enough ago, at most `limit` of them, in the order in which they
+   * Deletes the items of up to `limit` runs that ended long enough ago (`retention.streams`): those runs stay. Then it
+   * deletes the oldest of the runs that ended long enough ago, at most `limit` of them, in the order in which they
    * ended. A store may stop earlier, to keep the call short, but deletes at least one if any is due. A repeated call
    * deletes the next ones.
    *
@@ -587,7 +629,8 @@ export interface Store extends AsyncDisposable {
    * - `cancel`: the reports, `step_cancelled` for each step that was being executed, then `cancelled`.
    * - `hold`: the reports, then `held`. `resumeHeld`: `resumed`.
    * - `delete` and `purge`: `deleted`.
-   * - `renew` and `release`: the reports (`toFact`). All other calls: nothing.
+   * - `renew` and `release`: the reports (`toFact`). `appendItems`: `streamed` for each run that got items. All other
+   *   calls: nothing.
    *
    * Facts are numbered from 1, and no number is used twice, also after the newest run was deleted. The numbers must be
    * in the order of the commits: once a reader has seen a number, no smaller one may appear later. A sequence of the

@@ -32,6 +32,7 @@ export type * from "../store/schedule_record.ts";
 export type * from "../store/statistics.ts";
 export type * from "../store/store_info.ts";
 export type * from "../store/store_watch.ts";
+export type * from "../store/stream_text.ts";
 export type * from "../store/timeline_records.ts";
 export type * from "../store/worker_record.ts";
 
@@ -74,6 +75,7 @@ export type {
   StepText,
   StepWrite,
 } from "../model/step.ts";
+export type { Chunk, StreamInfo, StreamPlace } from "../model/stream.ts";
 export type { TraceText } from "../model/trace_context.ts";
 export type {
   ChildResult,
@@ -122,9 +124,11 @@ export {
   DELETED_RUNS_KNOWN_MS,
   HEAD_START,
   LISTED_LEASES,
+  MAX_CHUNKS_READ,
   MAX_COUNTED_HELD,
   MAX_HOLDERS,
   MAX_OFFERS,
+  MAX_PURGED_STREAMS,
   MAX_TIMERS,
   STARTS_KEPT_MS,
 } from "./rules.ts";

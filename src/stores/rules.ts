@@ -33,6 +33,12 @@ export const MAX_FORGOTTEN = 100;
 /** How many runs are examined for each queue to tell when a rate opens: one of them can be behind a run of another job. */
 export const MAX_BEFORE_OPENING = 8;
 
+/** How many chunks of a stream are read at once. */
+export const MAX_CHUNKS_READ = 512;
+
+/** Of how many runs one purge deletes the items of their streams. */
+export const MAX_PURGED_STREAMS = 200;
+
 /** How many holders of a key are read to say what holds up a run. */
 export const MAX_HOLDERS = 20;
 

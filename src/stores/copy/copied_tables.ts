@@ -79,6 +79,11 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
     from: "holdfast_logs g",
     columns: same("g", "id run_seq no step_name level message data written_at"),
   },
+  {
+    to: "chunks",
+    from: "holdfast_chunks x",
+    columns: same("x", "run_seq stream position follows first count size at generation items"),
+  },
   { to: "holders", from: "holdfast_holders q", columns: same("q", "concurrency_key run_id generation") },
   {
     to: "ghosts",

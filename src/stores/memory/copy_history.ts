@@ -2,6 +2,7 @@ import type { RecordName } from "../../model/hold.ts";
 import { copyChildren } from "./children.ts";
 import { type KeptPause, type KeptRun } from "./records.ts";
 import { resultOf } from "./copies.ts";
+import { copyStreams } from "./streams.ts";
 
 /** Copies the records of the old run to a retry from the failure, in their order, and notes what it leaves out. */
 export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): void {
@@ -15,6 +16,7 @@ export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): vo
     if (step.result.status === "completed") run.steps.set(step.name, { ...step, pastAttempts: [] });
     else leaveOut("step", step.name);
   }
+  copyStreams(old, run);
   for (const pause of old.pauses) {
     if (!isToBeCopied(pause, old.lastRecordedNo)) {
       if (pause.kind !== "patch") leaveOut(pause.kind, pause.name);

@@ -1,3 +1,4 @@
+import { LeaseLostError } from "../../model/error.ts";
 import { type Host, systemHost } from "../../model/host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Store } from "../../store/store.ts";
@@ -27,6 +28,8 @@ import { MemorySchedules } from "./flow/schedules.ts";
 import { listJobs, listWorkers, sampleRuns } from "./operate/numbers.ts";
 import { MemoryStatistics } from "./operate/statistics.ts";
 import { recordAttempt } from "./writes/steps.ts";
+import { appendItems } from "./writes/streams.ts";
+import { listStreams, newChunks, readStream } from "./streams.ts";
 import { MemoryTurns } from "./flow/fairness_turns.ts";
 import { addCalls } from "../store_calls.ts";
 
@@ -210,11 +213,18 @@ export class MemoryStore {
       saveStep: (store, lease, step, reports) =>
         store.#perform((now) => {
           const run = store.#runs.getUnder(lease);
-          const saved = recordAttempt(run, step, store.#runs.takeReports(run, reports), store.#runs.journal, now);
+          const chunks = newChunks(run, step.chunks ?? []);
+          if (chunks === null) throw new LeaseLostError(lease);
+          const added = store.#runs.takeReports(run, reports);
+          const saved = recordAttempt(run, step, chunks, added, store.#runs.journal, now);
           run.abandonments = 0;
           store.#runs.touch(run, now);
           return saved;
         }),
+      appendItems: (store, writes) => store.#perform((now) => appendItems(store.#runs, writes, now)),
+      readStream: (store, runId, stream, after, maxLength) =>
+        store.#readRun(runId, (run) => readStream(run, stream, after, maxLength)),
+      getStreams: async (store, runId) => await store.#readRun(runId, listStreams) ?? [],
       pause: (store, lease, request) => store.#perform((now) => pauseRun(store.#runs, lease, request, now)),
       finish: (store, lease, ending, reports) =>
         store.#perform((now) => finishRun(store.#runs, lease, ending, reports, now)),

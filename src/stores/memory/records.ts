@@ -4,6 +4,7 @@ import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../model/log.ts";
 import type { Lease } from "../../model/lease.ts";
 import type { RunStatus } from "../../model/run.ts";
 import type { StepRecord } from "../../model/step.ts";
+import type { Chunk } from "../../model/stream.ts";
 import type { CopiedHistory, HoldRecord } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
@@ -92,10 +93,22 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   memberships: KeptChild[];
   /** The waits, sleeps, pauses on children and patches, in the order in which they were prepared. */
   pauses: KeptPause[];
+  /** The chunks of its streams, by the name of the stream: `items` is `null` if one is void. */
+  streams: Map<string, KeptChunk[]>;
   /** The log lines by id, in the order in which they were added. */
   logs: Map<string, NewLogEntry>;
   /** The number of lines, including dropped ones. */
   lineCount: number;
+}
+
+/** A chunk of a stream. */
+export interface KeptChunk extends Omit<Chunk, "stream" | "items" | "isPermanent"> {
+  /** The items; `null` if it is void. */
+  items: JsonText | null;
+  /** That of the lease under which it was written; `null` if it is permanent. */
+  generation: number | null;
+  /** When it was committed. */
+  at: number;
 }
 
 /** The hold of a run. */
@@ -226,6 +239,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     depth: 0,
     memberships: [],
     pauses: [],
+    streams: new Map(),
     logs: new Map(),
     lineCount: 0,
   };

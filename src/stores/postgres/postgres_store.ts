@@ -66,6 +66,7 @@ import { checkStoreOptions, listenOf, type PostgresStoreOptions } from "./postgr
 import { isRefusal, type Refusal, toRefusalError, type WriteParameter } from "./writes/write_group.ts";
 import { PostgresDatabase } from "./database/postgres_database.ts";
 import { findRuns, readChildren, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
+import { readStream, readStreams } from "./streams.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./journal.ts";
 import {
   type IdentityRow,
@@ -358,6 +359,13 @@ export class PostgresStore {
         >(lease, "save_step", parameter);
         return { recordedNo, retry: retryAt === null ? null : retryTime(retryAt, now) };
       },
+      appendItems: (store, writes) =>
+        store.#write("append_items", {
+          writes: writes.map(({ lease, chunks }) => ({ ...toLeaseParameter(lease), chunks })),
+        }),
+      readStream: (store, runId, stream, after, maxLength) =>
+        readStream(store.#database, runId, stream, after, maxLength),
+      getStreams: (store, runId) => readStreams(store.#database, runId),
       pause: async (store, lease, request) => {
         if (request.park && request.pauses.length === 0 && request.retryAt === null) {
           throw new TypeError("A run cannot wait for nothing");

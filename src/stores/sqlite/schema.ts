@@ -24,6 +24,10 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // the journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts
 // that the journal ever had, up to and with this row. `fact_in_row` says which fact the row of a step is: that the step
 // began and ended (1), that it ended (2), or none (0): then the journal has one.
+//
+// A row of `holdfast_chunks` has items of a stream (`Chunk`). `generation` is NULL if it is permanent, and with it all that
+// it follows; `items` is NULL if it is void. The rows have numbers of their own: so chunks of many runs that are stored in
+// one commit share pages.
 const RUN_TABLES = `
 CREATE TABLE holdfast_runs (
   seq INTEGER PRIMARY KEY,
@@ -190,6 +194,21 @@ CREATE TABLE holdfast_logs (
   written_at INTEGER NOT NULL,
   UNIQUE (run_seq, no)
 ) STRICT;
+
+CREATE TABLE holdfast_chunks (
+  run_seq INTEGER NOT NULL REFERENCES holdfast_runs (seq) ON DELETE CASCADE,
+  stream TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  follows INTEGER NOT NULL,
+  first INTEGER NOT NULL,
+  count INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  generation INTEGER,
+  items TEXT,
+  UNIQUE (run_seq, stream, position)
+) STRICT;
+CREATE INDEX holdfast_chunks_permanent ON holdfast_chunks (run_seq, stream, position) WHERE generation IS NULL;
 
 CREATE TABLE holdfast_deleted (
   id TEXT PRIMARY KEY,

@@ -1,6 +1,7 @@
 import { StoreError, WaitExpiredError } from "../../model/error.ts";
 import { type Host, systemHost } from "../../model/host.ts";
 import { kindOf } from "../../values/kind_of.ts";
+import type { Chunk } from "../../model/stream.ts";
 import type { Store } from "../../store/store.ts";
 import { readOpenWaits, searchRuns } from "./operate/operator_reads.ts";
 import { readFailures, readTimeline } from "./operate/timeline_reads.ts";
@@ -40,6 +41,7 @@ import { addStatistics, readStatistics } from "./operate/statistics.ts";
 import { readStoreInfo } from "./operate/store_info.ts";
 import { noteStopping, readWorkers } from "./operate/workers.ts";
 import { recordStep } from "./writes/steps.ts";
+import { appendItems, readStream, readStreams } from "./streams.ts";
 import { checkDriver } from "./check_driver.ts";
 import { SecureDelete } from "./secure_delete.ts";
 import { type Connection, openConnection } from "./connection.ts";
@@ -208,6 +210,11 @@ export class SqliteStore {
     }
   }
 
+  /** A write of chunks. Those that make others void delete items. */
+  #writeItems<T>(chunks: readonly Chunk[], work: (now: number) => T): Promise<T> {
+    return chunks.some(({ position, after }) => after < position - 1) ? this.#delete(work) : this.#write(work);
+  }
+
   static {
     addCalls<SqliteStore>(SqliteStore.prototype, {
       enqueue: (store, runs) => store.#write((now) => enqueueRuns(store.#db, runs, store.#host, now)),
@@ -274,7 +281,12 @@ export class SqliteStore {
           return facts === null ? null : findBlockers(facts);
         }),
       saveStep: (store, lease, step, reports) =>
-        store.#write((now) => recordStep(store.#db, lease, step, reports, now)),
+        store.#writeItems(step.chunks ?? [], (now) => recordStep(store.#db, lease, step, reports, now)),
+      appendItems: (store, writes) =>
+        store.#writeItems(writes.flatMap(({ chunks }) => chunks), (now) => appendItems(store.#db, writes, now)),
+      readStream: (store, runId, stream, after, maxLength) =>
+        store.#reads.snapshot(() => readStream(store.#db, runId, stream, after, maxLength)),
+      getStreams: (store, runId) => store.#reads.snapshot(() => readStreams(store.#db, runId)),
       pause: (store, lease, request) => {
         if (request.park && request.pauses.length === 0 && request.retryAt === null) {
           return Promise.reject(new TypeError("A run cannot wait for nothing"));

@@ -39,6 +39,7 @@ import { runFilterCases } from "./runs/run_filters.ts";
 import { scheduleCases } from "./flow/schedules.ts";
 import { signalCases } from "./records/signal.ts";
 import { stepCases } from "./records/step.ts";
+import { streamCases } from "./records/streams.ts";
 import { traceCases } from "./records/traces.ts";
 import { versionCases } from "./claims/versions.ts";
 import { wakingCases } from "./claims/waking.ts";
@@ -159,6 +160,7 @@ export const CASES: readonly Case[] = [
   ...workerCases,
   ...operateCases,
   ...stepCases,
+  ...streamCases,
   ...pauseCases,
   ...addedChildCases,
   ...childResultCases,

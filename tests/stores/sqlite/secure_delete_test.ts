@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import Database from "better-sqlite3";
+import type { Chunk } from "../../../src/model/stream.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
@@ -56,6 +57,31 @@ for (const how of ["delete", "purge"] as const) {
       assert.deepEqual(await grep(path, MARKER), []);
     }));
 }
+
+/** A chunk of one item that has the marker. */
+function aMarkedChunk(position: number): Chunk {
+  const items = JSON.stringify([MARKER]);
+  const rest = { after: position - 1, first: 0, count: 1, size: items.length, isPermanent: false };
+  return { stream: MARKER.slice(0, 5), position, items, ...rest };
+}
+
+Deno.test("SqliteStore with secureDelete leaves nothing of the items of an attempt a second after a write that makes them void", () =>
+  withFile(async (path) => {
+    const host = new FakeHost();
+    await using store = await SqliteStore.open(path, { host, secureDelete: true });
+    await store.migrate();
+    await store.enqueue([aRun()]);
+    const { claims: [claim] } = await store.claim(aClaimRequest());
+    await store.appendItems([{ lease: claim!.lease, chunks: [aMarkedChunk(1), aMarkedChunk(2)] }]);
+    assert.notDeepEqual(await grep(path, MARKER), []);
+
+    const mark = { ...aMarkedChunk(3), after: 0, count: 0, items: "[]", isPermanent: true };
+    const result = { status: "retrying" as const, failure: aFailure(), delayMs: 0 };
+    await store.saveStep(claim!.lease, aStep({ result, chunks: [mark] }), []);
+    host.advance(1_000);
+
+    assert.deepEqual(await grep(path, MARKER), []);
+  }));
 
 Deno.test("SqliteStore without secureDelete leaves the content of a deleted run for now", () =>
   withFile(async (path) => {

@@ -6,6 +6,7 @@ import { isTerminal, type Retention, type RunIdentity, type StoredRun } from "..
 import type { CancelledExecution, Ending } from "../../../store/claim.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { toRunText } from "../copies.ts";
+import { purgeStreams } from "../streams.ts";
 import { hadLease, type KeptRun } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
 import { cancelSteps } from "./steps.ts";
@@ -52,6 +53,7 @@ export function deleteRun(runs: MemoryRuns, runId: string, now: number): RunIden
 
 /** Deletes the oldest of the runs that ended long enough ago. See `Store.purge()`. */
 export function purgeRuns(runs: MemoryRuns, retention: Retention, limit: number, now: number): RunIdentity[] {
+  purgeStreams(runs.all, retention, now);
   return runs.all
     .filter(({ status, completedAt }) =>
       isTerminal(status) && completedAt !== null && completedAt <= now - (retention[status] ?? Infinity)

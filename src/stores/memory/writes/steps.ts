@@ -1,6 +1,8 @@
 import { stepFacts, toFact } from "../../../model/fact.ts";
 import type { Report } from "../../../model/execution_report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../model/step.ts";
+import type { Chunk } from "../../../model/stream.ts";
+import { addChunks } from "../streams.ts";
 import type { MemoryJournal } from "../journal.ts";
 import { type KeptAttempt, type KeptRun, type KeptStep, nextRecordedNo } from "../records.ts";
 
@@ -11,6 +13,7 @@ import { type KeptAttempt, type KeptRun, type KeptStep, nextRecordedNo } from ".
 export function recordAttempt(
   run: KeptRun,
   step: StepWrite,
+  chunks: readonly Chunk[],
   reports: readonly Report[],
   journal: MemoryJournal,
   now: number,
@@ -21,6 +24,7 @@ export function recordAttempt(
     return toSaved(earlier, now);
   }
   const { result } = step;
+  addChunks(run, chunks, now);
   const recordedNo = nextRecordedNo(run);
   const kept: KeptStep = {
     name: step.name,

@@ -21,6 +21,7 @@ import { RECORDS } from "./writes/records.ts";
 import { RUN_LISTS } from "./reads/run_lists.ts";
 import { SCHEDULES } from "./schedules.ts";
 import { STATISTICS } from "./operate/statistics.ts";
+import { STREAMS } from "./streams.ts";
 import { TAKE_BESIDE } from "./claim/take_beside.ts";
 import { TAKE_IN_TURN } from "./claim/take_in_turn.ts";
 import { TURNS } from "./flow/turns.ts";
@@ -52,6 +53,7 @@ export const FUNCTIONS: string = [
   RUN_LISTS,
   SCHEDULES,
   STATISTICS,
+  STREAMS,
   TAKE_BESIDE,
   TAKE_IN_TURN,
   TURNS,

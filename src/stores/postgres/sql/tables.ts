@@ -28,6 +28,7 @@ import { FACTS_PER_ROW } from "./names.ts";
 // attempts at steps that needed more than one, `interruptions` the executions that lost their lease without an end: `kind` is
 // lost (it expired), released or held.
 // All rows of the journal up to `trimmed_to` were removed.
+// `chunks` has the items of streams (`Chunk`): `generation` is NULL if a chunk is permanent, `items` if it is void.
 
 // A row of the journal has facts of one transaction: JSON, with commas and without the brackets around them.
 
@@ -338,6 +339,21 @@ create table {schema}.logs (
   written_at bigint not null,
   primary key (run_seq, no)
 );
+
+create table {schema}.chunks (
+  run_seq bigint not null,
+  stream text collate "C" not null,
+  position bigint not null,
+  follows bigint not null,
+  first bigint not null,
+  count int not null,
+  size bigint not null,
+  at bigint not null,
+  generation int,
+  items text,
+  primary key (run_seq, stream, position)
+);
+create index chunks_permanent on {schema}.chunks (run_seq, stream, position) where generation is null;
 
 create table {schema}.schedules (
   name text collate "C" primary key,

@@ -34,7 +34,7 @@ function restOf(fact: readonly unknown[]): string {
 
 /** An attempt at a step. */
 export function toStepParameter(step: StepWrite, reports: readonly Report[]): object {
-  const { name, index, attempts, result } = step;
+  const { name, index, attempts, result, chunks = [] } = step;
   const last = reports.at(-1);
   return {
     name,
@@ -45,6 +45,7 @@ export function toStepParameter(step: StepWrite, reports: readonly Report[]): ob
     startsLast: last?.kind === "start" && last.stepName === name && last.attempt === attempts,
     ...(result.status === "completed" ? { output: result.output } : { failure: JSON.stringify(result.failure) }),
     ...(result.status === "retrying" ? { delayMs: result.delayMs, message: attemptError(result.failure) } : {}),
+    ...(chunks.length === 0 ? {} : { chunks }),
   };
 }
 

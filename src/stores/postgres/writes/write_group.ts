@@ -7,8 +7,11 @@ export interface WriteParameter {
   kind: WriteKind;
   /** The run that it changes. */
   runId?: string;
-  /** The runs whose leases it extends. */
+  /** The runs whose leases it extends, or to whose streams it adds. */
   renewals?: readonly { runId: string }[];
+  writes?: readonly { runId: string }[];
+  /** What an attempt changes in streams. */
+  chunks?: readonly unknown[];
   /** Of a step: its name, its status, how many attempts have ended, and whether the last of its reports is that it began. */
   name?: string;
   status?: string;
@@ -34,7 +37,7 @@ export interface GroupedWrite {
   /** Its parameter as JSON. */
   text: string;
   list: WriteList;
-  /** Whether it can be performed beside groups of other runs: it is a step, a pause without children, or an end. */
+  /** Whether it can be performed beside groups of other runs: it is a step, items, a pause without children, or an end. */
   isOwn: boolean;
   /** The runs that it changes. */
   runIds: readonly string[];
@@ -50,22 +53,22 @@ export interface WriteGroup {
 
 /** Prepares a write for a group. */
 export function toGroupedWrite(write: WriteParameter): GroupedWrite {
-  const { kind, runId, renewals = [], name = "" } = write;
-  const runIds = runId === undefined ? renewals.map((renewal) => renewal.runId) : [runId];
+  const { kind, runId, renewals = [], writes = renewals, name = "" } = write;
+  const runIds = runId === undefined ? writes.map((one) => one.runId) : [runId];
   return { kind, text: writeParameter(write), list: listOf(write), isOwn: isOwn(write), runIds, name };
 }
 
 function isOwn({ kind, pauses = [] }: WriteParameter): boolean {
   if (kind === "pause") return pauses.every(({ children }) => children === null);
-  return kind === "save_step" || kind === "finish";
+  return kind === "save_step" || kind === "append_items" || kind === "finish";
 }
 
 function listOf(write: WriteParameter): WriteList {
-  const { kind, reports = [], startsLast = false, runs = [] } = write;
+  const { kind, reports = [], startsLast = false, runs = [], chunks = [] } = write;
   if (kind === "save_step") {
     const isOnlyAttempt = write.attempts === 1 && write.status !== "retrying";
     const isOnlyReport = reports.length === 0 || (reports.length === 1 && startsLast);
-    return isOnlyAttempt && isOnlyReport ? "steps" : "others";
+    return isOnlyAttempt && isOnlyReport && chunks.length === 0 ? "steps" : "others";
   }
   if (kind === "finish") return reports.length === 0 ? "endings" : "others";
   return kind === "enqueue" && runs.every(isPlain) ? "triggers" : "others";

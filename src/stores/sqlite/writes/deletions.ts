@@ -3,6 +3,7 @@ import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../rules.ts";
 import { keepResult } from "../children/child_results.ts";
 import { deleteHold } from "../changed_code/holds.ts";
+import { purgeChunks } from "../streams.ts";
 import { trimByAge } from "../journal/journal.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -33,6 +34,7 @@ const MAX_PURGED_STEPS = 1_000;
 /** Deletes runs that ended long enough ago. See `Store.purge()`. */
 export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: number, now: number): RunIdentity[] {
   trimByAge(db, now);
+  purgeChunks(db, retention, now);
   const due = Object.entries(retention).flatMap(([status, keptMs]) =>
     db.all<{ id: string; completed_at: number; seq: number; recorded: number }>(
       `SELECT id, completed_at, seq, recorded FROM holdfast_runs WHERE status = ? AND completed_at <= ?

@@ -5,6 +5,7 @@ import type { PauseKind } from "../../../model/wait.ts";
 import { writeCopied } from "../changed_code/copies.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";
+import { copyChunks } from "../streams.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 
 /**
@@ -85,6 +86,7 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     seq,
     old.seq,
   );
+  copyChunks(db, seq, old.seq);
   // If the last record is the end of a wait, that wait is not copied, so the new run creates it again.
   const pauses = old.has_pauses === 0 ? [] : db.all<OldPauseRow>(
     `SELECT seq, kind, name, ${IS_COPIED} AS is_copied FROM holdfast_pauses p WHERE run_seq = ? ORDER BY seq`,

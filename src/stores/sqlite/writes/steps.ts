@@ -8,6 +8,7 @@ import type { LeasedRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
 import { noteAttempt } from "../operate/timeline_writes.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
+import { chunksOf, insertChunks } from "../streams.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 import { type LeasedRow, toLeasedRun } from "../rows.ts";
 
@@ -19,6 +20,8 @@ export function recordStep(
   reports: readonly Report[],
   now: number,
 ): SavedStep {
+  const chunks = chunksOf(db, lease, step.chunks ?? []);
+  if (chunks === null) throw new LeaseLostError(lease);
   const { run, added } = countRecord(db, lease, reports, now);
   const { result } = step;
   const failure = result.status === "completed" ? null : result.failure;
@@ -42,6 +45,7 @@ export function recordStep(
     result.status === "retrying" ? null : now,
   ) > 0;
   if (isRecorded) {
+    insertChunks(db, run.seq, lease.generation, chunks, now);
     if (step.attempts > 1 || retryAt !== null) noteAttempt(db, run.seq, step, { failure, retryAt }, now);
     if (factInRow === FactInRow.none) {
       db.facts.note(...stepFacts(run.seq, step, added.reports, { startedAt: startedAt(step, now), retryAt }));

@@ -9,6 +9,7 @@ const MAX_KEYS = 100;
 const KINDS = [
   "enqueue",
   "save_step",
+  "append_items",
   "pause",
   "finish",
   "renew",
@@ -90,7 +91,7 @@ begin
   v_ended := array(select e ->> 'runId' from jsonb_array_elements(p -> 'endings') e);
   if p -> 'others' <> '[]' then
     select bool_or(case e ->> 'kind'
-        when 'save_step' then false when 'renew' then false when 'save_input' then false when 'finish' then false
+        when 'save_step' then false when 'append_items' then false when 'renew' then false when 'save_input' then false when 'finish' then false
         when 'pause' then fn.has_children(e) when 'enqueue' then not fn.are_free_runs(e) else true end),
       v_ended || array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'finish'),
       array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'pause')

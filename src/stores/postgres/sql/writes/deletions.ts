@@ -31,6 +31,7 @@ begin
     delete from {schema}.pauses where run_seq = r.seq;
   end if;
   delete from {schema}.logs where run_seq = r.seq;
+  delete from {schema}.chunks where run_seq = r.seq;
   delete from {schema}.holds where run_seq = r.seq;
   if r.origin_id is not null then delete from {schema}.copies where run_seq = r.seq; end if;
   perform fn.move_run(r.job, r.status, null);
@@ -48,6 +49,9 @@ declare
   v_purged jsonb := '[]'; v_limit bigint := (p ->> 'limit')::bigint;
 begin
   perform fn.trim_journal(p_now);
+  if p -> 'retention' ->> 'streams' is not null then
+    perform fn.purge_chunks(ceil((p -> 'retention' ->> 'streams')::numeric)::bigint, p_now);
+  end if;
   for r in select d.* from jsonb_each_text(p -> 'retention') t cross join lateral (
       select q.id, q.completed_at, q.seq, q.recorded from {schema}.runs q
       where q.status = t.key and q.completed_at is not null and q.completed_at <= p_now - ceil(t.value::numeric)::bigint

@@ -183,6 +183,7 @@ begin
   insert into {schema}.steps (run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
     select p_seq, s.name, s.position, s.status, s.output, s.attempts, s.recorded_no, s.started_at, s.completed_at
     from {schema}.steps s where s.run_seq = o.seq and s.status = 'completed' order by s.seq;
+  perform fn.copy_chunks(p_seq, o.seq);
   for w in select p.* from {schema}.pauses p where p.run_seq = o.seq and o.has_pauses order by p.seq loop
     -- If the last record is the end of a wait, that wait is not copied, so the new run creates it again.
     v_copied := case when w.kind = 'patch' then true when w.status <> 'resolved' then false

@@ -92,11 +92,15 @@ end $$;
 create or replace function fn.save_step(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
 declare
   r record; n record; v_no int; v_retry_at bigint; v_status text := p ->> 'status';
-  v_started_at bigint := p_now - (p ->> 'agoMs')::bigint; v_whole boolean; v_fact text;
+  v_started_at bigint := p_now - (p ->> 'agoMs')::bigint; v_whole boolean; v_fact text; v_chunks jsonb;
 begin
   select q.seq, q.last_report_no into r from {schema}.runs q where q.id = p ->> 'runId'
     and ${underLease("q", "p")} for no key update;
   if not found then return '{"refused": "lease_lost"}'; end if;
+  if p -> 'chunks' is not null then
+    v_chunks := fn.new_chunks(r.seq, p -> 'chunks');
+    if v_chunks is null then return '{"refused": "lease_lost"}'; end if;
+  end if;
   n := fn.new_reports(p -> 'reports', r.last_report_no);
   if v_status = 'retrying' then v_retry_at := p_now + ceil((p ->> 'delayMs')::numeric)::bigint; end if;
   insert into {schema}.steps as s (run_seq, name, position, status, output, failure, attempts, retry_at, recorded_no,
@@ -117,6 +121,7 @@ begin
     return (select jsonb_build_object('recordedNo', s.recorded_no, 'retryAt', s.retry_at, 'now', p_now)
       from {schema}.steps s where s.run_seq = r.seq and s.name = p ->> 'name');
   end if;
+  if v_chunks is not null then perform fn.insert_chunks(r.seq, (p ->> 'generation')::int, v_chunks, p_now); end if;
   if (p ->> 'attempts')::int > 1 or v_retry_at is not null then
     insert into {schema}.attempts (run_seq, step_name, attempt, started_at, ended_at, retry_at, failure)
       values (r.seq, p ->> 'name', (p ->> 'attempts')::int, v_started_at, p_now, v_retry_at, p ->> 'failure')

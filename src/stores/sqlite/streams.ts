@@ -1,0 +1,208 @@
+import type { Lease } from "../../model/lease.ts";
+import type { Retention, RunStatus } from "../../model/run.ts";
+import type { Chunk, StreamInfo, StreamPlace } from "../../model/stream.ts";
+import type { StreamText } from "../../store/stream_text.ts";
+import { isTerminal } from "../../model/run.ts";
+import { isoTime } from "../../values/iso_time.ts";
+import { findNewChunks } from "../new_chunks.ts";
+import { MAX_CHUNKS_READ, MAX_PURGED_STREAMS } from "../rules.ts";
+import type { SqliteDatabase } from "./sqlite_database.ts";
+import { leaseParameters, UNDER_LEASE } from "./writes/under_lease.ts";
+
+/** Stores items of streams. See `Store.appendItems()`. */
+export function appendItems(
+  db: SqliteDatabase,
+  writes: readonly { lease: Lease; chunks: readonly Chunk[] }[],
+  now: number,
+): boolean[] {
+  return writes.map(({ lease, chunks }) => {
+    const run = findRun(db, lease);
+    const added = run === undefined ? null : newChunks(db, run.seq, chunks);
+    if (run === undefined || added === null) return false;
+    insertChunks(db, run.seq, lease.generation, added, now);
+    if (added.length > 0) db.facts.note([run.seq, "streamed"]);
+    return true;
+  });
+}
+
+/**
+ * The chunks of an attempt that are not stored; `null` if a stream does not end right before one of them. None under a
+ * lost lease, which the write itself refuses.
+ */
+export function chunksOf(db: SqliteDatabase, lease: Lease, chunks: readonly Chunk[]): Chunk[] | null {
+  if (chunks.length === 0) return [];
+  const run = findRun(db, lease);
+  return run === undefined ? [] : newChunks(db, run.seq, chunks);
+}
+
+function findRun(db: SqliteDatabase, lease: Lease): { seq: number } | undefined {
+  return db.get<{ seq: number }>(`SELECT seq FROM holdfast_runs WHERE ${UNDER_LEASE}`, ...leaseParameters(lease));
+}
+
+function newChunks(db: SqliteDatabase, runSeq: number, chunks: readonly Chunk[]): Chunk[] | null {
+  const sql = "SELECT max(position) AS last FROM holdfast_chunks WHERE run_seq = ? AND stream = ?";
+  return findNewChunks(chunks, (stream) => db.one<{ last: number | null }>(sql, runSeq, stream).last ?? 0);
+}
+
+/** Stores chunks that {@linkcode chunksOf} has found. */
+export function insertChunks(
+  db: SqliteDatabase,
+  runSeq: number,
+  generation: number,
+  chunks: readonly Chunk[],
+  now: number,
+): void {
+  for (const { stream, position, after, first, count, size, items, isPermanent } of chunks) {
+    if (after < position - 1) {
+      db.run(
+        "UPDATE holdfast_chunks SET items = NULL WHERE run_seq = ? AND stream = ? AND position > ? AND position < ?",
+        runSeq,
+        stream,
+        after,
+        position,
+      );
+    }
+    db.run(
+      `INSERT INTO holdfast_chunks (run_seq, stream, position, follows, first, count, size, at, generation, items)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      runSeq,
+      stream,
+      position,
+      after,
+      first,
+      count,
+      size,
+      now,
+      isPermanent ? null : generation,
+      items,
+    );
+  }
+}
+
+/** Copies the permanent chunks of a run to a retry of it. */
+export function copyChunks(db: SqliteDatabase, runSeq: number, oldSeq: number): void {
+  db.run(
+    `INSERT INTO holdfast_chunks (run_seq, stream, position, follows, first, count, size, at, generation, items)
+     SELECT ?, stream, position, follows, first, count, size, at, generation, items FROM holdfast_chunks c
+     WHERE run_seq = ? AND items IS NOT NULL AND position <= (
+       SELECT max(position) FROM holdfast_chunks p WHERE p.run_seq = c.run_seq AND p.stream = c.stream
+         AND p.generation IS NULL)`,
+    runSeq,
+    oldSeq,
+  );
+}
+
+/** Deletes the items of runs that ended long enough ago. */
+export function purgeChunks(db: SqliteDatabase, { streams }: Retention, now: number): void {
+  if (streams === undefined) return;
+  // A run that was added after that instant has not ended before it: rows of runs are in that order.
+  let last = 0;
+  for (let purged = 0; purged < MAX_PURGED_STREAMS;) {
+    const run = db.get<{ seq: number; created_at: number; completed_at: number | null }>(
+      `SELECT seq, created_at, completed_at FROM holdfast_runs
+       WHERE seq = (SELECT min(run_seq) FROM holdfast_chunks WHERE run_seq > ?)`,
+      last,
+    );
+    if (run === undefined || run.created_at > now - streams) return;
+    last = run.seq;
+    if (run.completed_at === null || run.completed_at > now - streams) continue;
+    db.run("DELETE FROM holdfast_chunks WHERE run_seq = ?", run.seq);
+    purged += 1;
+  }
+}
+
+interface RunOfStream {
+  seq: number;
+  status: RunStatus;
+  lease_generation: number;
+}
+
+interface ChunkRow {
+  position: number;
+  follows: number;
+  first: number;
+  count: number;
+  size: number;
+  at: number;
+  generation: number | null;
+  items: string;
+}
+
+const RUN = "SELECT seq, status, lease_generation FROM holdfast_runs WHERE id = ?";
+const LAST = "SELECT * FROM holdfast_chunks WHERE run_seq = ? AND stream = ? ORDER BY position DESC LIMIT 1";
+const PERMANENT = `SELECT * FROM holdfast_chunks WHERE run_seq = ? AND stream = ? AND generation IS NULL
+  ORDER BY position DESC LIMIT 1`;
+
+const NOTHING = { position: 0, at: 0, first: 0, count: 0, size: 0 };
+
+/** Where a stream ends: its last chunk, the last permanent one, and the last one that counts. */
+function endsOf(db: SqliteDatabase, run: RunOfStream, stream: string) {
+  const last = db.get<ChunkRow>(LAST, run.seq, stream);
+  const permanent = db.get<ChunkRow>(PERMANENT, run.seq, stream) ?? NOTHING;
+  const counts = last?.generation === run.lease_generation && run.status !== "completed";
+  return { last, permanent, end: last !== undefined && counts ? last : permanent };
+}
+
+/** Reads a stream after a place. See `Store.readStream()`. */
+export function readStream(
+  db: SqliteDatabase,
+  runId: string,
+  stream: string,
+  after: StreamPlace | null,
+  maxLength: number,
+): StreamText | null {
+  const run = db.get<RunOfStream>(RUN, runId);
+  if (run === undefined) return null;
+  const { last, permanent, end } = endsOf(db, run, stream);
+  const from = after?.position ?? 0;
+  const read = maxLength === 0 ? [] : db.all<ChunkRow>(
+    `SELECT position, follows, first, size, at, items FROM holdfast_chunks
+     WHERE run_seq = ? AND stream = ? AND position > ? AND position <= ? AND items IS NOT NULL
+     ORDER BY position LIMIT ${MAX_CHUNKS_READ}`,
+    run.seq,
+    stream,
+    from,
+    end.position,
+  );
+  const room = (read[0]?.size ?? 0) + maxLength;
+  const rows = read.filter(({ size }) => size <= room);
+  return {
+    chunks: rows.map(({ position, follows, first, at, items }) => ({ position, at, after: follows, first, items })),
+    hasMore: maxLength > 0 && (rows.at(-1)?.position ?? from) < end.position,
+    isPlace: after === null || from === 0 ||
+      db.get<{ at: number }>(
+          "SELECT at FROM holdfast_chunks WHERE run_seq = ? AND stream = ? AND position = ?",
+          run.seq,
+          stream,
+          from,
+        )?.at === after.at,
+    end: { position: end.position, at: end.at, items: end.first + end.count, bytes: end.size },
+    permanent: { position: permanent.position, items: permanent.first + permanent.count, bytes: permanent.size },
+    last: last?.position ?? 0,
+    isEnded: isTerminal(run.status),
+  };
+}
+
+/** The streams of a run, by name. See `Store.getStreams()`. */
+export function readStreams(db: SqliteDatabase, runId: string): StreamInfo[] {
+  const run = db.get<RunOfStream>(RUN, runId);
+  if (run === undefined) return [];
+  const streams: StreamInfo[] = [];
+  for (let name = "";;) {
+    const next = db.get<{ stream: string }>(
+      "SELECT stream FROM holdfast_chunks WHERE run_seq = ? AND stream > ? ORDER BY stream LIMIT 1",
+      run.seq,
+      name,
+    );
+    if (next === undefined) return streams;
+    name = next.stream;
+    const { last, permanent, end } = endsOf(db, run, name);
+    streams.push({
+      name,
+      items: end.first + end.count,
+      bytes: end.size,
+      isOpen: end.position > permanent.position,
+      updatedAt: isoTime(last!.at), // it has a chunk
+    });
+  }
+}
