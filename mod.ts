@@ -165,6 +165,7 @@ export type {
   BulkOperation,
   Coalesce,
   Disposition,
+  IdempotencyUntil,
   Labels,
   ListFilter,
   Progress,

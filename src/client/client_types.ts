@@ -2,7 +2,7 @@ import type { ChildrenQuery } from "../model/children.ts";
 import type { RunEventBase, RunHappening } from "../model/event.ts";
 import type { Job } from "../model/job.ts";
 import type { ClientRun } from "../model/client_run.ts";
-import type { Coalesce, Disposition, RunFilter, RunStatus } from "../model/run.ts";
+import type { Coalesce, Disposition, IdempotencyUntil, RunFilter, RunStatus } from "../model/run.ts";
 import type { Duration } from "../values/duration.ts";
 import type { Wait } from "../model/wait.ts";
 
@@ -63,6 +63,8 @@ export interface CallOptions {
 export interface ClientTriggerOptions extends CallOptions {
   /** A later trigger with this key answers the same run. */
   idempotencyKey?: string;
+  /** Which runs with that key count; if none does, there is a new one. Default: `forever`. */
+  idempotencyUntil?: IdempotencyUntil;
   /** Runs with the same key are executed one after another. */
   concurrencyKey?: string;
   /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. */

@@ -5,7 +5,7 @@ import type { Json, Jsonify } from "../values/json.ts";
 import { isInstance } from "../values/is_instance.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { checkName } from "../values/name.ts";
-import type { Coalesce, Disposition, Labels } from "./run.ts";
+import type { Coalesce, Disposition, IdempotencyUntil, Labels } from "./run.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
@@ -84,6 +84,8 @@ export interface StepTriggerOptions extends InvokeOptions {
   fairnessKey?: string;
   /** If a run of the same job with this key exists, it is returned instead of a new one. */
   idempotencyKey?: string;
+  /** Which runs with the `idempotencyKey` count; if none does, there is a new one. Default: `forever`. */
+  idempotencyUntil?: IdempotencyUntil;
   /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. Default: add another run. */
   coalesce?: Coalesce;
 }

@@ -1,3 +1,4 @@
+import type { Duration } from "../values/duration.ts";
 import { type Failure, FAILURE_KINDS, type FailureKind } from "./failure.ts";
 import type { Held } from "./hold.ts";
 import { type Json, type JsonText, parseValue, type Stored } from "../values/json.ts";
@@ -270,6 +271,13 @@ export type UncountedPage = Pick<RunPage, "runs" | "hasMore">;
  * has not ended), or joined one by its concurrency key (`coalesced`).
  */
 export type Disposition = "created" | "idempotent" | "coalesced";
+
+/**
+ * Which runs with the idempotency key of a trigger count. Any (`forever`); those that have not ended (`ended`); those that
+ * have not failed or been cancelled (`failed`); or those that were triggered less than so long ago. If none counts, there
+ * is a new run, which takes the key. For `ended` and `failed`, the newest retry counts in the place of its run.
+ */
+export type IdempotencyUntil = "forever" | "ended" | "failed" | Duration;
 
 /**
  * What a trigger does when its concurrency key has runs of the job already. `skip` and `queue` join the oldest pending

@@ -23,6 +23,11 @@ export interface NewRun {
   labels: Labels;
   /** If a run of the same job has this key, that run is returned instead; `null`: it has no key. */
   idempotencyKey: string | null;
+  /**
+   * Which runs with the key count: those that have not ended, or that have not failed or been cancelled, or that were
+   * triggered less than so many milliseconds ago. Left out: any.
+   */
+  idempotencyUntil?: "ended" | "failed" | number;
   /** Runs with this key, of all jobs, are executed one after another; `null`: it has no key. */
   concurrencyKey: string | null;
   /** What to do if the concurrency key has runs of this job already; `null`: add another. */

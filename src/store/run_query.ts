@@ -13,7 +13,7 @@ export interface RunQuery extends RunFilter {
    * last row number of the previous one neither repeat nor miss a run, whatever is added or removed meanwhile.
    */
   before?: number;
-  /** Only runs whose `retriggeredAs` is `null`. */
+  /** Only runs whose `retriggeredAs` is `null`, and whose idempotency key no other run has taken. */
   notRetried?: boolean;
   /**
    * Where the count ends, if the page does not end later: default 10,000. 0: `total` is not wanted. A count also ends

@@ -93,7 +93,9 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../mode
  * all workers that know its version.
  *
  * **Idempotency keys.** At most one run of a job has a given idempotency key. The key belongs to the run until the run
- * is deleted, also after it has ended. Other jobs can use the same key.
+ * is deleted, also after it has ended, or until a request takes it for which the run does not count
+ * (`NewRun.idempotencyUntil`): in the commit that adds the new run. A run without its former key still shows it
+ * (`idempotencyKey`), and is found by it (`searchRuns`). Other jobs can use the same key.
  *
  * **Gates.** A run is due if it is pending and its start (`flow.start`) has passed, or if it waits and one of its pauses
  * is over. A due run can be claimed when it passes these gates, in this order:
@@ -191,7 +193,9 @@ export interface Store extends AsyncDisposable {
    *
    * 1. The run with the same id: this call is a repetition. The disposition is `created` again.
    * 2. For a retry (`retriggerOf`), the newest retry of the same run, if it has not ended (`idempotent`).
-   * 3. The run of the job with the same idempotency key, whatever its status (`idempotent`).
+   * 3. The run of the job with the same idempotency key, if it counts (`idempotent`). Without `idempotencyUntil` each
+   *    counts, whatever its status. For `ended` and `failed` the newest retry of that run, or of that retry, and so on,
+   *    counts in its place, and is returned; a run whose retry has completed counts as completed. A number of milliseconds is compared with the trigger of the run itself.
    * 4. If the request coalesces, a run of the job with the same concurrency key (`coalesced`): the oldest pending one;
    *    with `active` otherwise one whose lease has not expired, otherwise the oldest waiting one.
    * 5. A new run (`created`). A retry sets `retriggeredAs` of the old run. When it completes, it becomes `completedAs` of
@@ -563,7 +567,7 @@ export interface Store extends AsyncDisposable {
 
   /**
    * Finds runs by a string: by the id, or its start, or its end (that among the newest 5,000 runs); by the id of a wait; by
-   * the idempotency key; by the concurrency key, those that have not ended; by a label, `key=value`, the newest first. Each
+   * the idempotency key, those from which it was taken last; by the concurrency key, those that have not ended; by a label, `key=value`, the newest first. Each
    * run once, by what finds it first in this order.
    */
   searchRuns(text: string, limit: number): Promise<SearchHit[]>;

@@ -117,6 +117,7 @@ export { parseStep, retryTime, startedAt, stepId } from "../model/step.ts";
 export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../model/wait.ts";
 
 // Rules that stores share.
+export { counts, isFollowed } from "./idempotency.ts";
 export {
   abandonedFailure,
   ALONE_FROM,

@@ -15,6 +15,8 @@ export interface RunColumns extends IdentityRow {
   failure: JsonText | null;
   progress: JsonText | null;
   idempotency_key: string | null;
+  /** The key, after another run has taken it. */
+  former_key: string | null;
   concurrency_key: string | null;
   lease_owner: string | null;
   lease_expires_at: number | null;
@@ -53,7 +55,7 @@ export function readRunColumns(row: RunColumns, held: Held | null): StoredRun {
     failedStepName: row.failed_step,
     failure,
     progress: row.progress === null ? null : JSON.parse(row.progress),
-    idempotencyKey: row.idempotency_key,
+    idempotencyKey: row.idempotency_key ?? row.former_key,
     concurrencyKey: row.concurrency_key,
     leaseOwner: row.lease_owner,
     leaseExpiresAt: isoTime(row.lease_expires_at),

@@ -115,6 +115,10 @@ export const trigger: Command = {
   arity: [1, 2],
   options: {
     "idempotency-key": { value: "KEY", about: "a run with this key is returned instead of a new one" },
+    "idempotency-until": {
+      value: "ended|failed|DURATION",
+      about: "which runs with that key count: those that have not ended, not failed, or are as young",
+    },
     "concurrency-key": { value: "KEY", about: "runs with this key are executed one after another" },
     label: { value: "KEY=VALUE", about: "a label of the run", isList: true },
   },
@@ -126,6 +130,7 @@ export const trigger: Command = {
         input: json === undefined ? undefined : await readJsonArgument(json, terminal),
         labels: readLabels(args.list("label")),
         idempotencyKey: args.text("idempotency-key"),
+        idempotencyUntil: args.text("idempotency-until"),
         concurrencyKey: args.text("concurrency-key"),
       };
       const answer = await askApi(service, "POST /trigger", { body });

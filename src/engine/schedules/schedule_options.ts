@@ -18,7 +18,10 @@ export type CatchUp = "last" | "none" | "all";
 export type Overlap = "skip" | "allow";
 
 /** The options of a trigger that a schedule can have. */
-export type ScheduledTriggerOptions<L = Labels> = Omit<TriggerOptions<L>, "idempotencyKey" | "startAt" | "delay">;
+export type ScheduledTriggerOptions<L = Labels> = Omit<
+  TriggerOptions<L>,
+  "idempotencyKey" | "idempotencyUntil" | "startAt" | "delay"
+>;
 
 /** When a schedule fires. */
 export interface ScheduleTiming {

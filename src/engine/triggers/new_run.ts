@@ -1,7 +1,8 @@
 import { type Issue, ValidationError } from "../../model/error.ts";
-import type { Flow, JobFlow } from "../../model/flow.ts";
+import { type Flow, isPeriod, type JobFlow, PERIOD_RULE } from "../../model/flow.ts";
 import type { Host } from "../../model/host.ts";
 import { decode, encode } from "../../values/json.ts";
+import { toMs } from "../../values/duration.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { propertyOf } from "../../values/property_of.ts";
 import { checkLabels, checkName } from "../../values/name.ts";
@@ -9,6 +10,7 @@ import {
   type Coalesce,
   COALESCE_MODES,
   type Disposition,
+  type IdempotencyUntil,
   type Labels,
   parseRun,
   type Run,
@@ -25,6 +27,12 @@ export interface TriggerOptions<L = Labels> extends FlowOptions {
    * If a run of the same job with this key exists, it is returned instead of a new one. 1 to 255 characters.
    */
   idempotencyKey?: string;
+  /**
+   * Which runs with the `idempotencyKey` count: all (`forever`), those that have not ended (`ended`), those that have not
+   * failed or been cancelled (`failed`), or those that were triggered less than so long ago, such as `"1d"`. If none
+   * counts, a new run takes the key. Default: `forever`.
+   */
+  idempotencyUntil?: IdempotencyUntil;
   /** Runs with this key, of any job, are executed one after another. 1 to 255 characters. */
   concurrencyKey?: string;
   /** What to do when runs of this job and key exist already. Needs a `concurrencyKey`. Default: add another run. */
@@ -101,6 +109,7 @@ export async function newRun(
   const { idempotencyKey = null, concurrencyKey = null, coalesce = null, labels = {} } = options;
   if (idempotencyKey !== null) checkName(idempotencyKey, "idempotencyKey");
   if (concurrencyKey !== null) checkName(concurrencyKey, "concurrencyKey");
+  const idempotencyUntil = readIdempotencyUntil(options.idempotencyUntil, idempotencyKey !== null);
   checkCoalesce(coalesce, options);
   const checkedLabels = checkLabels(labels);
   const flow = retry?.flow ?? triggerFlow(options, {
@@ -138,6 +147,7 @@ export async function newRun(
       : encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
     labels: checkedLabels,
     idempotencyKey,
+    ...(idempotencyUntil === undefined ? {} : { idempotencyUntil }),
     concurrencyKey,
     coalesce,
     retriggerOf: retry?.retriggerOf ?? null,
@@ -193,6 +203,16 @@ function hintAt(input: unknown, path: Issue["path"]): string | null {
   } catch {
     return null; // a getter that throws this time
   }
+}
+
+/** Checks which runs with the key count, with durations in milliseconds. `undefined`: any. */
+function readIdempotencyUntil(until: unknown, hasKey: boolean): "ended" | "failed" | number | undefined {
+  if (until === undefined) return undefined;
+  if (!hasKey) throw new ValidationError("idempotencyUntil needs an idempotencyKey");
+  if (until === "forever") return undefined;
+  const ms = toMs(until);
+  if (ms === "ended" || ms === "failed" || isPeriod(ms)) return ms;
+  throw new ValidationError(`idempotencyUntil must be "forever", "ended" or "failed", or it ${PERIOD_RULE}`);
 }
 
 function checkCoalesce(coalesce: unknown, { concurrencyKey, startAt, delay }: TriggerOptions): void {

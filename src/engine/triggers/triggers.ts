@@ -33,6 +33,7 @@ type TriggersDeps = Pick<ExecutionDeps, "store" | "hub" | "host" | "maxValueByte
 /** The names of the options of a trigger. */
 export const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
   idempotencyKey: true,
+  idempotencyUntil: true,
   concurrencyKey: true,
   coalesce: true,
   labels: true,

@@ -42,6 +42,7 @@ const STEP_TRIGGER_OPTIONS: Record<keyof StepTriggerOptions, true> = {
   ...INVOKE_OPTIONS,
   fairnessKey: true,
   idempotencyKey: true,
+  idempotencyUntil: true,
   coalesce: true,
 };
 

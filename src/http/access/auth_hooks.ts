@@ -71,6 +71,8 @@ export interface RequestedTrigger {
   readonly labels: Labels;
   /** The key as the client sent it, if it did. */
   readonly idempotencyKey?: string;
+  /** Which runs with that key count, if not all of them: milliseconds since their trigger, or as `TriggerOptions` says. */
+  readonly idempotencyUntil?: "ended" | "failed" | number;
   /**
    * The key as the client sent it, if it did. Without `tenant`, runs of all callers with one key wait for each other.
    */

@@ -31,14 +31,14 @@ function withLazyValues<T extends object>(record: T, values: { readonly [name: s
 /** What the hook `onTrigger` is shown of a trigger, frozen. */
 export function toRequested(run: NewRun, options: TriggerOptions): RequestedTrigger {
   const { startAt, delay, priority, startWithin, finishWithin } = options;
-  const { jobName, labels, idempotencyKey, concurrencyKey, coalesce } = run;
+  const { jobName, labels, idempotencyKey, idempotencyUntil, concurrencyKey, coalesce } = run;
   const requested = {
     jobName,
     labels,
     ...(idempotencyKey === null ? {} : { idempotencyKey }),
     ...(concurrencyKey === null ? {} : { concurrencyKey }),
     ...(coalesce === null ? {} : { coalesce }),
-    ...withoutUndefined({ startAt: startAt?.toString(), priority }),
+    ...withoutUndefined({ idempotencyUntil, startAt: startAt?.toString(), priority }),
     ...withoutUndefined({ delay: toMs(delay), startWithin: toMs(startWithin), finishWithin: toMs(finishWithin) }),
   };
   // The values complete its fields.

@@ -45,6 +45,7 @@ const triggerFields = z.object({
   // The schema of the job decides, also about one that is missing.
   input: z.custom<Json | undefined>().optional(),
   idempotencyKey: name.optional(),
+  idempotencyUntil: z.union([z.enum(["forever", "ended", "failed"]), period]).optional(),
   concurrencyKey: name.optional(),
   coalesce: z.enum(COALESCE_MODES).optional(),
   labels: labels.optional(),
@@ -73,6 +74,9 @@ export const triggerBody = triggerFields.refine(
 }).refine(({ coalesce, startAt, delay }) => coalesce === undefined || (startAt === undefined && delay === undefined), {
   path: ["coalesce"],
   message: "excludes startAt and delay",
+}).refine(({ idempotencyUntil, idempotencyKey }) => idempotencyUntil === undefined || idempotencyKey !== undefined, {
+  path: ["idempotencyUntil"],
+  message: "needs an idempotencyKey",
 });
 
 /** The body of `POST /signal`. Other fields are left out. */

@@ -135,7 +135,8 @@ function queryMatcher(query: RunQuery): (run: KeptRun) => boolean {
   const { before, notRetried, status } = query;
   const conditions = storedConditionsOf(query);
   return (run) =>
-    (before === undefined || run.seq < before) && (notRetried !== true || run.retriggeredAs === null) &&
+    (before === undefined || run.seq < before) &&
+    (notRetried !== true || (run.retriggeredAs === null && !run.isKeyTaken)) &&
     isOneOf(run.status, status) && matches(run, query) &&
     conditions.every(({ field, isMetBy }) => isMetBy(VALUES[field](run)));
 }

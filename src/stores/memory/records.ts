@@ -16,6 +16,8 @@ import { deadlineAt, type PauseRecord } from "../../model/wait.ts";
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   /** The run of which it is a retry. */
   retriggerOf: string | null;
+  /** Whether another run has its idempotency key now. It still shows the key. */
+  isKeyTaken: boolean;
   /** Its newest retry. */
   retriggeredAs: string | null;
   /** The first of its retries, or of theirs, that completed. */
@@ -204,6 +206,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     startAt,
     dueAt: startAt !== null && startAt > now ? startAt : null,
     retriggerOf: request.retriggerOf?.runId ?? null,
+    isKeyTaken: false,
     retriggeredAs: null,
     completedAs: null,
     originId: request.id,

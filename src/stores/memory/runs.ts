@@ -8,6 +8,7 @@ import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
+import { counts, isFollowed } from "../idempotency.ts";
 import { ALONE_FROM, aloneDelayMs, DELETED_RUNS_KNOWN_MS } from "../rules.ts";
 import { addTry } from "../tried_prints.ts";
 import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
@@ -90,12 +91,26 @@ export class MemoryRuns {
     return this.#all.has(runId);
   }
 
-  /** Finds the run of a job, by its name or else by its aliases, that has an idempotency key. */
-  findIdempotent(request: NewRun): KeptRun | undefined {
-    const { jobName, aliases, idempotencyKey } = request;
-    if (idempotencyKey === null) return undefined;
+  /** Finds the run that has the idempotency key of a request, and counts; or the newest retry of that run. */
+  findIdempotent(request: NewRun, now: number): KeptRun | undefined {
+    for (const run of this.#withKeyOf(request)) {
+      const found = isFollowed(request) ? this.#newestRetry(run) : run;
+      if (counts({ ...found, completedAs: run.completedAs }, request, now)) return found;
+    }
+    return undefined;
+  }
+
+  /** The newest retry of a run, or of its newest retry, and so on; the run itself without one. */
+  #newestRetry(run: KeptRun): KeptRun {
+    const retry = run.retriggeredAs === null ? undefined : this.#all.get(run.retriggeredAs);
+    return retry === undefined ? run : this.#newestRetry(retry);
+  }
+
+  /** The runs of a job, by its name and then by its aliases, that have the idempotency key of a request. */
+  #withKeyOf({ jobName, aliases, idempotencyKey }: NewRun): KeptRun[] {
+    if (idempotencyKey === null) return [];
     const indexes = [jobName, ...aliases].map((name) => idempotencyIndex({ jobName: name, idempotencyKey }));
-    return indexes.map((index) => this.#byIdempotency.get(index)).find((run) => run !== undefined);
+    return indexes.flatMap((index) => this.#byIdempotency.get(index) ?? []);
   }
 
   /** Finds the run that a lease is current on. */
@@ -140,6 +155,10 @@ export class MemoryRuns {
 
   /** Adds a run, perhaps as a child. */
   add(request: NewRun, now: number, parent: KeptRun["parent"] = null): KeptRun {
+    for (const former of this.#withKeyOf(request)) {
+      former.isKeyTaken = true;
+      this.#byIdempotency.delete(idempotencyIndex(former));
+    }
     const run = newKeptRun(request, ++this.#lastSeq, now);
     run.parent = parent;
     run.depth = parent === null ? 0 : parent.run.depth + 1;
@@ -322,7 +341,7 @@ export class MemoryRuns {
     this.#bySeq.delete(run.seq);
     for (const pause of run.pauses) this.#pauses.delete(pause.id);
     this.journal.note([run.seq, "deleted", run.id, run.jobName, run.labels]);
-    if (run.idempotencyKey !== null) this.#byIdempotency.delete(idempotencyIndex(run));
+    if (run.idempotencyKey !== null && !run.isKeyTaken) this.#byIdempotency.delete(idempotencyIndex(run));
     this.countChange();
     return toIdentity(run);
   }

@@ -42,6 +42,7 @@ const COLUMNS: Record<Exclude<keyof RunRow, "payload" | "held">, true> = {
   status: true,
   labels: true,
   idempotency_key: true,
+  former_key: true,
   concurrency_key: true,
   lease_owner: true,
   lease_claim: true,

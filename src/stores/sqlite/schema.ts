@@ -85,10 +85,12 @@ CREATE TABLE holdfast_runs (
   parent_id TEXT,
   parent_seq INTEGER,
   parent_pause INTEGER,
-  depth INTEGER NOT NULL DEFAULT 0
+  depth INTEGER NOT NULL DEFAULT 0,
+  former_key TEXT
 ) STRICT;
 CREATE UNIQUE INDEX holdfast_runs_idempotency ON holdfast_runs (job, idempotency_key)
   WHERE idempotency_key IS NOT NULL;
+CREATE INDEX holdfast_runs_former_keys ON holdfast_runs (former_key) WHERE former_key IS NOT NULL;
 CREATE INDEX holdfast_runs_ready ON holdfast_runs (queue, fairness_key, position) WHERE queue_state = 'R';
 CREATE INDEX holdfast_runs_ready_begun ON holdfast_runs (queue, fairness_key, position)
   WHERE started_at IS NOT NULL AND queue_state = 'R';

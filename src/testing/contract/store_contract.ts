@@ -24,6 +24,7 @@ import { historyCases } from "./runs/histories.ts";
 import { holdCases } from "./claims/holds/hold.ts";
 import { heldRunCases } from "./claims/holds/held_runs.ts";
 import { offeredRunCases } from "./claims/holds/offered_runs.ts";
+import { idempotencyCases } from "./runs/idempotency.ts";
 import { journalCases } from "./records/journal.ts";
 import { leaseCases } from "./claims/lease.ts";
 import { limitCases } from "./flow/limits.ts";
@@ -142,6 +143,7 @@ function withLongLeases(store: Store): Store {
 export const CASES: readonly Case[] = [
   ...openingCases,
   ...enqueueCases,
+  ...idempotencyCases,
   ...retriggerCases,
   ...claimCases,
   ...wakingCases,

@@ -121,7 +121,8 @@ export function searchRuns(runs: MemoryRuns, text: string, limit: number): Searc
     ["id", byId],
     ["id", newest.slice(0, SEARCHED_BY_END).filter(({ id }) => id.endsWith(text))],
     ["waitId", runs.all.filter(({ pauses }) => pauses.some(({ kind, id }) => kind === "wait" && id === text))],
-    ["idempotencyKey", runs.all.filter(({ idempotencyKey }) => idempotencyKey === text)],
+    ["idempotencyKey", runs.all.filter(({ idempotencyKey, isKeyTaken }) => idempotencyKey === text && !isKeyTaken)],
+    ["idempotencyKey", newest.filter(({ idempotencyKey, isKeyTaken }) => idempotencyKey === text && isKeyTaken)],
     [
       "concurrencyKey",
       runs.all.filter(({ concurrencyKey, status }) => concurrencyKey === text && !isTerminal(status)),

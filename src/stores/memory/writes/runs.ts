@@ -78,7 +78,7 @@ export function enqueueRuns(runs: MemoryRuns, requests: readonly NewRun[], now: 
 export function enqueueRun(runs: MemoryRuns, request: NewRun, now: number): Enqueued {
   const known = runs.get(request.id);
   if (known !== undefined) return { run: toRunText(known), disposition: "created" };
-  const same = runs.findOpenRetry(request) ?? runs.findIdempotent(request);
+  const same = runs.findOpenRetry(request) ?? runs.findIdempotent(request, now);
   if (same !== undefined) return { run: toRunText(same), disposition: "idempotent" };
   const joined = findCoalescable(runs, request, now);
   if (joined !== undefined) {

@@ -94,11 +94,13 @@ create table {schema}.runs (
   failed_step text,
   trace text,
   updated_at bigint not null,
-  started_at bigint
+  started_at bigint,
+  former_key text collate "C"
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02,
   autovacuum_vacuum_cost_delay = 0);
 create unique index runs_id on {schema}.runs (id);
 create unique index runs_idempotency on {schema}.runs (job, idempotency_key) where idempotency_key is not null;
+create index runs_former_keys on {schema}.runs (former_key) where former_key is not null;
 create index runs_ready on {schema}.runs (queue, position, seq) where queue_state = 'R' and fairness_key is null;
 create index runs_ready_begun on {schema}.runs (queue, position, seq)
   where queue_state = 'R' and fairness_key is null and started_at is not null;

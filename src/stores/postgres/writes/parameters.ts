@@ -96,6 +96,7 @@ export function toNewRunParameter(run: NewRun): object {
   return {
     ...parameter,
     ...(run.idempotencyKey === null && run.coalesce === null ? {} : { names: namesOf(run) }),
+    ...(run.idempotencyUntil === undefined ? {} : { until: run.idempotencyUntil }),
     ...(run.coalesce === null ? {} : { joinOnly: run.joinOnly ?? null, skipped: skippedOf(run) }),
     ...(schedule === null ? {} : {
       scheduleName: schedule.name,

@@ -104,6 +104,8 @@ export function searchRuns(db: SqliteDatabase, text: string, limit: number): Sea
   for (const job of jobNames(db)) {
     add("idempotencyKey", db.all("SELECT id FROM holdfast_runs WHERE job = ? AND idempotency_key = ?", job, text));
   }
+  const former = "SELECT id FROM holdfast_runs WHERE former_key = ? ORDER BY seq DESC LIMIT ?";
+  add("idempotencyKey", db.all(former, text, limit));
   add("concurrencyKey", findByKey(db, text, limit));
   const [key, value] = splitLabel(text);
   if (value === undefined) return toFound(found);

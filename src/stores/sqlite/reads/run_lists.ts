@@ -105,7 +105,8 @@ function columnsOf(query: RunQuery): readonly ColumnTerm[] {
     };
   });
   if (query.notRetried !== true) return terms;
-  return [...terms, { column: "retriggered_as", text: "l.retriggered_as IS NULL", parameters: [] }];
+  const unset = ["retriggered_as", "former_key"];
+  return [...terms, ...unset.map((column) => ({ column, text: `l.${column} IS NULL`, parameters: [] }))];
 }
 
 /** Runs that an index has in their order: all, those of some jobs, in some statuses, with a parent, with a label, held. */

@@ -5,6 +5,7 @@ import type { Host } from "../../../model/host.ts";
 import type { StoredRun } from "../../../model/run.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
+import { counts, isFollowed } from "../../idempotency.ts";
 import { aloneQueue, queueName } from "../../queue_name.ts";
 import { QueueSearch } from "../changed_code/queues.ts";
 import { moveRun } from "../run_counts.ts";
@@ -49,14 +50,16 @@ function enqueueRun(
   if (retry !== null) return retry;
   const searches = run.idempotencyKey !== null || run.coalesce !== null;
   const queues = searches ? search.queuesFor(run) : [queueName(run.jobName, run.version)];
+  const mayEnd = run.idempotencyUntil !== undefined;
   // The insert notices only a run of its own queue.
-  const known = queues.length > 1 ? findRun(db, run, queues) : null;
+  const known = queues.length > 1 || mayEnd ? findRun(db, run, queues, now) : null;
   if (known !== null) return known;
   const coalescable = findCoalescable(db, run, queues, now);
-  if (coalescable !== null) return findRun(db, run, queues) ?? joinRun(db, coalescable, run);
+  if (coalescable !== null) return findRun(db, run, queues, now) ?? joinRun(db, coalescable, run);
+  if (mayEnd) takeIdempotencyKey(db, run, queues);
   const added = insertRun(db, run, host, now);
   if (added !== null) return { run: added.run, disposition: "created" };
-  return findRun(db, run, queues)!; // the one for which it was not added
+  return findRun(db, run, queues, now)!; // the one for which it was not added
 }
 
 function joinRun(db: SqliteDatabase, row: RunRow, request: NewRun): Enqueued {
@@ -65,20 +68,48 @@ function joinRun(db: SqliteDatabase, row: RunRow, request: NewRun): Enqueued {
   return { run: joined, disposition: "coalesced" };
 }
 
-/** The run that was added before by the same call, or by another with the same idempotency key. */
+/** The run that was added before by the same call, or by another with the same idempotency key, if that one counts. */
 function findRun(
   db: SqliteDatabase,
-  { id, idempotencyKey }: NewRun,
+  { id, idempotencyKey, idempotencyUntil }: NewRun,
   queues: readonly string[],
+  now: number,
 ): Enqueued | null {
   const known = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, id);
   if (known !== undefined) return { run: toRunText(known), disposition: "created" };
   if (idempotencyKey === null) return null;
   for (const queue of queues) {
     const same = db.get<RunRow>(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, queue, idempotencyKey);
-    if (same !== undefined) return { run: toRunText(same), disposition: "idempotent" };
+    const found = isFollowed({ idempotencyUntil }) ? newestRetry(db, same) : same;
+    if (same === undefined || found === undefined) continue;
+    const { status, created_at: createdAt } = found;
+    if (!counts({ status, createdAt, completedAs: same.completed_as }, { idempotencyUntil }, now)) continue;
+    return { run: toRunText(found), disposition: "idempotent" };
   }
   return null;
+}
+
+/** The newest retry of a run, or of its newest retry, and so on; the run itself without one. */
+function newestRetry(db: SqliteDatabase, run: RunRow | undefined): RunRow | undefined {
+  let newest = run;
+  for (let next = run; next !== undefined;) {
+    newest = next;
+    if (newest.retriggered_as === null) break;
+    next = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, newest.retriggered_as);
+  }
+  return newest;
+}
+
+/** Takes an idempotency key from the runs that have it. They still show it. */
+function takeIdempotencyKey(db: SqliteDatabase, { idempotencyKey }: NewRun, queues: readonly string[]): void {
+  for (const queue of queues) {
+    db.run(
+      `UPDATE holdfast_runs SET former_key = idempotency_key, idempotency_key = NULL
+       WHERE job = ? AND idempotency_key = ?`,
+      queue,
+      idempotencyKey,
+    );
+  }
 }
 
 function findCoalescable(db: SqliteDatabase, run: NewRun, queues: readonly string[], now: number): RunRow | null {
@@ -208,6 +239,7 @@ export function insertRun(
     labels,
     payload: run.payload,
     idempotency_key: run.idempotencyKey,
+    former_key: null,
     concurrency_key: key,
     created_at: now,
     updated_at: now,

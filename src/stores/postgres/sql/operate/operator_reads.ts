@@ -106,7 +106,10 @@ begin
     (select 4, q.seq, q.id, 'idempotencyKey' from unnest(v_jobs) j (job) cross join lateral (
       select u.seq, u.id from {schema}.runs u where u.job = j.job and u.idempotency_key = v_text offset 0) q limit v_limit)
     union all
-    (select 5, a.seq, a.id, 'concurrencyKey' from (
+    (select 5, -a.seq, a.id, 'idempotencyKey' from (select q.seq, q.id from {schema}.runs q
+      where q.former_key = v_text order by q.seq desc limit v_limit) a)
+    union all
+    (select 6, a.seq, a.id, 'concurrencyKey' from (
       (select q.seq, q.id from {schema}.holders h join {schema}.runs q on q.id = h.run_id
         where h.concurrency_key = v_text and q.completed_at is null limit v_limit)
       union
@@ -114,7 +117,7 @@ begin
       union
       (select q.seq, q.id from {schema}.runs q where q.concurrency_key = v_text and q.status = 'waiting' limit v_limit)) a)
     union all
-    (select 6, -a.run_seq, q.id, 'label' from (select n.run_seq from {schema}.labels n
+    (select 7, -a.run_seq, q.id, 'label' from (select n.run_seq from {schema}.labels n
       where v_label > 0 and n.key = left(v_text, greatest(v_label - 1, 0)) and n.value = substr(v_text, v_label + 1)
       order by n.run_seq desc limit v_limit) a join {schema}.runs q on q.seq = a.run_seq)) o);
 end $$;

@@ -37,7 +37,8 @@ const TERMS = CONDITION_LIST.flatMap(({ name, field, by }) => {
   const value = column[1] ?? `l.${column[0]}`;
   return `('${name}', '${value} ${OPERATORS[by]} ($5 ->> ''${name}'')${CASTS[by]}')`;
 }).join(",\n    ");
-const READ = Object.values(COLUMNS).flatMap((one) => one === null ? [] : `, q.${one[0]}`).join("");
+const READ = [...Object.values(COLUMNS).flatMap((one) => one?.[0] ?? []), "former_key"].map((name) => `, q.${name}`)
+  .join("");
 
 /**
  * Lists of runs. A list examines the runs of one range of an index, from the newest on, and checks the other conditions
@@ -144,7 +145,7 @@ begin
     into v_keys, v_values, v_own from jsonb_array_elements(p -> 'labels') with ordinality t (x, no);
   v_columns := array(select c.term from (values
     ${TERMS}) c (name, term) where p ->> c.name is not null);
-  if (p ->> 'notRetried')::boolean then v_columns := v_columns || 'l.retriggered_as is null'::text; end if;
+  if (p ->> 'notRetried')::boolean then v_columns := v_columns || 'l.retriggered_as is null and l.former_key is null'::text; end if;
   v_check := array_to_string(v_columns, ' and ');
   select r.range, r.label, r.runs into v_by, v_label, v_runs
     from fn.choose_range(p, v_jobs, v_statuses, v_keys, v_values, v_own, v_check <> '') r;

@@ -52,10 +52,15 @@ begin
         unnest(fn.queues_of(t.name)) with ordinality u (q, no);
     v_queues := v_queues || (n ->> 'queue');
     if n ->> 'idempotencyKey' is not null then
-      select q.* into r from unnest(v_queues) with ordinality u (queue, no) cross join lateral (
-        select o.* from {schema}.runs o where o.job = u.queue and o.idempotency_key = n ->> 'idempotencyKey' offset 0) q
-        order by u.no limit 1;
-      if found then v_how := 'idempotent'; end if;
+      for r in select q.* from unnest(v_queues) with ordinality u (queue, no) cross join lateral (
+          select o.* from {schema}.runs o where o.job = u.queue and o.idempotency_key = n ->> 'idempotencyKey' offset 0) q
+          order by u.no loop
+        r := fn.counted_run(r, n ->> 'until', p_now);
+        if r.seq is not null then
+          v_how := 'idempotent';
+          exit;
+        end if;
+      end loop;
     end if;
     if v_how is null and n ->> 'coalesce' is not null and n ->> 'concurrencyKey' is not null then
       r := fn.find_coalescable(n, v_queues, p_now);
@@ -68,10 +73,31 @@ begin
     end if;
   end if;
   if v_how is null then
+    -- The runs that have the key do not count. They still show it.
+    if n ->> 'until' is not null then
+      update {schema}.runs set former_key = idempotency_key, idempotency_key = null
+        where job = any(v_queues) and idempotency_key = n ->> 'idempotencyKey';
+    end if;
     r := fn.insert_run(n, p_place, null, null, null, 0, p_now);
     v_how := 'created';
   end if;
   return jsonb_build_object('disposition', v_how, 'run', fn.run_json(r));
+end $$;
+
+-- The run that has the idempotency key of a request, if it counts, or its newest retry. p_until NULL: any counts.
+create or replace function fn.counted_run(r {schema}.runs, p_until text, p_now bigint) returns {schema}.runs
+language plpgsql stable as $$
+declare q {schema}.runs; v_completed boolean := r.completed_as is not null;
+begin
+  if p_until is null or (p_until ~ '^[0-9]' and p_now - r.created_at < p_until::numeric) then return r; end if;
+  if p_until ~ '^[0-9]' then return null; end if;
+  loop
+    select o.* into q from {schema}.runs o where o.id = r.retriggered_as;
+    exit when not found;
+    r := q;
+  end loop;
+  if p_until = 'failed' and (v_completed or r.status not in ('failed', 'cancelled')) then return r; end if;
+  return case when r.completed_at is null then r end;
 end $$;
 
 -- The run that a request joins. A pending one whose start has passed counts, although no claim has noticed, and so does

@@ -1,0 +1,29 @@
+import { isTerminal, type RunStatus } from "../model/run.ts";
+import type { NewRun } from "../store/new_run.ts";
+
+/** Whether the newest retry of a run that has the key of a request counts in its place. */
+export function isFollowed({ idempotencyUntil: until }: Pick<NewRun, "idempotencyUntil">): boolean {
+  return until === "ended" || until === "failed";
+}
+
+/**
+ * Whether a run that has the idempotency key of a request counts: then the request leads to it.
+ *
+ * @param run The run, or its newest retry; `completedAs` is that of the run that has the key.
+ */
+export function counts(
+  { status, createdAt, completedAs }: { status: RunStatus; createdAt: number; completedAs: string | null },
+  { idempotencyUntil: until }: Pick<NewRun, "idempotencyUntil">,
+  now: number,
+): boolean {
+  switch (until) {
+    case undefined:
+      return true;
+    case "ended":
+      return !isTerminal(status);
+    case "failed":
+      return completedAs !== null || (status !== "failed" && status !== "cancelled");
+    default:
+      return now - createdAt < until;
+  }
+}
