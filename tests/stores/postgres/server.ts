@@ -1,11 +1,12 @@
-import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import type { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import type { Host } from "../../../src/model/host.ts";
+import { ReusedSchemas } from "./reused_schemas.ts";
 
 /** A server that belongs to one test file. */
 export interface Server {
   /** The address of its database. */
   url: string;
-  /** Opens a store in a schema that no other has. */
+  /** Opens a store in a schema that no other has meanwhile; its tables are made. */
   open(host?: Host): Promise<PostgresStore>;
   /**
    * Ends the server without a shutdown, as a crash does, and starts it again.
@@ -72,14 +73,12 @@ export function findPrograms(): string | null {
 }
 
 function serverAt(url: string): Server {
+  const schemas = new ReusedSchemas(url);
   return {
     url,
     restart: () => Promise.reject(new Error("Only a server of the test's own is restarted")),
     readLog: () => "",
-    open: (host) => {
-      const schema = `test_${crypto.randomUUID().replaceAll("-", "")}`;
-      return PostgresStore.open(url, { schema, durability: "relaxed", listenUrl: null, host });
-    },
+    open: (host) => schemas.open({ durability: "relaxed", listenUrl: null, host }),
   };
 }
 
