@@ -80,6 +80,7 @@ export type { Plugin, PluginContext } from "./src/engine/plugin.ts";
 export { shutdownOnSignal, type ShutdownOptions, type StoppableServer } from "./src/engine/shutdown_on_signal.ts";
 export type { Listen, Listener } from "./src/events/hub.ts";
 export type { SchemaLabels, TriggerOptions, TriggerResult } from "./src/engine/triggers/new_run.ts";
+export type { TransactionResult } from "./src/engine/transactions/transactions.ts";
 export type { PurgeOptions } from "./src/engine/runs/purge_loop.ts";
 export type { Schedule } from "./src/engine/schedules/schedule.ts";
 export type {
@@ -190,5 +191,8 @@ export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store_options.ts";
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
+export type { SqliteParameter, SqliteTransaction } from "./src/stores/sqlite/transactions/sqlite_transaction.ts";
+export type { DataSource, StepTransactionOptions, TransactionOptions } from "./src/model/data_source.ts";
+export type { TransactionCalls, TransactionTrigger } from "./src/model/transaction.ts";
 export type { TraceContext } from "./src/model/trace_context.ts";
 export type { PauseKind, Signal, SignalReceipt, Wait, WaitResult, WaitStatus } from "./src/model/wait.ts";

@@ -18,6 +18,7 @@ import { processes } from "./workloads/processes.ts";
 import { replay } from "./workloads/replay.ts";
 import { testKit } from "./workloads/test_kit.ts";
 import { requests } from "./workloads/requests.ts";
+import { transactions } from "./workloads/transactions.ts";
 import { trigger } from "./workloads/trigger.ts";
 import { watch } from "./workloads/watch.ts";
 
@@ -41,6 +42,7 @@ export const workloads: readonly Workload[] = [
   fanOut,
   blocking,
   bulk,
+  transactions,
   testKit,
   postgres,
   postgresFlat,

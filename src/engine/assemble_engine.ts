@@ -8,7 +8,13 @@ import { measuredStore } from "../statistics/measured_store.ts";
 import { Recorder } from "../statistics/recorder.ts";
 import { debuggedStore, readDebugVariable } from "./debugged_store.ts";
 import { BulkOperations } from "./bulk/bulk_operations.ts";
-import { checkEngineOptions, checkSchedules, type EngineOptions, readRetention } from "./engine_options.ts";
+import {
+  checkEngineOptions,
+  checkSchedules,
+  type EngineOptions,
+  readDataSources,
+  readRetention,
+} from "./engine_options.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import type { Jobs } from "./job_handle.ts";
 import { HeldRuns } from "./runs/held_runs.ts";
@@ -30,6 +36,7 @@ import type { SchemaLabels } from "./triggers/new_run.ts";
 import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry } from "./schedules/schedule_registry.ts";
 import { watchStrandedJobs } from "./runs/stranded_jobs.ts";
+import { EngineTransactions } from "./transactions/transactions.ts";
 import { Triggers } from "./triggers/triggers.ts";
 import type { Surroundings } from "../execution/surroundings.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
@@ -42,6 +49,8 @@ export interface EngineParts<L> {
   deps: ExecutionDeps;
   /** Adds runs. */
   triggers: Triggers;
+  /** Makes transactions. */
+  transactions: EngineTransactions;
   /** The schedules of the store. */
   schedules: ScheduleRegistry<L>;
   /** Cancels, deletes and signals runs. */
@@ -99,6 +108,19 @@ export function assembleEngine<J extends Jobs, L>(
     around,
     recorder,
   });
+  const sources = readDataSources(options.dataSources ?? {});
+  const warn = warnOnce(logger);
+  const transactions = new EngineTransactions({
+    store,
+    given: options.store,
+    sources,
+    host,
+    around,
+    maxValueBytes,
+    warn,
+    triggers,
+    runs: () => runs,
+  });
   const settings = workerSettings(options.worker);
   const deps: ExecutionDeps = {
     store,
@@ -114,9 +136,10 @@ export function assembleEngine<J extends Jobs, L>(
     },
     onDivergence: options.onDivergence ?? "hold",
     recorder,
-    warn: warnOnce(logger),
+    warn,
     around,
     surroundings,
+    transactions,
   };
   const declared = checkSchedules(options.schedules ?? {}, jobs, maxValueBytes);
   const watch = new ChangeWatch(options.store, deps);
@@ -160,7 +183,7 @@ export function assembleEngine<J extends Jobs, L>(
   const onResume = () => lifecycle.worker.wake();
   const pauses = new JobPauses({ jobs, store, hub, operator, onResume });
   const heldRuns = new HeldRuns({ store, hub, onResume });
-  const runs = new RunChanges({ ...deps, worker: () => lifecycle.worker });
+  const runs: RunChanges = new RunChanges({ ...deps, worker: () => lifecycle.worker });
   const bulk = new BulkOperations({ store, host, runs, triggers, heldRuns });
   const internals: EngineInternals = {
     reader: lifecycle.reader,
@@ -186,6 +209,7 @@ export function assembleEngine<J extends Jobs, L>(
   return {
     deps,
     triggers,
+    transactions,
     schedules,
     runs,
     bulk,

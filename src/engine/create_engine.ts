@@ -49,6 +49,8 @@ import type { WorkerInfo } from "./operate/worker_info.ts";
 import { checkRunFilter, FILTER_FIELDS } from "./runs/run_filter.ts";
 import { endedStream, subscribe } from "../events/run_event_stream.ts";
 import { toTriggerResult, type TriggerOptions, type TriggerResult } from "./triggers/new_run.ts";
+import type { DataSource, TransactionOptions } from "../model/data_source.ts";
+import type { TransactionResult } from "./transactions/transactions.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";
 import { TRIGGER_OPTIONS } from "./triggers/triggers.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./runs/purge_loop.ts";
@@ -138,6 +140,17 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async trigger(job: string | Job, input: unknown, options: TriggerOptions<unknown> = {}): Promise<TriggerResult> {
     return toTriggerResult(await this.#parts.triggers.trigger(job, input, options, null));
+  }
+
+  transaction<Tx, T>(
+    source: DataSource<Tx>,
+    work: (tx: Tx) => T | Promise<T>,
+    options: TransactionOptions = {},
+  ): Promise<TransactionResult<T>> {
+    // The source gives the function what it says.
+    return this.#parts.transactions.transact(source, work as (tx: object) => unknown, options) as Promise<
+      TransactionResult<T>
+    >;
   }
 
   async getRun(runId: string): Promise<Run | null> {

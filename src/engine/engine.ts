@@ -32,6 +32,8 @@ import type { WorkerInfo } from "./operate/worker_info.ts";
 import type { Plugin } from "./plugin.ts";
 import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import type { RetriggerOptions } from "./triggers/retrigger_options.ts";
+import type { DataSource, TransactionOptions } from "../model/data_source.ts";
+import type { TransactionResult } from "./transactions/transactions.ts";
 import type { PurgeOptions } from "./runs/purge_loop.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";
 import type { WaitOptions } from "./runs/wait_for_run.ts";
@@ -78,6 +80,23 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: TriggerOptions<L>): Promise<TriggerResult>;
   /** Asks for a run of the job with this name. */
   trigger(jobName: string, input: unknown, options?: TriggerOptions<L>): Promise<TriggerResult>;
+  /**
+   * Executes a function in a transaction of your database: your rows, and the runs and signals that the function asks
+   * for, are one commit, and there together or not at all.
+   *
+   * The function is executed again while nothing was committed, so it must do nothing but SQL. On SQLite it is
+   * synchronous. What it throws rolls everything back, and is thrown.
+   *
+   * @param source One of the `dataSources` of this engine.
+   * @returns What the function returned, and what came of its triggers and signals.
+   * @throws {StoreError} With `outcomeUnknown`, it may have been committed: an idempotency key tells.
+   * @throws {WaitExpiredError} The deadline of a wait that it signals has passed: everything is rolled back.
+   */
+  transaction<Tx, T>(
+    source: DataSource<Tx>,
+    work: (tx: Tx) => T | Promise<T>,
+    options?: TransactionOptions,
+  ): Promise<TransactionResult<T>>;
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null>;
   /**

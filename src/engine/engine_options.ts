@@ -1,5 +1,6 @@
 import { type Duration, readDuration } from "../values/duration.ts";
 import type { Host } from "../model/host.ts";
+import type { DataSource } from "../model/data_source.ts";
 import type { OnDivergence } from "../model/hold.ts";
 import type { Job } from "../model/job.ts";
 import type { Logger } from "../model/logger.ts";
@@ -35,6 +36,11 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   store: Store;
   /** The jobs of this engine. */
   jobs: J;
+  /**
+   * Your databases, by names of your choice, in which `step.transaction()` and `engine.transaction()` make
+   * transactions: `store.dataSource()`. Default: none.
+   */
+  dataSources?: { readonly [name: string]: DataSource };
   /** Settings of the worker. */
   worker?: WorkerOptions;
   /** How long finished runs are kept since they ended. Default: permanently. */
@@ -83,6 +89,7 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
 const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   store: true,
   jobs: true,
+  dataSources: true,
   worker: true,
   retention: true,
   labels: true,
@@ -188,6 +195,28 @@ export function readRetention(retention: RetentionOptions): Retention {
   checkOptionNames(retention, RETENTION, "retention");
   const given = Object.entries(retention).filter(([, kept]) => kept !== undefined);
   return Object.fromEntries(given.map(([status, kept]) => [status, readDuration(kept, `retention.${status}`)]));
+}
+
+/**
+ * The data sources, with their names.
+ *
+ * @throws {TypeError} One is not a data source, or has two names.
+ */
+export function readDataSources(sources: NonNullable<EngineOptions<Jobs>["dataSources"]>): Map<DataSource, string> {
+  if (typeof sources !== "object" || sources === null || Array.isArray(sources)) {
+    throw new TypeError(`dataSources of createEngine() must be an object of data sources, not ${kindOf(sources)}`);
+  }
+  const names = new Map<DataSource, string>();
+  for (const [name, source] of Object.entries(sources)) {
+    checkName(name, "The name of a data source");
+    if (propertyOf(source, "kind") !== "sqlite" && propertyOf(source, "kind") !== "postgres") {
+      throw new TypeError(`dataSources.${name} must be what store.dataSource() returns, not ${kindOf(source)}`);
+    }
+    const other = names.get(source);
+    if (other !== undefined) throw new TypeError(`dataSources.${name} is the same data source as dataSources.${other}`);
+    names.set(source, name);
+  }
+  return names;
 }
 
 function checkMaxValueBytes(bytes: number | undefined): void {

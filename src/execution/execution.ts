@@ -7,6 +7,7 @@ import type { Failure, FailureKind } from "../model/failure.ts";
 import { toFailure, withoutStacks } from "../model/failure/to_failure.ts";
 import type { Host } from "../model/host.ts";
 import type { AroundHooks, ExecutionInfo } from "../model/around.ts";
+import type { Soon } from "../values/at_once.ts";
 import { encode, type JsonText } from "../values/json.ts";
 import type { Report } from "../model/execution_report.ts";
 import type { OnDivergence } from "../model/hold.ts";
@@ -22,6 +23,7 @@ import type { NewRun } from "../store/new_run.ts";
 import { CallPromise, describeCall } from "./calls/call_promise.ts";
 import { ExecutionState } from "./execution_state.ts";
 import type { Surroundings } from "./surroundings.ts";
+import type { Transactions } from "./transactions.ts";
 import { ResultOrder } from "./replay/result_order.ts";
 import { ReportOutbox } from "./reports.ts";
 import type { Slot } from "./slots.ts";
@@ -29,15 +31,15 @@ import type { Slot } from "./slots.ts";
 /** Starts the runs that jobs ask for. */
 export interface RunStarter {
   /**
-   * Checks a request and builds its run.
+   * Checks a request and builds its run: at once, if the schema of the job answers at once.
    *
    * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
    */
   create(
-    job: Job,
+    job: Job | string,
     input: unknown,
     options: StepTriggerOptions & { labels: Labels },
-  ): Promise<NewRun>;
+  ): Soon<NewRun>;
   /** Adds a run, or finds one, and publishes that. One that was added before and deleted since counts as created. */
   add(run: NewRun): Promise<StepTriggerResult>;
 }
@@ -68,6 +70,8 @@ export interface ExecutionDeps {
   around: AroundHooks;
   /** Who calls the functions of jobs and steps, and whether the store is polled. */
   surroundings: Surroundings;
+  /** Makes transactions. */
+  transactions: Transactions;
 }
 
 /** The parameters of one execution. */
@@ -354,6 +358,16 @@ export class Execution {
     return this.#send(send, this.abortSignal, () => !this.state.isLate);
   }
 
+  /**
+   * Sends a write whose content is known late, as {@linkcode Execution.write} does. `take` returns the pending reports
+   * when it is: until then others can send them.
+   */
+  writeLate<T>(send: (take: () => readonly Report[]) => Promise<T>): Promise<T> {
+    this.checkDeadline();
+    if (this.state.isLate) return Promise.reject(this.abortSignal.reason);
+    return this.#sendLate(send, this.abortSignal, () => !this.state.isLate);
+  }
+
   /** Sends the write that ends the run, as {@linkcode Execution.write} does, also when the run is late. */
   writeEnd(send: (reports: readonly Report[]) => Promise<void>): Promise<void> {
     if (this.state.hasReturned) this.#onEnding(); // the code of a late run may still go on
@@ -361,23 +375,34 @@ export class Execution {
   }
 
   /** @param isLost Whether a refusal because of the lease shows that the lease was lost. */
-  async #send<T>(
+  #send<T>(
     send: (reports: readonly Report[]) => Promise<T>,
     abortSignal: AbortSignal,
     isLost: () => boolean,
   ): Promise<T> {
-    let sent: readonly Report[] = [];
+    return this.#sendLate((take) => send(take()), abortSignal, isLost);
+  }
+
+  async #sendLate<T>(
+    send: (take: () => readonly Report[]) => Promise<T>,
+    abortSignal: AbortSignal,
+    isLost: () => boolean,
+  ): Promise<T> {
+    let sent: readonly Report[] | null = null;
     let stored: readonly Report[] = [];
-    this.reports.beginWrite();
+    const take = () => {
+      if (sent === null) this.reports.beginWrite();
+      return sent = this.reports.send();
+    };
     try {
-      const answer = await retryStoreCall(() => send(sent = this.reports.send()), this.deps, abortSignal);
-      stored = sent;
+      const answer = await retryStoreCall(() => send(take), this.deps, abortSignal);
+      stored = sent ?? [];
       return answer;
     } catch (error) {
       if (error instanceof LeaseLostError && isLost()) this.state.interrupt(error);
       throw error;
     } finally {
-      this.reports.endWrite(stored);
+      if (sent !== null) this.reports.endWrite(stored);
     }
   }
 

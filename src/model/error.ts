@@ -292,6 +292,14 @@ export class LeaseLostError extends HoldfastError {
   }
 }
 
+/** The function of a transaction has thrown, and nothing was committed: `cause` is what it threw. */
+export class WorkError extends HoldfastError {
+  /** Creates the error of a transaction whose function has thrown. */
+  constructor(cause: unknown) {
+    super("internal", "The function of the transaction has thrown", { cause });
+  }
+}
+
 /**
  * The store cannot answer now: it is busy, full, read-only, damaged or out of reach. The error says nothing about the
  * run or the step; the caller may try again.

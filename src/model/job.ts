@@ -9,6 +9,7 @@ import type { Coalesce, Disposition, IdempotencyUntil, Labels } from "./run.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
+import type { DataSource, StepTransactionOptions } from "./data_source.ts";
 import type { Wait, WaitResult } from "./wait.ts";
 
 /** The argument of a step's function. */
@@ -160,6 +161,24 @@ export interface StepContext {
    * @throws {StepError} The last attempt threw, took too long, or returned a value that cannot be stored as JSON.
    */
   run<T>(name: string, work: (tools: StepTools) => T | Promise<T>, options?: StepOptions): Promise<Jsonify<T>>;
+  /**
+   * Executes a function in a transaction of your database, and records what it returns: a step like
+   * {@linkcode StepContext.run}, except that what the function writes and the record are one commit. So it takes effect
+   * once, whatever happens to the process.
+   *
+   * The function is executed again while nothing was committed, so it must do nothing but SQL. On SQLite it is
+   * synchronous. If it throws, all is rolled back, and the attempt has failed.
+   *
+   * @param source A data source of the engine: `store.dataSource()`, named in `dataSources` of `createEngine()`.
+   * @param work Is given `tx`, to read and write with and to trigger runs. `tx` ends with it.
+   * @throws {StepError} The last attempt threw, took too long, or returned a value that cannot be stored as JSON.
+   */
+  transaction<Tx, T>(
+    name: string,
+    source: DataSource<Tx>,
+    work: (tx: Tx, tools: StepTools) => T | Promise<T>,
+    options?: StepTransactionOptions,
+  ): Promise<Jsonify<T>>;
   /**
    * Pauses for some time: `step.sleep("nap", "2h")`. A paused run holds no worker, no lease and no memory: the code after the pause is
    * executed when the run resumes, on any worker.

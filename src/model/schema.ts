@@ -99,16 +99,32 @@ export async function parse<Output>(
   value: unknown,
   limits: ParseLimits,
 ): Promise<Parsed<Output>> {
+  return await parseNow(schema, value, limits);
+}
+
+/** As {@linkcode parse}, and answers at once if the schema does: most schemas are synchronous and need no timer. */
+export function parseNow<Output>(
+  schema: Schema<unknown, Output>,
+  value: unknown,
+  limits: ParseLimits,
+): Parsed<Output> | Promise<Parsed<Output>> {
   try {
     const validating = schema["~standard"].validate(value);
-    // Most schemas are synchronous and need no timer.
-    const result = isThenable(validating) ? await inTime(validating, limits) : validating;
-    return result.issues ? { ok: false, ...keepIssues(result.issues) } : { ok: true, value: result.value };
+    if (!isThenable(validating)) return toParsed(validating);
+    return inTime(validating, limits).then((result) => toParsed(result)).catch(refused);
   } catch (cause) {
-    if (cause instanceof CheckEnded) throw cause.cause;
-    const message = "the schema could not check this value";
-    return { ok: false, issues: [{ path: [], message }], issuesLeftOut: 0, cause: cause ?? toFailure(cause) };
+    return refused(cause);
   }
+}
+
+function toParsed<Output>(result: SchemaResult<Output>): Parsed<Output> {
+  return result.issues ? { ok: false, ...keepIssues(result.issues) } : { ok: true, value: result.value };
+}
+
+function refused(cause: unknown): Parsed<never> {
+  if (cause instanceof CheckEnded) throw cause.cause;
+  const message = "the schema could not check this value";
+  return { ok: false, issues: [{ path: [], message }], issuesLeftOut: 0, cause: cause ?? toFailure(cause) };
 }
 
 /**

@@ -12,6 +12,7 @@ import { type CatalogJob, JobCatalog } from "../model/job/job_catalog.ts";
 import { newRun, type TriggerOptions } from "../engine/triggers/new_run.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { Job } from "../model/job.ts";
+import type { Soon } from "../values/at_once.ts";
 import { toLogger } from "../model/logger.ts";
 import { claimOfHistory } from "./claim_of_history.ts";
 import { type NeededChanges, ObservedGuard, ObservedHistory } from "./observed_replay.ts";
@@ -78,7 +79,7 @@ class HistoryExecution {
       storesStacks: true,
       maxValueBytes: Infinity,
       runs: {
-        create: (job, input, options) => this.#newChild(job, input, options),
+        create: (job, input, options) => this.#newChild(job as Job, input, options), // no step calls anything
         add: () => this.#blocked(null),
       },
       onDivergence: "hold",
@@ -86,6 +87,7 @@ class HistoryExecution {
       warn: () => {},
       around: new AroundHooks(() => {}),
       surroundings: PRODUCTION,
+      transactions: { perform: () => this.#blocked(null) }, // never called: no step calls anything
     };
     const options = {
       slot: { isTaken: true, giveUp() {}, take: () => Promise.resolve(), noteFit() {}, noteEnding() {}, end() {} },
@@ -128,13 +130,15 @@ class HistoryExecution {
     const run: Job["run"] = (step, input) => {
       const call = (name: string, _work: unknown, options?: object) =>
         step.run(name, () => this.#blocked({ kind: "step", name }), options);
-      return job.run({ ...step, run: call as typeof step.run }, input); // never returns what it has not recorded
+      const transaction = (name: string) => call(name, null);
+      // They never return what they have not recorded.
+      return job.run({ ...step, run: call as typeof step.run, transaction: transaction as never }, input);
     };
     return { ...definition, job: { ...job, run } };
   }
 
   /** The request for a child run, as an engine makes it: it throws what the engine would throw. */
-  #newChild(job: Job, input: unknown, options: TriggerOptions): Promise<NewRun> {
+  #newChild(job: Job, input: unknown, options: TriggerOptions): Soon<NewRun> {
     const definition = new JobCatalog([job]).find(job)!; // its only job
     return newRun(definition, input, options, { host: this.#host, maxValueBytes: Infinity, fairnessLabel: null });
   }

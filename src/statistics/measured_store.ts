@@ -16,7 +16,7 @@ export interface StoreCondition {
 const READING = /^(get|read|find|has|search)/;
 
 // An object, so that the type checker requires every name.
-const CALLS: Record<Exclude<keyof Store, symbol | "close" | "watch">, true> = {
+const CALLS: Record<Exclude<keyof Store, symbol | "close" | "watch" | "transact">, true> = {
   migrate: true,
   enqueue: true,
   claim: true,
@@ -111,7 +111,7 @@ export function measuredStore(
     condition.isBroken = error.code === "internal";
     if (isWriting) condition.failedWrite = { error, at: host.monotonic() };
   };
-  const measure = (name: keyof typeof CALLS) => {
+  const measure = (name: keyof typeof CALLS | "transact") => {
     let count = 0;
     const isWriting = !READING.test(name) && name !== "addStats"; // statistics have a check of their own
     // A claim that finds nothing writes nothing.
@@ -145,6 +145,7 @@ export function measuredStore(
     store: {
       ...calls,
       migrate,
+      ...(store.transact === undefined ? {} : { transact: measure("transact") }),
       ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
       close: () => store.close(),
       [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),

@@ -25,6 +25,8 @@ import type { StreamText } from "./stream_text.ts";
 import type { WorkerList } from "./worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "./schedule_record.ts";
 import type { ChangeListener, StoreWatch } from "./store_watch.ts";
+import type { DataSource } from "../model/data_source.ts";
+import type { StepPlace, StoreAnswers, StoreWrites } from "./transaction.ts";
 import type { TraceText } from "../model/trace_context.ts";
 import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../model/wait.ts";
 
@@ -445,6 +447,24 @@ export interface Store extends AsyncDisposable {
 
   /** The streams of a run that have or had items, by name; none for a run that does not exist. */
   getStreams(runId: string): Promise<StreamInfo[]>;
+
+  /**
+   * Executes `work` in a transaction of a joined data source, writes what it returns as `saveStep`, `enqueue` and
+   * `signal` would, and commits: the rows of `work` and of the store are there together, or neither. `work` can be
+   * executed several times; of all executions at most one is committed. Optional: without it no data source is joined
+   * with the store.
+   *
+   * The lease is checked first, and again last. If the step is recorded already, all is rolled back and the answer is
+   * that record. A refusal rolls back everything, the timeout of an expired wait included, and is thrown.
+   *
+   * @param work Is given a new object with what the database can do, which the engine adds its calls to.
+   * @throws {WorkError} `work` has thrown, which is its `cause`: all is rolled back.
+   */
+  transact?(
+    source: DataSource,
+    step: StepPlace | null,
+    work: (tx: object) => StoreWrites | Promise<StoreWrites>,
+  ): Promise<StoreAnswers>;
 
   /**
    * Prepares pauses and, if `park` is set and none of them is over, sets the run waiting until the first of them

@@ -34,6 +34,7 @@ export type * from "../store/store_info.ts";
 export type * from "../store/store_watch.ts";
 export type * from "../store/stream_text.ts";
 export type * from "../store/timeline_records.ts";
+export type * from "../store/transaction.ts";
 export type * from "../store/worker_record.ts";
 
 // What the methods take and return.
@@ -77,6 +78,7 @@ export type {
 } from "../model/step.ts";
 export type { Chunk, StreamInfo, StreamPlace } from "../model/stream.ts";
 export type { TraceText } from "../model/trace_context.ts";
+export type { DataSource } from "../model/data_source.ts";
 export type {
   ChildResult,
   Deadline,
@@ -100,6 +102,7 @@ export {
   NotFoundError,
   StoreError,
   WaitExpiredError,
+  WorkError,
 } from "../model/error.ts";
 
 // Rules of the model.

@@ -2,7 +2,7 @@ import type { Store } from "../store/store.ts";
 
 /** The calls of a store as functions: what they do needs no declaration besides that of {@linkcode Store}. */
 export type StoreCalls<S> = {
-  readonly [Name in Exclude<keyof Store, symbol | "migrate" | "close" | "watch">]: (
+  readonly [Name in Exclude<keyof Store, symbol | "migrate" | "close" | "watch" | "transact">]: (
     store: S,
     ...parameters: Parameters<Store[Name]>
   ) => ReturnType<Store[Name]>;

@@ -62,9 +62,14 @@ export class RunChanges {
 
   /** Does `Engine.signal()`, with a signal that was checked. */
   async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
-    const { recorder, worker } = this.#deps;
-    const { run, ...receipt } = await this.#signalAround(waitId, signal)
+    const outcome = await this.#signalAround(waitId, signal)
       .catch((error) => this.#explainUnknownWait(waitId, error));
+    return this.noteSignal(outcome);
+  }
+
+  /** Notes a signal that the store has answered, and looks at once for what it makes due. */
+  noteSignal({ run, ...receipt }: SignalOutcome): SignalReceipt {
+    const { recorder, worker } = this.#deps;
     if (receipt.disposition === "accepted") recorder.noteWait(run.jobName, "signal");
     worker().nudge(run.id);
     worker().wake();

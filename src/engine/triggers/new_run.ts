@@ -1,6 +1,7 @@
 import { type Issue, ValidationError } from "../../model/error.ts";
 import { type Flow, isPeriod, type JobFlow, PERIOD_RULE } from "../../model/flow.ts";
 import type { Host } from "../../model/host.ts";
+import { andThen, type Soon } from "../../values/at_once.ts";
 import { decode, encode } from "../../values/json.ts";
 import { toMs } from "../../values/duration.ts";
 import { kindOf } from "../../values/kind_of.ts";
@@ -16,7 +17,7 @@ import {
   type Run,
   type StoredRun,
 } from "../../model/run.ts";
-import { parse, type Schema } from "../../model/schema.ts";
+import { parseNow, type Schema } from "../../model/schema.ts";
 import type { CatalogJob } from "../../model/job/job_catalog.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import { type FlowOptions, triggerFlow } from "./trigger_flow.ts";
@@ -94,18 +95,18 @@ export interface NewRunParts {
 }
 
 /**
- * Checks a trigger and builds the run that it asks for.
+ * Checks a trigger and builds the run that it asks for: at once, if the schema of the job answers at once.
  *
  * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
  * @throws {SerializationError} The input, as given or as parsed, cannot be stored as JSON.
  */
-export async function newRun(
+export function newRun(
   { job, aliases, schemaPrint }: CatalogJob,
   input: unknown,
   options: TriggerOptions,
   deps: NewRunDeps,
   { retry, isJson = false }: NewRunParts = {},
-): Promise<NewRun> {
+): Soon<NewRun> {
   const { idempotencyKey = null, concurrencyKey = null, coalesce = null, labels = {} } = options;
   if (idempotencyKey !== null) checkName(idempotencyKey, "idempotencyKey");
   if (concurrencyKey !== null) checkName(concurrencyKey, "concurrencyKey");
@@ -122,39 +123,38 @@ export async function newRun(
   const given = encode(input, { subject, maxBytes: deps.maxValueBytes });
   // A retrigger parses this value again.
   const stored = isJson ? input : decode(given);
-  const parsed = await parse(job.input, stored, {
-    host: deps.host,
-    subject: `The schema of the input of job "${job.name}"`,
+  const limits = { host: deps.host, subject: `The schema of the input of job "${job.name}"` };
+  return andThen(parseNow(job.input, stored, limits), (parsed): NewRun => {
+    if (!parsed.ok) {
+      const { ok: _, issues, ...refusal } = parsed;
+      throw new ValidationError(`${subject} does not fit its schema`, {
+        ...refusal,
+        code: "invalid_input",
+        issues: issues.map((issue) => explainStored(issue, input)),
+      });
+    }
+    return {
+      id: deps.host.newId(),
+      jobName: job.name,
+      version: job.changes.version,
+      aliases,
+      schemaPrint,
+      payload: given,
+      // A schema may fill in the value that it is given, and return that.
+      input: isJson && parsed.value === input && JSON.stringify(input) === given
+        ? given
+        : encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
+      labels: checkedLabels,
+      idempotencyKey,
+      ...(idempotencyUntil === undefined ? {} : { idempotencyUntil }),
+      concurrencyKey,
+      coalesce,
+      retriggerOf: retry?.retriggerOf ?? null,
+      flow,
+      schedule: null,
+      trace: null,
+    };
   });
-  if (!parsed.ok) {
-    const { ok: _, issues, ...refusal } = parsed;
-    throw new ValidationError(`${subject} does not fit its schema`, {
-      ...refusal,
-      code: "invalid_input",
-      issues: issues.map((issue) => explainStored(issue, input)),
-    });
-  }
-  return {
-    id: deps.host.newId(),
-    jobName: job.name,
-    version: job.changes.version,
-    aliases,
-    schemaPrint,
-    payload: given,
-    // A schema may fill in the value that it is given, and return that.
-    input: isJson && parsed.value === input && JSON.stringify(input) === given
-      ? given
-      : encode(parsed.value, { subject: `${subject}, as its schema parsed it,`, maxBytes: deps.maxValueBytes }),
-    labels: checkedLabels,
-    idempotencyKey,
-    ...(idempotencyUntil === undefined ? {} : { idempotencyUntil }),
-    concurrencyKey,
-    coalesce,
-    retriggerOf: retry?.retriggerOf ?? null,
-    flow,
-    schedule: null,
-    trace: null,
-  };
 }
 
 /** The output of a schema for labels; labels that are `undefined` are left out. */
@@ -167,14 +167,15 @@ export type SchemaLabels = { readonly [key: string]: string | undefined };
  * @throws {ValidationError} They do not fit, or the schema's output is not labels.
  * @throws {TimeoutError} The schema has not settled after 30 seconds.
  */
-export async function parseLabels(schema: Schema<unknown, SchemaLabels>, labels: unknown, host: Host): Promise<Labels> {
-  const parsed = await parse(schema, labels, { host, subject: "The schema of the labels" });
-  if (parsed.ok) return checkLabels(withoutUndefined(parsed.value));
-  const { ok: _, issues, ...refusal } = parsed;
-  throw new ValidationError("The labels do not fit their schema", {
-    ...refusal,
-    code: "invalid_input",
-    issues: issues.map(({ path, message }) => ({ path: ["labels", ...path], message })),
+export function parseLabels(schema: Schema<unknown, SchemaLabels>, labels: unknown, host: Host): Soon<Labels> {
+  return andThen(parseNow(schema, labels, { host, subject: "The schema of the labels" }), (parsed) => {
+    if (parsed.ok) return checkLabels(withoutUndefined(parsed.value));
+    const { ok: _, issues, ...refusal } = parsed;
+    throw new ValidationError("The labels do not fit their schema", {
+      ...refusal,
+      code: "invalid_input",
+      issues: issues.map(({ path, message }) => ({ path: ["labels", ...path], message })),
+    });
   });
 }
 

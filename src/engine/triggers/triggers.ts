@@ -1,6 +1,7 @@
 import { ConflictError, NotFoundError } from "../../model/error.ts";
 import type { Job, StepTriggerResult } from "../../model/job.ts";
 import type { CatalogJob, JobCatalog } from "../../model/job/job_catalog.ts";
+import { andThen, type Soon } from "../../values/at_once.ts";
 import { decode, parseValue } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
@@ -100,22 +101,25 @@ export class Triggers {
     options: TriggerOptions<unknown>,
     isJson = false,
   ): Promise<NewRun> {
+    return await this.requestNow(job, input, options, isJson);
+  }
+
+  /** As {@linkcode Triggers.request}, and answers at once if the schemas do. */
+  requestNow(job: string | Job, input: unknown, options: TriggerOptions<unknown>, isJson = false): Soon<NewRun> {
     checkOptionNames(options, TRIGGER_OPTIONS, "trigger()");
     const { labels = {}, ...rest } = options;
     const { labels: schema, host } = this.#deps;
     // Without a schema, newRun() checks them.
-    const checked = schema === undefined ? labels as Labels : await parseLabels(schema, labels, host);
-    return await newRun(this.#find(job), input, { ...rest, labels: checked }, this.#deps, { isJson });
+    const parsed = schema === undefined ? labels as Labels : parseLabels(schema, labels, host);
+    return andThen(
+      parsed,
+      (labels) => newRun(this.#find(job), input, { ...rest, labels }, this.#deps, { isJson }),
+    );
   }
 
   /** The request for a run with labels that were checked before: those of another run. */
-  async requestChecked(
-    job: string | Job,
-    input: unknown,
-    options: TriggerOptions,
-    retry?: RetryParts,
-  ): Promise<NewRun> {
-    return await newRun(this.#find(job), input, options, this.#deps, { retry });
+  requestChecked(job: string | Job, input: unknown, options: TriggerOptions, retry?: RetryParts): Soon<NewRun> {
+    return newRun(this.#find(job), input, options, this.#deps, { retry });
   }
 
   /** The request for the retry of a run that has ended, and that run. */

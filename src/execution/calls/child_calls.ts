@@ -1,6 +1,6 @@
 import { runAround, type TriggerInfo, type TriggerOutcome } from "../../model/around.ts";
 import { encodeTrace } from "../../model/trace_context.ts";
-import { NotFoundError, RunCancelledError, RunFailedError, StoreError } from "../../model/error.ts";
+import { RunCancelledError, RunFailedError, StoreError } from "../../model/error.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { failureText } from "../../model/failure.ts";
 import { nextTurn } from "../../model/host.ts";
@@ -14,7 +14,6 @@ import type {
 } from "../../model/job.ts";
 import { decode, type Json } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
-import { checkLabels } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause } from "../../store/pause_request.ts";
@@ -25,6 +24,7 @@ import type { Parking } from "./parking.ts";
 import type { PauseCalls } from "./pause_calls.ts";
 import type { RecordedHistory } from "../replay/recorded_history.ts";
 import type { Replay, ReplayGuard } from "../replay/replay_guard.ts";
+import { startedRun } from "./started_run.ts";
 import type { StepCalls } from "./step_calls.ts";
 import { StepNameNumbers } from "../replay/step_name_numbers.ts";
 
@@ -38,7 +38,8 @@ const INVOKE_OPTIONS: Record<keyof InvokeOptions, true> = {
   finishWithin: true,
 };
 const ITEM_OPTIONS: Record<keyof InvokeItem<unknown>, true> = { input: true, ...INVOKE_OPTIONS };
-const STEP_TRIGGER_OPTIONS: Record<keyof StepTriggerOptions, true> = {
+/** The names of the options of a run that is started. */
+export const STEP_TRIGGER_OPTIONS: Record<keyof StepTriggerOptions, true> = {
   ...INVOKE_OPTIONS,
   fairnessKey: true,
   idempotencyKey: true,
@@ -115,7 +116,7 @@ export class ChildCalls {
     checkOptionNames(options, STEP_TRIGGER_OPTIONS, "step.trigger()");
     const { claim, deps, abortSignal } = this.#execution;
     const add = async ({ idempotencyKey: stepKey }: { idempotencyKey: string }): Promise<StepTriggerResult> => {
-      const run = await this.#newRun(call, job, input, options);
+      const run = await startedRun(this.#execution, call, job, input, options);
       // The same id after a crash: the store recognizes the repetition, so there are never two runs.
       const id = derivedRunId(claim.originId, stepKey);
       return await retryStoreCall(() => deps.runs.add({ ...run, id }), deps, abortSignal);
@@ -228,32 +229,11 @@ export class ChildCalls {
   }
 
   async #newRuns(call: string, job: Job, items: readonly InvokeItem<unknown>[]): Promise<NewRun[]> {
-    const runs = await Promise.all(items.map(({ input, ...options }) => this.#newRun(call, job, input, options)));
+    const runs = await Promise.all(
+      items.map(async ({ input, ...options }) => await startedRun(this.#execution, call, job, input, options)),
+    );
     if (runs.length === SLICE) await nextTurn(this.#execution.deps.host); // there may be more of them
     return runs;
-  }
-
-  async #newRun(
-    call: string,
-    job: Job,
-    input: unknown,
-    { labels = {}, ...options }: StepTriggerOptions,
-  ): Promise<NewRun> {
-    const { deps, claim: { run, priority, fairnessKey } } = this.#execution;
-    try {
-      return await deps.runs.create(job, input, {
-        priority,
-        ...(fairnessKey === null ? {} : { fairnessKey }),
-        ...options,
-        labels: { ...run.labels, ...checkLabels(labels) },
-      });
-    } catch (error) {
-      if (!(error instanceof NotFoundError)) throw error;
-      // The error lists the jobs of the engine. This one becomes that of the run, which clients see.
-      throw new TypeError(
-        `${call} cannot start a run of job "${job.name}": the engine that executes it has no such job`,
-      );
-    }
   }
 
   async #readOutcomes({ id, childCount }: PauseRecord, name: string): Promise<ChildOutcome<Json | undefined>[]> {

@@ -9,9 +9,10 @@ import { decode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../../model/retry.ts";
-import { stepId, type StepRecord } from "../../model/step.ts";
+import { type ExecutingStep, type SavedStep, stepId, type StepRecord } from "../../model/step.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { Execution } from "../execution.ts";
+import { Mistake } from "../transactions.ts";
 import type { DueRetry, Parking } from "./parking.ts";
 import { oldNamesOf, type RecordedHistory } from "../replay/recorded_history.ts";
 import type { Replay, ReplayGuard } from "../replay/replay_guard.ts";
@@ -22,17 +23,43 @@ const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: tr
 type Work = (tools: StepTools) => unknown;
 
 /** A step with its options. */
-interface Attempted {
+interface Attempted extends StepWork {
   name: string;
   index: number;
-  work: Work;
   retry: RetryPolicy;
-  timeout: number | undefined;
 }
 
-/** The result of an attempt at a step's function. */
+/** What a step does. */
+interface StepWork {
+  /** The function that the job has given. */
+  work: Work;
+  timeout: number | undefined;
+  /** Calls it in a transaction that records the step, too; `null`: it is called as it is. */
+  transact: ((attempt: TransactedAttempt) => Promise<Committed>) | null;
+}
+
+/** The attempt that a transaction is made for. */
+export interface TransactedAttempt {
+  /** The argument of the function. */
+  tools: StepTools;
+  /** The step, as it is now. */
+  current: () => ExecutingStep;
+}
+
+/** The result of a transaction that has recorded its step. */
+export class Committed {
+  readonly output: JsonText | null;
+  readonly saved: SavedStep;
+
+  constructor(output: JsonText | null, saved: SavedStep) {
+    this.output = output;
+    this.saved = saved;
+  }
+}
+
+/** The result of an attempt at a step's function. `saved`: it is recorded already. */
 type Performed =
-  | { status: "completed"; output: JsonText | null }
+  | { status: "completed"; output: JsonText | null; saved?: SavedStep }
   | { status: "failed"; failure: Failure; thrown: unknown; delayMs: number | null };
 
 /** The recorded outcome of an attempt; after a failure with a `retry` another attempt follows. */
@@ -84,16 +111,21 @@ export class StepCalls {
 
   /** See `StepContext.run()`. */
   async run(givenName: string, work: Work, options?: StepOptions): Promise<Json | undefined> {
+    const { retry } = checkOptions(options, givenName);
+    const timeout = readTimeout(options?.timeout, givenName);
+    return await this.step(givenName, { work, timeout, transact: null }, retry);
+  }
+
+  /** Does a step: {@linkcode StepCalls.run}, or one that is done in another way. */
+  async step(givenName: string, step: StepWork, retry: RetryPolicy | undefined): Promise<Json | undefined> {
     const outer = this.#execution.deps.currentStep.getStore();
     if (outer !== undefined) {
       throw new TypeError(
         `Step "${givenName}" cannot begin inside the function of step "${outer}": call it before or after that step`,
       );
     }
-    const { retry } = checkOptions(options, givenName);
-    const timeout = readTimeout(options?.timeout, givenName);
     const name = this.#names.begin(givenName);
-    this.#checkFunction(givenName, name === givenName, work);
+    this.#checkFunction(givenName, name === givenName, step.work);
     try {
       const recorded = this.#history.step(name);
       if (recorded !== undefined && recorded.result.status !== "retrying") {
@@ -106,11 +138,10 @@ export class StepCalls {
       // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
       const attempted = recorded?.name ?? this.#failedNameOf(name) ?? name;
       return await this.#execute({
+        ...step,
         name: attempted,
         index,
-        work,
         retry: retry ?? this.#execution.definition.job.retry,
-        timeout,
       }, recorded);
     } finally {
       this.#names.end(givenName);
@@ -199,13 +230,9 @@ export class StepCalls {
     execution.executing.set(name, current);
     execution.reports.add({ kind: "start", stepName: name, stepIndex: index, attempt });
     try {
-      const performed = await this.#perform(step, attempt);
+      const performed = await this.#perform(step, attempt, current);
       const { startedAgoMs: duration } = current();
-      const result = toResult(performed);
-      const save = execution.write((reports) =>
-        deps.store.saveStep(execution.lease, { ...current(), result }, reports)
-      );
-      const { recordedNo, retry } = await execution.order.expect(save);
+      const { recordedNo, retry } = await this.#save(performed, current);
       execution.noteStep(recordedNo);
       this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
       end?.(toStepOutcome(performed, retry !== null));
@@ -217,6 +244,16 @@ export class StepCalls {
       execution.executing.delete(name);
       execution.endWork();
     }
+  }
+
+  async #save(performed: Performed, current: () => ExecutingStep): Promise<SavedStep> {
+    if (performed.status === "completed" && performed.saved !== undefined) return performed.saved;
+    const execution = this.#execution;
+    const result = toResult(performed);
+    const save = execution.write((reports) =>
+      execution.deps.store.saveStep(execution.lease, { ...current(), result }, reports)
+    );
+    return await execution.order.expect(save);
   }
 
   #publish(
@@ -238,17 +275,20 @@ export class StepCalls {
   }
 
   /** Calls a step's function. What it throws after an interruption is not an outcome, and is rethrown. */
-  async #perform(step: Attempted, attempt: number): Promise<Performed> {
+  async #perform(step: Attempted, attempt: number, current: () => ExecutingStep): Promise<Performed> {
     const { abortSignal } = this.#execution;
     const timeout = this.#startTimeout(step);
     let value: unknown;
     try {
-      const call = this.#call(step, attempt, timeout === null ? abortSignal : timeout.abortSignal);
+      const call = this.#call(step, attempt, current, timeout === null ? abortSignal : timeout.abortSignal);
       value = await (timeout === null ? call : Promise.race([call, timeout.exceeded]));
-    } catch (error) {
+      if (isInstance(value, Committed)) return { status: "completed", ...(value as Committed) };
+    } catch (thrown) {
       if (abortSignal.aborted) throw abortSignal.reason;
+      const isMistake = isInstance(thrown, Mistake);
+      const error = isMistake ? (thrown as Mistake).cause : thrown;
       const kind = timeout !== null && error === timeout.error() ? "timeout" : "error";
-      const delayMs = this.#delayAfter(error, step.retry, attempt);
+      const delayMs = isMistake ? null : this.#delayAfter(error, step.retry, attempt);
       return { status: "failed", failure: this.#execution.toFailure(error, kind), thrown: error, delayMs };
     } finally {
       timeout?.cancel();
@@ -260,12 +300,18 @@ export class StepCalls {
     }
   }
 
-  #call({ name, work }: Attempted, attempt: number, abortSignal: AbortSignal): Promise<unknown> {
+  #call(
+    { name, work, transact }: Attempted,
+    attempt: number,
+    current: () => ExecutingStep,
+    abortSignal: AbortSignal,
+  ): Promise<unknown> {
     if (typeof work !== "function") throw new TypeError(`Step "${name}" needs a function, not ${kindOf(work)}`);
     const { claim, deps } = this.#execution;
     const tools = { idempotencyKey: stepId(claim.originId, name), attempt, abortSignal };
     // A lazy result (a query with `then()`) also runs in the step's context.
-    const call = { claim, stepName: name, tools, work: () => work(tools) };
+    const perform = transact === null ? () => work(tools) : () => transact({ tools, current });
+    const call = { claim, stepName: name, tools, work: perform };
     return deps.currentStep.run(name, () => Promise.resolve(deps.surroundings.callStep(call)));
   }
 
@@ -304,7 +350,7 @@ function toStepOutcome(performed: Performed, isRetried: boolean): StepOutcome {
 }
 
 function toResult(performed: Performed) {
-  if (performed.status === "completed") return performed;
+  if (performed.status === "completed") return { status: performed.status, output: performed.output };
   const { failure, delayMs } = performed;
   return delayMs === null ? { status: "failed" as const, failure } : { status: "retrying" as const, failure, delayMs };
 }

@@ -10,6 +10,7 @@ import { Parking } from "./parking.ts";
 import { PauseCalls } from "./pause_calls.ts";
 import type { Replay } from "../replay/replay_guard.ts";
 import { StepCalls } from "./step_calls.ts";
+import { TransactionCalls } from "./transaction_calls.ts";
 
 const MAX_MESSAGE_LENGTH = 1_024;
 const MAX_LOG_LENGTH = 8_192;
@@ -20,6 +21,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
   const parking = new Parking(execution);
   const pauses = new PauseCalls(execution, parking, replay);
   const steps = new StepCalls(execution, parking, replay);
+  const transactions = new TransactionCalls(execution, steps);
   const children = new ChildCalls(execution, parking, { pauses, steps }, replay);
   /**
    * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
@@ -49,6 +51,8 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     abortSignal,
     // The recorded value has the return type of the function: it is the same step.
     run: (name, work, options) => forJob("run", name, steps.run(name, work, options ?? undefined)) as never,
+    transaction: (name, source, work, options) =>
+      forJob("transaction", name, transactions.transaction(name, source, work as never, options ?? {})) as never,
     sleep: (name, after) => forJob("sleep", name, pauses.sleep(name, { after })),
     sleepUntil: (name, date) => forJob("sleepUntil", name, pauses.sleep(name, { at: new Date(date).getTime() })),
     prepareWait: (name, options) => forJob("prepareWait", name, pauses.prepareWait(name, options ?? {})),

@@ -49,6 +49,10 @@ import { RetriedReads } from "./retried_reads.ts";
 import { checkStoreOptions, type SqliteStoreOptions } from "./sqlite_store_options.ts";
 import { WriteBatch } from "./write_batch.ts";
 import { addCalls } from "../store_calls.ts";
+import type { DataSource } from "../../model/data_source.ts";
+import type { StepPlace, StoreAnswers, StoreWrites } from "../../store/transaction.ts";
+import { transactNow } from "./transactions/transact.ts";
+import { type SqliteTransaction, UserStatements } from "./transactions/sqlite_transaction.ts";
 
 /**
  * Keeps everything in one SQLite file, which several processes on one machine can share.
@@ -82,6 +86,8 @@ export class SqliteStore {
   readonly #reads: RetriedReads;
   readonly #writes: WriteBatch;
   readonly #secureDelete: SecureDelete | null;
+  readonly #source: DataSource<SqliteTransaction> = { kind: "sqlite", store: this };
+  readonly #statements = new UserStatements(() => this.#db.driver);
   /** Aborted when the store is closed: reads that wait for a lock end. */
   readonly #closing = new AbortController();
   /** Whether the last claim has left ready runs behind: the next one need not look whether there are any. */
@@ -162,6 +168,27 @@ export class SqliteStore {
       forgetDeadWorkers(this.#db, this.#host.now());
       trimByAge(this.#db, this.#host.now());
     });
+  }
+
+  /**
+   * This database as a data source, for `step.transaction()` and `engine.transaction()`: what they write to your tables
+   * and what the store has to write are one commit.
+   */
+  dataSource(): DataSource<SqliteTransaction> {
+    return this.#source;
+  }
+
+  /** See `Store.transact()`. The functions of several transactions share a commit with other writes. */
+  async transact(
+    source: DataSource,
+    step: StepPlace | null,
+    work: (tx: object) => StoreWrites | Promise<StoreWrites>,
+  ): Promise<StoreAnswers> {
+    if (source !== this.#source) throw new TypeError("The data source is not that of this store");
+    const deps = { db: this.#db, statements: this.#statements, host: this.#host };
+    const answers = await this.#write((now) => transactNow(deps, step, work, now));
+    if ("thrown" in answers) throw answers.thrown;
+    return answers;
   }
 
   /** Completes pending calls, and closes the file if the store has opened it. Safe to call twice. */

@@ -19,13 +19,26 @@ interface Write {
   reject: (error: unknown) => void;
 }
 
+/** A write throws it to refuse after it has changed something: all is rolled back, and `refusal` is the answer. */
+export class Undone extends Error {
+  /** The answer. */
+  readonly refusal: HoldfastError;
+
+  /** Creates the wrapper of a refusal. */
+  constructor(refusal: HoldfastError) {
+    super(refusal.message);
+    this.refusal = refusal;
+  }
+}
+
 /**
  * Group commit: writes that are ready at the same moment share one transaction, since a commit costs as much as
  * dozens of rows. Each caller receives its own result, after the commit.
  *
  * A write is synchronous and may refuse by throwing a {@linkcode HoldfastError}, before it has changed anything:
  * so a refusal does not affect other writes. A {@linkcode StoreError} is no refusal: it and any other error roll the
- * batch back, and each write is tried again alone.
+ * batch back, and each write is tried again alone. {@linkcode Undone} is a refusal after changes: it does that, too, and
+ * is answered when it is alone.
  */
 export class WriteBatch {
   readonly #database: SqliteDatabase;
@@ -108,8 +121,9 @@ export class WriteBatch {
     } catch (error) {
       this.#rollBack();
       const [write, ...others] = taken;
-      if (write !== undefined && others.length === 0) write.reject(storeError(error, { outcomeUnknown: true }));
-      else this.#alone.push(...taken);
+      if (write !== undefined && others.length === 0) {
+        write.reject(error instanceof Undone ? error.refusal : storeError(error, { outcomeUnknown: true }));
+      } else this.#alone.push(...taken);
       return true;
     }
     for (const answer of answers) answer();

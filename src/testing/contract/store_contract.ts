@@ -41,6 +41,7 @@ import { scheduleCases } from "./flow/schedules.ts";
 import { signalCases } from "./records/signal.ts";
 import { stepCases } from "./records/step.ts";
 import { streamCases } from "./records/streams.ts";
+import { transactionCases } from "./records/transactions.ts";
 import { traceCases } from "./records/traces.ts";
 import { versionCases } from "./claims/versions.ts";
 import { wakingCases } from "./claims/waking.ts";
@@ -169,6 +170,7 @@ export const CASES: readonly Case[] = [
   ...orphanedChildCases,
   ...retriedChildCases,
   ...signalCases,
+  ...transactionCases,
   ...traceCases,
   ...scheduleCases,
   ...finishCases,

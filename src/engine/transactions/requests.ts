@@ -1,0 +1,115 @@
+import type { SignalInfo, SignalResult, TriggerInfo, TriggerOutcome } from "../../model/around.ts";
+import { type AroundHooks, runAround } from "../../model/around.ts";
+import type { Job, StepTriggerOptions } from "../../model/job.ts";
+import { encodeTrace, type TraceText } from "../../model/trace_context.ts";
+import type { TransactionTrigger } from "../../model/transaction.ts";
+import { checkSignal, type Signal } from "../../model/wait.ts";
+import type { NewRun } from "../../store/new_run.ts";
+import type { StoreAnswers, TransactionSignal } from "../../store/transaction.ts";
+import { isPromise, type Soon } from "../../values/at_once.ts";
+
+/** The dependencies of {@linkcode Requests}. */
+export interface RequestsDeps {
+  /** Builds the request for a run. */
+  create: (job: Job | string, input: unknown, options: StepTriggerOptions) => Soon<NewRun>;
+  /** What plugins do around triggers and signals. */
+  around: AroundHooks;
+  /** The maximum size of a payload, in bytes of JSON. */
+  maxValueBytes: number;
+}
+
+/** What one execution of the function of a transaction asks the store for. */
+export class Requests {
+  /** The runs to add. */
+  readonly runs: NewRun[] = [];
+  /** The signals to deliver. */
+  readonly signals: TransactionSignal[] = [];
+  readonly #deps: RequestsDeps;
+  readonly #answers = Promise.withResolvers<StoreAnswers>();
+  #hasEnded = false;
+
+  constructor(deps: RequestsDeps) {
+    this.#deps = deps;
+    this.#answers.promise.catch(() => {}); // there may be no plugin
+  }
+
+  /** The calls of a synchronous transaction. */
+  readonly trigger = (job: Job | string, input: unknown, options: StepTriggerOptions = {}): TransactionTrigger => {
+    this.#check();
+    const run = this.#deps.create(job, input, options);
+    if (!isPromise(run)) return this.#add(run);
+    run.catch(() => {}); // it is refused, whatever it says
+    const name = typeof job === "string" ? job : job.name;
+    throw new TypeError(
+      `The schema of job "${name}" is asynchronous: a transaction on SQLite cannot wait for it, since other writes ` +
+        "share its commit",
+    );
+  };
+
+  /** See {@linkcode Requests.trigger}. */
+  readonly signal = (waitId: string, signal: Signal): void => {
+    this.#check();
+    const checked = checkSignal(signal, this.#deps.maxValueBytes);
+    this.signals.push({ waitId, signal: checked, trace: this.#traceOfSignal(waitId, checked, this.signals.length) });
+  };
+
+  /** Refuses further calls. */
+  end(): void {
+    this.#hasEnded = true;
+  }
+
+  /** Tells plugins that the transaction was committed. */
+  commit(answers: StoreAnswers): void {
+    this.#answers.resolve(answers);
+  }
+
+  /** Tells plugins that nothing was committed. */
+  rollBack(error: unknown): void {
+    this.#hasEnded = true;
+    this.#answers.reject(error);
+  }
+
+  #check(): void {
+    if (this.#hasEnded) throw new TypeError("The transaction has ended");
+  }
+
+  #add(run: NewRun): TransactionTrigger {
+    this.runs.push({ ...run, trace: this.#traceOfTrigger(run, this.runs.length) });
+    return { runId: run.id };
+  }
+
+  /** The trace that a plugin has set before it has called `next()`, which settles with the commit. */
+  #traceOfTrigger({ jobName }: NewRun, index: number): TraceText | null {
+    const { trigger } = this.#deps.around;
+    if (trigger === null) return null;
+    const info: TriggerInfo = {
+      jobName,
+      count: 1,
+      retriggerOf: null,
+      parentRunId: null,
+      isScheduled: false,
+      trace: null,
+    };
+    let trace: TraceText | null = null;
+    runAround<TriggerInfo, TriggerOutcome, void>(trigger, info, async (end) => {
+      trace = encodeTrace(info.trace);
+      const { run: { id }, disposition } = (await this.#answers.promise).runs[index]!;
+      end({ kind: "triggered", runs: [{ id, disposition, trace: null }] });
+    }, (error) => ({ kind: "refused", error })).catch(() => {}); // the outcome has the error
+    return trace;
+  }
+
+  #traceOfSignal(waitId: string, { signalId }: Signal, index: number): TraceText | null {
+    const { signal } = this.#deps.around;
+    if (signal === null) return null;
+    const info: SignalInfo = { waitId, signalId, trace: null };
+    let trace: TraceText | null = null;
+    runAround<SignalInfo, SignalResult, void>(signal, info, async (end) => {
+      trace = encodeTrace(info.trace);
+      const { run: { id: runId, jobName }, wait: { name: waitName }, disposition: kind } = (await this.#answers.promise)
+        .signals[index]!;
+      end({ kind, runId, jobName, waitName });
+    }, (error) => ({ kind: "refused", error })).catch(() => {}); // the outcome has the error
+    return trace;
+  }
+}

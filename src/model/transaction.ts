@@ -1,0 +1,27 @@
+import type { Job, StepTriggerOptions } from "./job.ts";
+import type { Signal } from "./wait.ts";
+
+/** The run that a transaction triggers. */
+export interface TransactionTrigger {
+  /** Its id, unless its idempotency key leads to another run. */
+  runId: string;
+}
+
+/** What the function of a synchronous transaction asks of the engine: it is done if, and only if, the transaction commits. */
+export interface TransactionCalls {
+  /**
+   * Triggers a run. Inside `step.transaction()` it is started as by `step.trigger()`, with the labels of the run; inside
+   * `engine.transaction()` as by `engine.trigger()`.
+   *
+   * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
+   * @throws {TypeError} The schema is asynchronous, or the transaction has ended.
+   */
+  trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: StepTriggerOptions): TransactionTrigger;
+  /** Triggers a run of the job with this name. */
+  trigger(jobName: string, input: unknown, options?: StepTriggerOptions): TransactionTrigger;
+  /**
+   * Ends a wait by a signal. If the wait refuses it, all is rolled back and the refusal thrown. The JSON Schema of the
+   * wait does not check the payload.
+   */
+  signal(waitId: string, signal: Signal): void;
+}

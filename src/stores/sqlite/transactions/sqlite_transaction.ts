@@ -1,0 +1,108 @@
+import type { TransactionCalls } from "../../../model/transaction.ts";
+import { propertyOf } from "../../../values/property_of.ts";
+import type { SqliteDriver, SqliteDriverStatement } from "../sqlite_database.ts";
+
+/** A parameter of a statement. */
+export type SqliteParameter = null | number | bigint | string | Uint8Array;
+
+/** What the function of a transaction on SQLite can do. It ends with the function. */
+export interface SqliteTransaction extends TransactionCalls {
+  /** Executes a change: one that begins with INSERT, UPDATE, DELETE, REPLACE or WITH. */
+  run(sql: string, ...parameters: SqliteParameter[]): { changes: number };
+  /** Executes a query, or a change with RETURNING, and returns its first row. */
+  get<R extends object = Record<string, unknown>>(sql: string, ...parameters: SqliteParameter[]): R | undefined;
+  /** Executes a query, or a change with RETURNING, and returns all its rows. */
+  all<R extends object = Record<string, unknown>>(sql: string, ...parameters: SqliteParameter[]): R[];
+}
+
+const KINDS = /^(?:SELECT|INSERT|UPDATE|DELETE|REPLACE|VALUES|WITH)\b/i;
+const CHANGES = /\b(?:INSERT|UPDATE|DELETE|REPLACE)\b/i;
+const COMMENTS = /--[^\n]*|\/\*[\s\S]*?\*\//g;
+const STRINGS = /'(?:[^']|'')*'/g;
+const MAX_STATEMENTS = 200;
+
+/** The statements of transactions: the 200 that were used last stay compiled. */
+export class UserStatements {
+  readonly #driver: () => SqliteDriver;
+  readonly #compiled = new Map<string, SqliteDriverStatement>();
+
+  /** @param driver The open connection. */
+  constructor(driver: () => SqliteDriver) {
+    this.#driver = driver;
+  }
+
+  /** Compiles a statement, if transactions may execute it. */
+  compile(sql: string): SqliteDriverStatement {
+    const known = this.#compiled.get(sql);
+    const statement = known ?? this.#compile(sql);
+    if (known !== undefined) this.#compiled.delete(sql); // it moves to the end
+    else if (this.#compiled.size >= MAX_STATEMENTS) this.#compiled.delete(this.#compiled.keys().next().value!);
+    this.#compiled.set(sql, statement);
+    return statement;
+  }
+
+  #compile(sql: string): SqliteDriverStatement {
+    checkStatement(sql);
+    return this.#driver().prepare(sql);
+  }
+}
+
+function checkStatement(sql: string): void {
+  const text = String(sql).replaceAll(STRINGS, (string) => string.replaceAll(/[-/*]/g, " ")).replaceAll(COMMENTS, " ")
+    .trim();
+  if (!KINDS.test(text)) {
+    const [word = ""] = text.split(/[\s;(]/, 1);
+    throw new TypeError(`A transaction cannot execute "${word}": only queries and changes of rows`);
+  }
+  if (!CHANGES.test(text.replaceAll(STRINGS, "''"))) return;
+  if (/\bOR\s+ROLLBACK\b/i.test(text.replaceAll(STRINGS, "''"))) {
+    throw new TypeError("A transaction cannot execute OR ROLLBACK: other writes share its commit");
+  }
+  if (/\bholdfast_/i.test(text)) throw new TypeError("The tables of Holdfast cannot be changed here");
+}
+
+/** The transaction that a function is executed in. */
+export class OpenSqliteTransaction {
+  readonly #driver: SqliteDriver;
+  readonly #statements: UserStatements;
+  #hasEnded = false;
+
+  /** @param driver The connection, in a transaction. */
+  constructor(driver: SqliteDriver, statements: UserStatements) {
+    this.#driver = driver;
+    this.#statements = statements;
+  }
+
+  /** What the function is given. */
+  get tx(): Omit<SqliteTransaction, keyof TransactionCalls> {
+    return {
+      run: (sql, ...parameters) => {
+        const result = this.#statement(sql).run(...parameters as never[]); // drivers take more than the store uses
+        return { changes: Number(propertyOf(result, "changes") ?? result) };
+      },
+      get: (sql, ...parameters) => (this.#statement(sql).get(...parameters as never[]) ?? undefined) as never,
+      all: (sql, ...parameters) => this.#statement(sql).all(...parameters as never[]) as never,
+    };
+  }
+
+  /** Ends it for the function. */
+  end(): void {
+    this.#hasEnded = true;
+  }
+
+  /** Whether no statement has ended the transaction. */
+  get isOpen(): boolean {
+    return isInTransaction(this.#driver);
+  }
+
+  #statement(sql: string): SqliteDriverStatement {
+    // After RAISE(ROLLBACK) each statement would be a commit of its own.
+    if (this.#hasEnded || !isInTransaction(this.#driver)) throw new TypeError("The transaction has ended");
+    return this.#statements.compile(sql);
+  }
+}
+
+/** Whether a transaction is open, as far as the driver says so: `isTransaction` (node:sqlite) or `inTransaction`. */
+function isInTransaction(driver: SqliteDriver): boolean {
+  return propertyOf(driver, "isTransaction") !== false && propertyOf(driver, "inTransaction") !== false;
+}

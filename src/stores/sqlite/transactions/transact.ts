@@ -1,0 +1,94 @@
+import { HoldfastError, LeaseLostError, StoreError, WaitExpiredError, WorkError } from "../../../model/error.ts";
+import type { Host } from "../../../model/host.ts";
+import type { StepRecord } from "../../../model/step.ts";
+import type { StepPlace, StoreAnswers, StoreWrites, TransactionSignal } from "../../../store/transaction.ts";
+import type { SignalOutcome } from "../../../model/wait.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { Undone } from "../write_batch.ts";
+import { enqueueRuns } from "../writes/enqueue.ts";
+import { deliver } from "../writes/pauses.ts";
+import { recordStep } from "../writes/steps.ts";
+import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
+import { OpenSqliteTransaction, type UserStatements } from "./sqlite_transaction.ts";
+
+const ENDED =
+  "The transaction was ended by one of its statements: RAISE(ROLLBACK) in a trigger, COMMIT, or a full disk";
+
+/** What a transaction is executed with. */
+export interface TransactDeps {
+  db: SqliteDatabase;
+  statements: UserStatements;
+  host: Pick<Host, "newId">;
+}
+
+/**
+ * Executes a function in a savepoint of the open transaction, and writes what it asks for. See `Store.transact()`.
+ *
+ * @returns The answers, or what the function has thrown: then nothing of it is left, and the transaction goes on.
+ */
+export function transactNow(
+  { db, statements, host }: TransactDeps,
+  step: StepPlace | null,
+  work: (tx: object) => StoreWrites | Promise<StoreWrites>,
+  now: number,
+): StoreAnswers | { thrown: WorkError } {
+  const recorded = step === null ? null : findRecord(db, step);
+  if (recorded !== null) return { step: { recorded }, runs: [], signals: [] };
+  const open = new OpenSqliteTransaction(db.driver, statements);
+  db.exec("SAVEPOINT holdfast_work");
+  let writes: StoreWrites;
+  try {
+    writes = work(open.tx) as StoreWrites; // the engine refuses a function that is not synchronous
+  } catch (error) {
+    if (!open.isOpen) throw new Undone(new WorkError(error));
+    db.exec("ROLLBACK TO holdfast_work; RELEASE holdfast_work");
+    return { thrown: new WorkError(error) };
+  } finally {
+    open.end();
+  }
+  // It had the writes of others, too: each is tried again alone.
+  if (!open.isOpen) throw new Undone(new WorkError(new StoreError(ENDED, { code: "internal" })));
+  db.exec("RELEASE holdfast_work");
+  try {
+    const runs = writes.runs.length === 0 ? [] : enqueueRuns(db, writes.runs, host, now);
+    const signals = writes.signals.map((signal) => deliverNow(db, signal, now));
+    const { step: record } = writes;
+    const saved = step === null || record === null
+      ? null
+      : recordStep(db, step.lease(), record.write, record.reports, now);
+    return { step: saved, runs, signals };
+  } catch (error) {
+    // Rows, facts and counts have changed already: none of this can be cut out of the commit of the others.
+    throw error instanceof HoldfastError && !(error instanceof StoreError) ? new Undone(error) : error;
+  }
+}
+
+function deliverNow(db: SqliteDatabase, { waitId, signal, trace }: TransactionSignal, now: number): SignalOutcome {
+  const delivery = deliver(db, waitId, signal, JSON.stringify(signal.payload), trace, now);
+  if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
+  return delivery.outcome;
+}
+
+interface FoundRow {
+  name: string | null;
+  position: number;
+  attempts: number;
+  output: string | null;
+  recorded_no: number;
+}
+
+/** The record of a step that has completed; `null`: it has not. */
+function findRecord(db: SqliteDatabase, { name, lease }: StepPlace): StepRecord | null {
+  const now = lease();
+  const row = db.get<FoundRow>(
+    `SELECT s.name, s.position, s.attempts, s.output, s.recorded_no
+     FROM (SELECT seq FROM holdfast_runs WHERE ${UNDER_LEASE}) r
+     LEFT JOIN holdfast_steps s ON s.run_seq = r.seq AND s.name = ? AND s.status = 'completed'`,
+    ...leaseParameters(now),
+    name,
+  );
+  if (row === undefined) throw new LeaseLostError(now);
+  if (row.name === null) return null;
+  const { position: index, attempts, output, recorded_no: recordedNo } = row;
+  return { name: row.name, index, attempts, result: { status: "completed", output }, recordedNo };
+}

@@ -1,0 +1,14 @@
+import { propertyOf } from "./property_of.ts";
+
+/** A value that may be there already. */
+export type Soon<T> = T | Promise<T>;
+
+/** Goes on with a value at once if it is there, else when it is. */
+export function andThen<T, U>(value: Soon<T>, next: (value: T) => Soon<U>): Soon<U> {
+  return isPromise(value) ? value.then(next) : next(value);
+}
+
+/** Whether something has to be awaited. */
+export function isPromise<T>(value: T | PromiseLike<T>): value is Promise<T> {
+  return typeof propertyOf(value, "then") === "function";
+}

@@ -1,0 +1,575 @@
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { NonRetryableError, StoreError, WaitExpiredError } from "../../src/model/error.ts";
+import { defineJob, type StepContext } from "../../src/model/job.ts";
+import { getRun, getSteps } from "../../src/store/reads.ts";
+import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
+import type { SqliteTransaction } from "../../src/stores/sqlite/transactions/sqlite_transaction.ts";
+import { anything, pass } from "../support/stores/for_each_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
+import { FakeHost } from "../support/fake_host.ts";
+
+type Work = (tx: SqliteTransaction) => unknown;
+
+/** A store over a database with a table of its owner, and what the tests do with them. */
+async function aBank(wrap: (database: DatabaseSync) => DatabaseSync = (database) => database) {
+  const database = new DatabaseSync(":memory:");
+  database.exec("CREATE TABLE rows (name TEXT NOT NULL, n INTEGER)");
+  const host = new FakeHost();
+  const store = await SqliteStore.from(wrap(database) as unknown as SqliteDriver, { host });
+  await store.migrate();
+  const app = store.dataSource();
+  const names = () => database.prepare("SELECT name FROM rows ORDER BY rowid").all().map(({ name }) => name);
+  return {
+    database,
+    host,
+    store,
+    app,
+    names,
+    /** Executes a job whose only step is a transaction. */
+    async perform(work: Work, options = {}) {
+      const warnings: string[] = [];
+      const job = defineJob({
+        name: "order",
+        input: anything,
+        run: (step) => step.transaction("book", app, work, options),
+      });
+      const logger = { info: () => {}, warn: (text: string) => void warnings.push(text), error: () => {} };
+      await using engine = createEngine({ store, host, jobs: { job, note }, dataSources: { app }, logger });
+      const { id } = await engine.trigger("order", null, { labels: { org: "acme" } });
+      await engine.runUntilIdle({ maxRuns: 1 });
+      return { run: (await engine.getRun(id))!, steps: await engine.getSteps(id), warnings };
+    },
+    async [Symbol.asyncDispose]() {
+      await store.close();
+      database.close();
+    },
+  };
+}
+
+const note = defineJob({ name: "note", input: anything, run: () => null });
+const insert = (tx: SqliteTransaction, name: string) => tx.run("INSERT INTO rows (name) VALUES (?)", name);
+
+Deno.test("step.transaction() writes rows and records its result, and a replay returns it", async () => {
+  await using bank = await aBank();
+  let executions = 0;
+  const job = defineJob({
+    name: "order",
+    input: anything,
+    async run(step) {
+      const left = await step.transaction("book", bank.app, (tx) => {
+        executions += 1;
+        assert.deepEqual(insert(tx, "a"), { changes: 1 });
+        assert.deepEqual(tx.all("SELECT name FROM rows").map(({ name }) => name), ["a"]);
+        return tx.get<{ n: number }>("SELECT count(*) AS n FROM rows")?.n;
+      });
+      await step.sleep("nap", 1_000);
+      return left;
+    },
+  });
+  await using engine = createEngine({
+    store: bank.store,
+    host: bank.host,
+    jobs: { job },
+    dataSources: { app: bank.app },
+  });
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+  bank.host.advance(1_000);
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(id))!.output, 1);
+  assert.equal(executions, 1);
+  assert.deepEqual(bank.names(), ["a"]);
+});
+
+Deno.test("step.transaction() rolls back what its function wrote before it threw, and is tried again", async () => {
+  await using bank = await aBank();
+  let attempts = 0;
+
+  const { run, steps } = await bank.perform((tx) => {
+    insert(tx, `attempt ${++attempts}`);
+    if (attempts < 3) throw new Error("not yet");
+    return attempts;
+  }, { retry: { maxAttempts: 3, delay: 0 } });
+
+  assert.equal(run.output, 3);
+  assert.equal(steps[0]!.attempts, 3);
+  assert.deepEqual(bank.names(), ["attempt 3"]);
+});
+
+Deno.test("step.transaction() is not tried again after a NonRetryableError", async () => {
+  await using bank = await aBank();
+
+  const { run } = await bank.perform((tx) => {
+    insert(tx, "a");
+    throw new NonRetryableError("no");
+  }, { retry: { maxAttempts: 3, delay: 0 } });
+
+  assert.match(run.error!, /no/);
+  assert.deepEqual(bank.names(), []);
+});
+
+Deno.test("step.transaction() rolls back if its result cannot be stored, and is not tried again", async () => {
+  await using bank = await aBank();
+  let attempts = 0;
+
+  const { run } = await bank.perform((tx) => {
+    attempts += 1;
+    insert(tx, "a");
+    return 7n;
+  }, { retry: { maxAttempts: 3, delay: 0 } });
+
+  assert.match(run.error!, /The result of step "book"/);
+  assert.equal(attempts, 1);
+  assert.deepEqual(bank.names(), []);
+});
+
+Deno.test("step.transaction() on SQLite refuses a function that returns a promise, with nothing left of it", async () => {
+  await using bank = await aBank();
+  let attempts = 0;
+
+  const { run } = await bank.perform(async (tx) => {
+    attempts += 1;
+    insert(tx, "a");
+    await Promise.resolve();
+    throw new Error("nobody sees this");
+  }, { retry: { maxAttempts: 3, delay: 0 } });
+
+  assert.match(
+    run.error!,
+    /The function of transaction "book" of job "order" returned a promise: on SQLite it has to be synchronous/,
+  );
+  assert.equal(attempts, 1);
+  assert.deepEqual(bank.names(), []);
+});
+
+Deno.test("step.transaction() gives its function a tx that ends with it", async () => {
+  await using bank = await aBank();
+  let kept: SqliteTransaction;
+
+  await bank.perform((tx) => void (kept = tx));
+
+  for (const call of [() => kept.run("DELETE FROM rows"), () => kept.all("SELECT 1"), () => kept.trigger(note, null)]) {
+    assert.throws(call, { name: "TypeError", message: "The transaction has ended" });
+  }
+});
+
+for (
+  const [sql, message] of [
+    ["PRAGMA synchronous = OFF", /A transaction cannot execute "PRAGMA": only queries and changes of rows/],
+    ["/* note */ COMMIT", /cannot execute "COMMIT"/],
+    ["-- SELECT\nBEGIN", /cannot execute "BEGIN"/],
+    ["SAVEPOINT x", /cannot execute "SAVEPOINT"/],
+    ["DROP TABLE rows", /cannot execute "DROP"/],
+    ["INSERT OR /* */ ROLLBACK INTO rows (name) VALUES ('a')", /cannot execute OR ROLLBACK/],
+    ["DELETE FROM holdfast_runs", /The tables of Holdfast cannot be changed here/],
+    ['WITH x AS (SELECT 1) UPDATE "holdfast_runs" SET status = 1', /The tables of Holdfast cannot be changed here/],
+    ["INSERT INTO 'holdfast_steps' VALUES (1)", /The tables of Holdfast cannot be changed here/],
+  ] as const
+) {
+  Deno.test(`a transaction on SQLite does not execute ${sql.replaceAll("\n", " ")}`, async () => {
+    await using bank = await aBank();
+
+    const { run } = await bank.perform((tx) => void tx.run(sql));
+
+    assert.match(run.error!, message);
+  });
+}
+
+Deno.test("a transaction on SQLite executes queries and changes of rows in any words", async () => {
+  await using bank = await aBank();
+
+  const { run } = await bank.perform((tx) => {
+    tx.run("insert into rows (name) values ('commit or rollback -- it''s data')");
+    tx.run("/* a comment */ WITH x (n) AS (VALUES (1)) INSERT INTO rows SELECT 'b', n FROM x");
+    tx.run("REPLACE INTO rows (name, n) VALUES (?, ?)", "c", 2n);
+    const deleted = tx.get("DELETE FROM rows WHERE n = 2 RETURNING name");
+    return [deleted?.name, tx.all("SELECT status FROM holdfast_runs").length, tx.get("SELECT 1 WHERE 0") === undefined];
+  });
+
+  assert.deepEqual(run.output, ["c", 1, true]);
+  assert.deepEqual(bank.names(), ["commit or rollback -- it's data", "b"]);
+});
+
+Deno.test("tx.trigger() in a step adds a run with the labels of its run, and only if the step commits", async () => {
+  await using bank = await aBank();
+  let attempts = 0;
+
+  const { run } = await bank.perform((tx) => {
+    attempts += 1;
+    const { runId } = tx.trigger(note, { attempt: attempts });
+    if (attempts === 1) throw new Error("not yet");
+    return runId;
+  }, { retry: { maxAttempts: 2, delay: 0 } });
+
+  const triggered = (await getRun(bank.store, run.output as string))!;
+  assert.deepEqual(triggered.input, { attempt: 2 });
+  assert.deepEqual(triggered.labels, { org: "acme" });
+  const [runs] = bank.database.prepare("SELECT count(*) AS n FROM holdfast_runs WHERE job = 'note'").all();
+  assert.equal(runs!.n, 1);
+});
+
+Deno.test("tx.trigger() checks at once, and a function that catches the refusal goes on without that run", async () => {
+  await using bank = await aBank();
+
+  const { run } = await bank.perform((tx) => {
+    const refusals: string[] = [];
+    for (const ask of [() => tx.trigger("nothing", null), () => tx.trigger(note, null, { idempotencyKey: "" })]) {
+      try {
+        ask();
+      } catch (error) {
+        refusals.push((error as Error).message);
+      }
+    }
+    insert(tx, "a");
+    return refusals;
+  });
+
+  const refusals = run.output as string[];
+  assert.match(refusals[0]!, /cannot start a run of job "nothing"/);
+  assert.match(refusals[1]!, /idempotencyKey/);
+  assert.deepEqual(bank.names(), ["a"]);
+});
+
+Deno.test("a trigger of a table that rolls everything back does not take the writes beside it with it", async () => {
+  await using bank = await aBank();
+  bank.database.exec(
+    "CREATE TRIGGER refuse BEFORE INSERT ON rows WHEN new.name = 'bad' BEGIN SELECT RAISE(ROLLBACK, 'bad row'); END",
+  );
+  const errors: string[] = [];
+  const job = defineJob({
+    name: "order",
+    input: anything,
+    run: (step, input) =>
+      step.transaction("book", bank.app, (tx) => {
+        if (input !== "bad") return void insert(tx, String(input));
+        try {
+          insert(tx, "bad");
+        } catch (error) {
+          errors.push((error as Error).message);
+        }
+        insert(tx, "after the end");
+      }),
+  });
+  await using engine = createEngine({
+    store: bank.store,
+    host: bank.host,
+    jobs: { job },
+    dataSources: { app: bank.app },
+    worker: { concurrency: 60 },
+  });
+  const inputs = Array.from({ length: 51 }, (_, index) => index === 20 ? "bad" : `row ${index}`);
+  const runs = await engine.jobs.job.batchTrigger(inputs.map((input) => ({ input })));
+
+  await engine.runUntilIdle();
+
+  const ended = await Promise.all(runs.map(({ id }) => engine.getRun(id)));
+  assert.deepEqual(ended.filter((run) => run!.status === "completed").length, 50);
+  assert.match(ended[20]!.error!, /The transaction has ended/);
+  assert.ok(errors.length >= 1 && errors.every((error) => /bad row/.test(error)));
+  assert.deepEqual(bank.names().toSorted(), inputs.filter((input) => input !== "bad").toSorted());
+});
+
+Deno.test("a function that hides that its transaction was rolled back fails, and commits nothing", async () => {
+  await using bank = await aBank();
+  bank.database.exec("CREATE TRIGGER refuse BEFORE INSERT ON rows BEGIN SELECT RAISE(ROLLBACK, 'no'); END");
+
+  const { run } = await bank.perform((tx) => {
+    try {
+      insert(tx, "a");
+    } catch {
+      // The function does not care.
+    }
+  });
+
+  assert.match(run.error!, /The transaction was ended by one of its statements/);
+  assert.deepEqual(bank.names(), []);
+});
+
+Deno.test("a transaction whose COMMIT fails is executed again, and takes effect once", async () => {
+  let failures = 1;
+  await using bank = await aBank((database) =>
+    new Proxy(database, {
+      get: (target, name) => {
+        const member = Reflect.get(target, name, target);
+        if (typeof member !== "function") return member;
+        if (name !== "exec") return member.bind(target);
+        return (sql: string) => {
+          const rows = target.prepare("SELECT count(*) AS n FROM rows").get()!.n;
+          if (sql === "COMMIT" && rows !== 0 && failures-- > 0) throw new Error("database or disk is full");
+          return target.exec(sql);
+        };
+      },
+    })
+  );
+  let executions = 0;
+
+  const performing = bank.perform((tx) => {
+    executions += 1;
+    insert(tx, "a");
+  });
+  await pass(bank.host, 1_000); // it is repeated after a pause
+  const { run } = await performing;
+
+  assert.equal(run.status, "completed");
+  assert.equal(executions, 2);
+  assert.deepEqual(bank.names(), ["a"]);
+});
+
+Deno.test("a transaction on SQLite that takes long is warned of once for each step, and cannot have a timeout", async () => {
+  await using bank = await aBank();
+  const { host } = bank;
+  const job = defineJob({
+    name: "order",
+    input: anything,
+    async run(step: StepContext) {
+      for (let time = 0; time < 2; time++) await step.transaction("slow", bank.app, () => host.advance(62));
+      await step.transaction("late", bank.app, () => {}, { timeout: 5 });
+    },
+  });
+  const warnings: string[] = [];
+  const logger = { info: () => {}, warn: (text: string) => void warnings.push(text), error: () => {} };
+  await using engine = createEngine({ store: bank.store, host, jobs: { job }, dataSources: { app: bank.app }, logger });
+  const { id } = await engine.trigger(job, null);
+
+  await engine.runUntilIdle();
+
+  assert.deepEqual(warnings.filter((text) => /took/.test(text)), [
+    'Transaction "slow" of job "order" took 62 ms: nobody else can write to the file meanwhile',
+    'Transaction "slow#2" of job "order" took 62 ms: nobody else can write to the file meanwhile',
+  ]);
+  assert.match((await engine.getRun(id))!.error!, /a synchronous function cannot be interrupted/);
+});
+
+Deno.test("step.transaction() of a run that was cancelled before it commits nothing", async () => {
+  await using bank = await aBank();
+  let executions = 0;
+  const job = defineJob({
+    name: "order",
+    input: anything,
+    async run(step) {
+      const cancelled = engine.cancel(step.runId); // it is in the queue of writes first
+      await step.transaction("book", bank.app, (tx) => {
+        executions += 1;
+        insert(tx, "a");
+      });
+      await cancelled;
+    },
+  });
+  await using engine = createEngine({
+    store: bank.store,
+    host: bank.host,
+    jobs: { job },
+    dataSources: { app: bank.app },
+  });
+  const { id } = await engine.trigger(job, null);
+
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(id))!.status, "cancelled");
+  assert.equal(executions, 0);
+  assert.deepEqual(bank.names(), []);
+});
+
+Deno.test("step.transaction() needs a data source that the engine names", async () => {
+  await using bank = await aBank();
+  await using other = await aBank();
+  const job = defineJob({
+    name: "order",
+    input: anything,
+    run: (step) => step.transaction("book", other.app, () => {}, { retry: { maxAttempts: 5, delay: 0 } }),
+  });
+  await using engine = createEngine({ store: bank.store, host: bank.host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+
+  await engine.runUntilIdle();
+
+  const { error, failedStepName } = (await engine.getRun(id))!;
+  assert.equal(failedStepName, "book");
+  assert.match(error!, /is not one of the dataSources of createEngine\(\)/);
+  assert.equal((await engine.getSteps(id))[0]!.attempts, 1);
+});
+
+for (const [given, message] of [[7, /must be an object/], [{ app: {} }, /dataSources.app must be/]] as const) {
+  Deno.test(`createEngine() refuses dataSources that are ${JSON.stringify(given)}`, async () => {
+    await using bank = await aBank();
+    const dataSources = given as never;
+
+    assert.throws(() => createEngine({ store: bank.store, jobs: { note }, dataSources }), {
+      name: "TypeError",
+      message,
+    });
+  });
+}
+
+Deno.test("createEngine() refuses a data source with two names", async () => {
+  await using bank = await aBank();
+  const dataSources = { a: bank.app, b: bank.app };
+
+  assert.throws(() => createEngine({ store: bank.store, jobs: { note }, dataSources }), /same data source as/);
+});
+
+function anEngineOf(bank: Awaited<ReturnType<typeof aBank>>, host = bank.host) {
+  const review = defineJob({
+    name: "review",
+    input: anything,
+    run: (step) => step.wait("review", { timeout: 1_000 }),
+  });
+  return createEngine({ store: bank.store, host, jobs: { note, review }, dataSources: { app: bank.app } });
+}
+
+Deno.test("engine.transaction() returns the value, the runs and the signals, which are there with the rows", async () => {
+  await using bank = await aBank();
+  await using engine = anEngineOf(bank);
+  const waiting = await engine.trigger("review", null);
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(waiting.id);
+  const types: string[] = [];
+  engine.on("run:trigger", ({ runId }) => types.push(runId));
+
+  const { value, runs, signals } = await engine.transaction(bank.app, (tx) => {
+    insert(tx, "a");
+    const first = tx.trigger(note, { n: 1 }, { idempotencyKey: "k", labels: { org: "acme" } });
+    tx.trigger("note", { n: 2 });
+    tx.signal(wait!.id, { signalId: "s1", payload: { ok: true } });
+    return first.runId;
+  });
+
+  assert.deepEqual(runs.map(({ id, input, disposition }) => [id, input, disposition]), [
+    [value, { n: 1 }, "created"],
+    [runs[1]!.id, { n: 2 }, "created"],
+  ]);
+  assert.deepEqual(runs[0]!.labels, { org: "acme" });
+  assert.deepEqual(signals.map(({ disposition }) => disposition), ["accepted"]);
+  assert.deepEqual(types, runs.map(({ id }) => id));
+  assert.deepEqual(bank.names(), ["a"]);
+  await engine.runUntilIdle();
+  assert.equal((await engine.getRun(waiting.id))!.status, "completed");
+});
+
+Deno.test("engine.transaction() throws what its function throws, and leaves nothing", async () => {
+  await using bank = await aBank();
+  await using engine = anEngineOf(bank);
+  const events: unknown[] = [];
+  engine.on("*", (event) => events.push(event));
+  const error = new RangeError("too many");
+
+  const call = engine.transaction(bank.app, (tx) => {
+    insert(tx, "a");
+    tx.trigger(note, null, { idempotencyKey: "k" });
+    throw error;
+  });
+
+  await assert.rejects(call, (thrown) => thrown === error);
+  assert.deepEqual(bank.names(), []);
+  assert.deepEqual(events, []);
+  assert.equal((await engine.trigger(note, null, { idempotencyKey: "k" })).disposition, "created");
+});
+
+Deno.test("engine.transaction() throws the refusal of a signal, and rolls its rows back", async () => {
+  await using bank = await aBank();
+  await using engine = anEngineOf(bank);
+  const waiting = await engine.trigger("review", null);
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(waiting.id);
+  bank.host.advance(1_000);
+
+  const call = engine.transaction(bank.app, (tx) => {
+    insert(tx, "a");
+    tx.signal(wait!.id, { signalId: "s1", payload: 1 });
+  });
+
+  await assert.rejects(call, WaitExpiredError);
+  assert.deepEqual(bank.names(), []);
+});
+
+Deno.test("engine.transaction() throws a StoreError if a statement has ended the transaction", async () => {
+  await using bank = await aBank();
+  await using engine = anEngineOf(bank);
+  bank.database.exec("CREATE TRIGGER refuse BEFORE INSERT ON rows BEGIN SELECT RAISE(ROLLBACK, 'no'); END");
+
+  const call = engine.transaction(bank.app, (tx) => {
+    try {
+      insert(tx, "a");
+    } catch {
+      // The function does not care.
+    }
+  });
+
+  await assert.rejects(call, StoreError);
+});
+
+Deno.test("tx.trigger() refuses a job whose schema is asynchronous", async () => {
+  await using bank = await aBank();
+  const slow = defineJob({
+    name: "slow",
+    input: { "~standard": { version: 1, vendor: "test", validate: (value) => Promise.resolve({ value }) } },
+    run: () => null,
+  });
+  await using engine = createEngine({
+    store: bank.store,
+    host: bank.host,
+    jobs: { slow },
+    dataSources: { app: bank.app },
+  });
+
+  const call = engine.transaction(bank.app, (tx) => tx.trigger(slow, null));
+
+  await assert.rejects(call, { name: "TypeError", message: /The schema of job "slow" is asynchronous/ });
+});
+
+Deno.test("tx.trigger() keeps the trace that a plugin sets, and tells it of the commit", async () => {
+  await using bank = await aBank();
+  await using engine = anEngineOf(bank);
+  const trace = { traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" };
+  const outcomes: unknown[] = [];
+  engine.use({
+    name: "tracer",
+    install: ({ around }) =>
+      around({
+        trigger: async (info, next) => {
+          info.trace = trace as never;
+          const outcome = await next();
+          outcomes.push(outcome.kind);
+          return outcome;
+        },
+      }),
+  });
+
+  const { runs } = await engine.transaction(bank.app, (tx) => void tx.trigger(note, null));
+  await engine.transaction(bank.app, (tx) => {
+    tx.trigger(note, null);
+    throw new Error("no");
+  }).catch(() => {});
+
+  await bank.host.settle();
+  assert.deepEqual(outcomes, ["triggered", "refused"]);
+  assert.ok((await bank.store.getRunState(runs[0]!.id))!.trace !== null);
+});
+
+Deno.test("steps, triggers and signals without a data source execute no statement of transactions", async () => {
+  const statements: string[] = [];
+  await using bank = await aBank((database) =>
+    new Proxy(database, {
+      get: (target, name) => {
+        const member = Reflect.get(target, name, target);
+        if (typeof member !== "function") return member;
+        return (...given: unknown[]) => {
+          if (typeof given[0] === "string") statements.push(given[0]);
+          return member.apply(target, given);
+        };
+      },
+    })
+  );
+  const job = defineJob({ name: "order", input: anything, run: (step) => step.run("book", () => 1) });
+  await using engine = createEngine({ store: bank.store, host: bank.host, jobs: { job } });
+
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+
+  assert.equal((await getSteps(bank.store, id))[0]!.output, 1);
+  assert.ok(statements.length > 10);
+  assert.deepEqual(statements.filter((sql) => /SAVEPOINT|ROLLBACK TO|holdfast_(effects|outbox)/.test(sql)), []);
+});
