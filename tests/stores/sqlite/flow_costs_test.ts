@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type Flow, type KnownJob, PLAIN_FLOW } from "../../../src/model/flow.ts";
+import { type Flow, type KnownJob, PLAIN_FLOW, type Rate } from "../../../src/model/flow.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { ClaimRequest } from "../../../src/store/claim.ts";
 import type { NewRun } from "../../../src/store/new_run.ts";
@@ -226,6 +226,27 @@ Deno.test("SqliteStore joins a run that is executed without reading the runs of 
   const plans = driver.plans(/holdfast_holders/);
   assert.equal(plans.length, 1);
   assert.deepEqual(plans[0]!.details.filter((detail) => /holdfast_runs_by_job|SCAN/.test(detail)), []);
+  await store.close();
+  driver.database.close();
+});
+
+Deno.test("SqliteStore keeps the old starts of a job no longer than its rate is long, once it has a shorter one", async () => {
+  const { store, driver, host } = await anOpen();
+  const start = async (rate: Rate, count: number) => {
+    await store.enqueue(Array.from({ length: count }, () => aRun({ jobName: "rated" })));
+    const { claims } = await store.claim(aClaim({ limit: count, jobs: [aKnownJob({ name: "rated", rate })] }));
+    assert.equal(claims.length, count);
+  };
+  await start({ limit: 10, period: 86_400_000 }, 10);
+  host.advance(1_000);
+
+  for (const _ of [1, 2, 3, 4, 5]) {
+    await start({ limit: 2, period: 1_000 }, 2);
+    host.advance(1_000);
+  }
+
+  const { kept } = driver.database.prepare("SELECT count(*) AS kept FROM holdfast_starts").get() as { kept: number };
+  assert.ok(kept <= 4, `${kept} of 20 starts are kept`);
   await store.close();
   driver.database.close();
 });
