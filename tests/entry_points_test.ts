@@ -24,6 +24,7 @@ const START: Readonly<Record<string, readonly string[]>> = {
     "SqliteStore",
     "toClientRun",
   ],
+  "./ai": ["durableModel"],
   "./client": ["createClient"],
   "./otel": ["otel"],
   "./postgres": ["PostgresStore"],

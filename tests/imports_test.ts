@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const ENTRY_POINTS = [
   "mod.ts",
+  "src/ai/mod.ts",
   "src/cli/mod.ts",
   "src/client/mod.ts",
   "src/create/mod.ts",
@@ -35,6 +36,7 @@ const DIRECTIONS: Record<string, readonly string[]> = {
   // Leaves: nothing above imports them.
   "stores/postgres": ["stores/postgres", "stores/copy", "stores", ...BASE],
   "stores/copy": ["stores/copy", "stores/postgres", "stores", ...BASE],
+  "ai": ["ai", ...BASE],
   "client": ["client", ...BASE],
   "create": ["create", ...BASE],
   "cli": ["cli", "ui", "http", "stores", "stores/postgres", "stores/copy", "engine", "execution", "events", ...BASE],
