@@ -48,10 +48,15 @@ const shared = await Deno.makeTempDir({ prefix: "holdfast_bench_" });
 const machine = describeMachine(shared);
 const results: Result[] = [];
 const failures: string[] = [];
+if (options.quick) console.log("Tried in small, only to see whether everything works: the numbers mean nothing.\n");
 try {
   for (const workload of wanted) {
     try {
       results.push(...await measure(workload, { ...options, rounds, shared, progress }));
+      // Each is told at once: a run that is cut off has told what it measured.
+      progress.end();
+      console.log(`${table([workload], results)}\n`);
+      await writeReport();
     } catch (error) {
       // What the others tell is not lost.
       failures.push(`${workload.name} could not be measured: ${error instanceof Error ? error.stack : error}`);
@@ -62,15 +67,11 @@ try {
   await Deno.remove(shared, { recursive: true });
 }
 
-if (options.quick) console.log("Tried in small, only to see whether everything works: the numbers mean nothing.\n");
-const seconds = Math.round((Date.now() - startedAt.getTime()) / 1_000);
-console.log(table(wanted, results));
-console.log();
 console.log(
   `Each number is the median of its rounds (and the range); a ratio is the median of the rounds' ratios, 1 is as fast. ` +
     `${machine.cores} cores, load ${
       machine.load.toFixed(1)
-    } at the beginning, Deno ${machine.deno}, SQLite ${machine.sqlite}, ${seconds} s`,
+    } at the beginning, Deno ${machine.deno}, SQLite ${machine.sqlite}, ${secondsSince(startedAt)} s`,
 );
 for (const { workload, trial, figure, missed } of results) {
   const what = [workload, trial, figure.name].filter((name) => name !== "").join(", ");
@@ -78,13 +79,20 @@ for (const { workload, trial, figure, missed } of results) {
     console.log(`Missed: ${what} (${describeGoal(goal)}): would have to be ${factor.toFixed(2)} times better`);
   }
 }
-if (options.json !== undefined) {
-  const report = { startedAt: startedAt.toISOString(), seconds, machine, results };
-  await Deno.writeTextFile(options.json, JSON.stringify(report, null, 2) + "\n");
-}
 if (options.svg !== undefined) {
   const { picture } = await loadOther<Drawing>("picture.ts");
   await Deno.writeTextFile(options.svg, picture(wanted, results, machine));
 }
 for (const failure of failures) console.error(failure);
 if (failures.length > 0) Deno.exit(1);
+
+/** Writes what was measured so far to the file of `--json`. */
+async function writeReport(): Promise<void> {
+  if (options.json === undefined) return;
+  const report = { startedAt: startedAt.toISOString(), seconds: secondsSince(startedAt), machine, results };
+  await Deno.writeTextFile(options.json, JSON.stringify(report, null, 2) + "\n");
+}
+
+function secondsSince(start: Date): number {
+  return Math.round((Date.now() - start.getTime()) / 1_000);
+}
