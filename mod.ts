@@ -194,5 +194,5 @@ export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/sto
 export type { SqliteParameter, SqliteTransaction } from "./src/stores/sqlite/transactions/sqlite_transaction.ts";
 export type { DataSource, StepTransactionOptions, TransactionOptions } from "./src/model/data_source.ts";
 export type { TransactionCalls, TransactionTrigger } from "./src/model/transaction.ts";
-export type { TraceContext } from "./src/model/trace_context.ts";
+export type { ActorOptions, TraceContext } from "./src/model/origin.ts";
 export type { PauseKind, Signal, SignalReceipt, Wait, WaitResult, WaitStatus } from "./src/model/wait.ts";

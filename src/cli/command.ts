@@ -44,6 +44,7 @@ export const COMMON_OPTIONS: OptionSpecs = {
   store: { value: "STORE", about: "a SQLite file, postgres://..., or the address of a service: https://host/api/jobs" },
   schema: { value: "NAME", about: "the schema of a Postgres database (holdfast)" },
   "token-file": { value: "FILE", about: "a file with the bearer token for a service" },
+  by: { value: "NAME", about: "who acts, for what is changed in a database" },
   migrate: { value: null, about: "bring the tables of a database to this version first" },
   json: { value: null, about: "print JSON: one object, or one for each line" },
   help: { value: null, about: "print the help" },

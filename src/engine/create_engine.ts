@@ -5,6 +5,7 @@ import type { RunEvent } from "../model/event.ts";
 import type { ExportedHistory } from "../model/exported_history.ts";
 import type { Job } from "../model/job.ts";
 import type { LogEntry } from "../model/log.ts";
+import { type ActorOptions, checkActor, readActor } from "../model/origin.ts";
 import { type Labels, parseRun, type Run, type RunFilter, type RunPage, type UncountedPage } from "../model/run.ts";
 import type { Step } from "../model/step.ts";
 import type { Store } from "../store/store.ts";
@@ -181,12 +182,13 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return await this.#store.getWait(waitId);
   }
 
-  async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
+  async signal(waitId: string, signal: Signal, options: ActorOptions = {}): Promise<SignalReceipt> {
+    const by = checkActor(options, "signal()");
     const checked = checkSignal(signal, this.#parts.deps.maxValueBytes);
     const found = await this.#store.getWait(waitId);
     const wait = found === null ? null : await currentWait(this.#store, found);
     if (wait !== null) await checkPayload(wait, checked, this.#parts.deps.host);
-    return await this.#parts.runs.signal(wait?.id ?? waitId, checked);
+    return await this.#parts.runs.signal(wait?.id ?? waitId, checked, by);
   }
 
   getLogs(runId: string): Promise<LogEntry[]> {
@@ -196,16 +198,16 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   async retrigger(runId: string, options: RetriggerOptions = {}): Promise<TriggerResult> {
     checkOptionNames(options, RETRIGGER_OPTIONS, "retrigger()");
     const from = checkFrom(options);
-    const { request, old } = await this.#parts.triggers.requestRetry(runId, from);
+    const { request, old } = await this.#parts.triggers.requestRetry(runId, from, readActor(options));
     return toTriggerResult(await this.#parts.triggers.addRetry(request, old));
   }
 
-  async cancel(runId: string): Promise<Run> {
-    return parseRun(await this.#parts.runs.cancel(runId));
+  async cancel(runId: string, options: ActorOptions = {}): Promise<Run> {
+    return parseRun(await this.#parts.runs.cancel(runId, checkActor(options, "cancel()")));
   }
 
-  async deleteRun(runId: string): Promise<void> {
-    await this.#parts.runs.delete(runId);
+  async deleteRun(runId: string, options: ActorOptions = {}): Promise<void> {
+    await this.#parts.runs.delete(runId, checkActor(options, "deleteRun()"));
   }
 
   cancelRuns(selection: BulkSelection, options: BulkOptions = {}): Promise<BulkResult> {

@@ -3,6 +3,7 @@ import type { Children, ChildrenQuery } from "../model/children.ts";
 import type { RunEvent } from "../model/event.ts";
 import type { Job } from "../model/job.ts";
 import type { LogEntry } from "../model/log.ts";
+import type { ActorOptions } from "../model/origin.ts";
 import type { Labels, Run, RunFilter, RunPage, UncountedPage } from "../model/run.ts";
 import type { Step } from "../model/step.ts";
 import type { StrandedJob } from "../model/hold.ts";
@@ -115,7 +116,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** A wait, or `null` if there is none. */
   getWait(waitId: string): Promise<Wait | null>;
   /**
-   * Ends a wait by a signal. The same signal again (same `signalId` and payload) returns the same wait, at any time.
+   * Ends a wait by a signal. The same signal again (same `signalId` and payload) returns the same wait, at any time, with
+   * the `signalledBy` of the first.
    *
    * @throws {ValidationError} `signalId` is not a string of 1 to 255 characters, the payload is missing, or it does not fit
    * the `payloadSchema` of the wait.
@@ -123,7 +125,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {ConflictError} Another signal was accepted first, or the run has ended.
    * @throws {WaitExpiredError} The deadline passed before any signal arrived.
    */
-  signal(waitId: string, signal: Signal): Promise<SignalReceipt>;
+  signal(waitId: string, signal: Signal, options?: ActorOptions): Promise<SignalReceipt>;
   /** What a run has logged, in order; empty unless `persistLogs()` is in use. */
   getLogs(runId: string): Promise<LogEntry[]>;
   /**
@@ -142,13 +144,13 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    *
    * @throws {ConflictError} The run has ended.
    */
-  cancel(runId: string): Promise<Run>;
+  cancel(runId: string, options?: ActorOptions): Promise<Run>;
   /**
    * Deletes a run that has ended, with everything that belongs to it.
    *
    * @throws {ConflictError} The run has not ended.
    */
-  deleteRun(runId: string): Promise<void>;
+  deleteRun(runId: string, options?: ActorOptions): Promise<void>;
   /**
    * Cancels many runs: those with these ids, or all that match a filter and have not ended, the newest first. Each is
    * cancelled, and published, as by {@linkcode Engine.cancel}.

@@ -36,9 +36,9 @@ export interface EngineInternals {
   /** Asks for a run, as `Engine.trigger()` does, if a guard allows it. The input was read from JSON. */
   trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<Enqueued>;
   /** Does `Engine.cancel()`. */
-  cancel(runId: string): Promise<StoredRun>;
+  cancel(runId: string, by: string | null): Promise<StoredRun>;
   /** Does `Engine.signal()` with a payload that was checked against the schema of its wait, or is a duplicate. */
-  signal(waitId: string, signal: Signal): Promise<SignalReceipt>;
+  signal(waitId: string, signal: Signal, by: string | null): Promise<SignalReceipt>;
   /** Performs an operation on many runs, as `Engine.cancelRuns()` does, as far as a guard allows it. */
   performBulk(
     operation: BulkOperation,

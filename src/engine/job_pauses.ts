@@ -1,5 +1,6 @@
 import { ValidationError } from "../model/error.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
+import { type ActorOptions, readActor } from "../model/origin.ts";
 import { checkName } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { JobPause } from "../store/job_pause.ts";
@@ -10,9 +11,7 @@ import type { ExecutionDeps } from "../execution/execution.ts";
 import type { Operator } from "./operate/operator.ts";
 
 /** Who pauses a job, and why. */
-export interface PauseJobOptions {
-  /** Who: 1 to 255 characters. */
-  by?: string;
+export interface PauseJobOptions extends ActorOptions {
   /** Why: up to 1,000 characters. */
   note?: string;
 }
@@ -85,12 +84,11 @@ export class JobPauses {
 
 function checkOptions(options: PauseJobOptions): { by: string | null; note: string | null } {
   checkOptionNames(options, OPTIONS, "pauseJob()");
-  const { by = null, note = null } = options;
-  if (by !== null) checkName(by, "by");
+  const { note = null } = options;
   if (note !== null && !isNote(note)) {
     throw new ValidationError(`note must be a well-formed string of up to ${MAX_NOTE_LENGTH} characters`);
   }
-  return { by, note };
+  return { by: readActor(options), note };
 }
 
 function isNote(note: unknown): boolean {

@@ -43,7 +43,7 @@ function standingHappenings({ run, execution, pauses }: RunState): RunHappening[
       return [{ type: "run:fail", error: run.error ?? "", failedStepName, failureKind: failureKind ?? "error" }];
     }
     case "cancelled":
-      return [{ type: "run:cancel" }];
+      return [{ type: "run:cancel", by: run.cancelledBy }];
   }
 }
 

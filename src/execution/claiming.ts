@@ -164,7 +164,7 @@ export class Claiming {
     }
     for (const run of result.cancelled) {
       this.#executions.supersede(run.id, new RunCancelledError(run.id));
-      hub.publish(run, { type: "run:cancel" });
+      hub.publish(run, { type: "run:cancel", by: null });
     }
     for (const claim of result.claims) {
       const job = this.#jobs.executing(claim.run.jobName, claim.version);

@@ -5,7 +5,7 @@ import { retryStoreCall } from "../events/retry_store_call.ts";
 import { within } from "../model/host.ts";
 import type { CatalogJob } from "../model/job/job_catalog.ts";
 import type { CancelledExecution, Claim } from "../store/claim.ts";
-import { decodeTrace } from "../model/trace_context.ts";
+import { traceOf } from "../model/origin.ts";
 import { isInstance } from "../values/is_instance.ts";
 import { isoTime } from "../values/iso_time.ts";
 import { type Executed, executeRun, type Outcome } from "./execute_run.ts";
@@ -179,7 +179,7 @@ export class Executions {
     this.#byRun.set(run.id, execution);
     this.#keeper.keep(execution);
     if (claim.startDelayMs !== null) this.#deps.recorder.noteStart(run.jobName, claim.startDelayMs);
-    if (claim.isResumed) execution.publish({ type: "run:resume" });
+    if (claim.isResumed) execution.publish({ type: "run:resume", by: null });
     execution.publish({ type: "run:leased", leaseOwner: this.#workerId, leaseExpiresAt: isoTime(leaseExpiresAt) });
     execution.publish({ type: "run:start", execution: number });
     const running = this.#executeRun(execution).finally(() => this.#running.delete(running));
@@ -270,9 +270,9 @@ function executionInfo(claim: Claim, workerId: string, leaseMs: number): Executi
     workerId,
     startedAgoMs,
     startDelayMs,
-    trace: decodeTrace(claim.trace),
+    trace: traceOf(claim.trace),
     resumedFrom: resumedFrom.flatMap(({ kind, trace, firstResumedAt: _, ...pause }): EndedPause[] =>
-      kind === "patch" ? [] : [{ ...pause, kind, trace: decodeTrace(trace) }]
+      kind === "patch" ? [] : [{ ...pause, kind, trace: traceOf(trace) }]
     ),
   };
 }

@@ -2,7 +2,7 @@ import type { Failure } from "./failure.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Disposition, Labels, RetriggerFrom } from "./run.ts";
-import type { TraceContext } from "./trace_context.ts";
+import type { TraceContext } from "./origin.ts";
 
 /**
  * A function that a plugin calls something in: `next` does it, and resolves with how it ended. `next` never rejects.

@@ -25,10 +25,14 @@ export interface ClientRun {
   labels: Labels;
   /** When it was triggered. */
   createdAt: string;
+  /** Who triggered it, or retried the run of which it is a retry. */
+  triggeredBy?: string;
   /** When its function was first called. */
   startedAt?: string;
   /** When it ended. */
   completedAt?: string;
+  /** Who cancelled it. */
+  cancelledBy?: string;
   /** Not claimed before this instant. */
   startAt?: string;
   /** From -1,000 to 1,000: higher ones are claimed first. Left out if it is 0. */
@@ -85,12 +89,14 @@ export function toClientRun(run: Omit<Run, "input">): ClientRun {
     labels: run.labels,
     createdAt: run.createdAt,
     ...withoutNull({
+      triggeredBy: run.triggeredBy,
       startAt: run.startAt,
       priority: run.priority === 0 ? null : run.priority,
       startBy: run.startBy,
       startedAt: run.startedAt,
       finishBy: run.finishBy,
       completedAt: run.completedAt,
+      cancelledBy: run.cancelledBy,
       failureKind: run.failureKind,
       parentRunId: run.parentRunId,
       scheduleName: run.scheduleName,

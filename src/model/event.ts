@@ -7,6 +7,8 @@ import type { Labels, Progress, RunStatus } from "./run.ts";
 /**
  * What happened to a run. An event about a write is published after the write is committed, never before.
  *
+ * `by` is who did it; `null`: nobody said so.
+ *
  * `thrown` is the thrown value itself. It is set only in the process that executed the run, and never leaves it.
  */
 export type RunHappening =
@@ -17,6 +19,7 @@ export type RunHappening =
     parentRunId: string | null;
     scheduleName: string | null;
     slotAt: string | null;
+    by: string | null;
   }
   | { type: "run:coalesced"; status: RunStatus; skippedInput: Json; skippedLabels: Labels }
   | { type: "run:leased"; leaseOwner: string; leaseExpiresAt: string }
@@ -24,14 +27,14 @@ export type RunHappening =
   | { type: "run:start"; execution: number }
   | { type: "run:waiting"; waitId: string | null; waitName: string; deadlineAt: string | null }
   | { type: "run:hold"; code: HoldCode; message: string }
-  | { type: "run:resume" }
+  | { type: "run:resume"; by: string | null }
   | { type: "run:diverged"; isNew: readonly RecordName[]; unasked: readonly RecordName[] }
   | { type: "run:progress"; progress: Progress }
   | { type: "run:complete"; output: Json; duration: number }
   | { type: "run:fail"; error: string; failedStepName: string | null; failureKind: FailureKind; thrown?: unknown }
-  | { type: "run:cancel" }
-  | { type: "run:retry"; newRunId: string }
-  | { type: "run:delete" }
+  | { type: "run:cancel"; by: string | null }
+  | { type: "run:retry"; newRunId: string; by: string | null }
+  | { type: "run:delete"; by: string | null }
   | { type: "step:start"; stepName: string; stepIndex: number; attempt: number }
   | { type: "step:complete"; stepName: string; stepIndex: number; output: Json; duration: number }
   | {

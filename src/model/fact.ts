@@ -23,9 +23,11 @@ export type Fact =
     kind: "triggered",
     startAt?: number | null,
     parentRunId?: string | null,
-    schedule?: { name: string; slotAt: string | null },
+    schedule?: { name: string; slotAt: string | null } | null,
+    by?: string,
   ]
-  | readonly [run: number, kind: "retried", newRunId: string]
+  // `by` of all facts: who did it; left out: nobody said so.
+  | readonly [run: number, kind: "retried", newRunId: string, by?: string]
   | readonly [run: number, kind: "coalesced", status: RunStatus, input: Json, labels: Labels]
   | readonly [
     run: number,
@@ -69,15 +71,15 @@ export type Fact =
   ]
   | readonly [run: number, kind: "waiting", waitId: string | null, name: string, deadlineAt: number | null]
   | readonly [run: number, kind: "held", code: HoldCode, message: string]
-  | readonly [run: number, kind: "resumed"]
+  | readonly [run: number, kind: "resumed", by?: string]
   | readonly [run: number, kind: "completed", durationMs: number]
   // `failureKind`: why; left out if its function threw.
   | readonly [run: number, kind: "failed", failureKind?: FailureKind]
   | readonly [run: number, kind: "step_cancelled", name: string, index: number]
-  | readonly [run: number, kind: "cancelled"]
+  | readonly [run: number, kind: "cancelled", by?: string]
   // Items of its streams were stored without the end of a step. It is no event.
   | readonly [run: number, kind: "streamed"]
-  | readonly [run: number, kind: "deleted", runId: string, jobName: string, labels: Labels]
+  | readonly [run: number, kind: "deleted", runId: string, jobName: string, labels: Labels, by?: string]
   // Replaces each fact of a deleted run, in a store that erases deleted runs.
   | readonly [run: number, kind: "erased"];
 
@@ -101,19 +103,25 @@ export interface FactValue {
  *
  * @param startAt The instant before which it is not claimed.
  * @param schedule The schedule that made it, and the slot: ISO 8601 in UTC.
+ * @param by Who triggered it.
  */
 export function triggeredFact(
   run: number,
   startAt: number | null,
   parentRunId: string | null = null,
   schedule: { name: string; slotAt: string | null } | null = null,
+  by: string | null = null,
 ): Fact {
-  if (schedule !== null) {
-    const { name, slotAt } = schedule;
-    return [run, "triggered", startAt, parentRunId, { name, slotAt }];
-  }
+  const slot = schedule && { name: schedule.name, slotAt: schedule.slotAt };
+  if (by !== null) return [run, "triggered", startAt, parentRunId, slot, by];
+  if (slot !== null) return [run, "triggered", startAt, parentRunId, slot];
   if (parentRunId !== null) return [run, "triggered", startAt, parentRunId];
   return startAt === null ? [run, "triggered"] : [run, "triggered", startAt];
+}
+
+/** A fact whose last member can be who did it, and who did it. */
+export function factBy(fact: Fact, by: string | null): Fact {
+  return by === null ? fact : [...fact, by] as unknown as Fact; // the last member of each of them
 }
 
 /** The fact that a run failed. */
@@ -227,9 +235,10 @@ function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
         parentRunId: fact[3] ?? null,
         scheduleName: fact[4]?.name ?? null,
         slotAt: fact[4]?.slotAt ?? null,
+        by: fact[5] ?? null,
       }];
     case "retried":
-      return [{ type: "run:retry", newRunId: fact[2] }];
+      return [{ type: "run:retry", newRunId: fact[2], by: fact[3] ?? null }];
     case "coalesced":
       return [{ type: "run:coalesced", status: fact[2], skippedInput: fact[3], skippedLabels: fact[4] }];
     case "claimed": {
@@ -272,7 +281,7 @@ function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
     case "held":
       return [{ type: "run:hold", code: fact[2], message: fact[3] }];
     case "resumed":
-      return [{ type: "run:resume" }];
+      return [{ type: "run:resume", by: fact[2] ?? null }];
     case "completed":
       return [{ type: "run:complete", output: parseValue(value?.json ?? null), duration: fact[2] }];
     case "failed":
@@ -285,9 +294,9 @@ function toHappenings(fact: Fact, value: FactValue | null): Happening[] {
     case "step_cancelled":
       return [{ type: "step:cancel", stepName: fact[2], stepIndex: fact[3] }];
     case "cancelled":
-      return [{ type: "run:cancel" }];
+      return [{ type: "run:cancel", by: fact[2] ?? null }];
     case "deleted":
-      return [{ type: "run:delete" }];
+      return [{ type: "run:delete", by: fact[5] ?? null }];
     case "streamed":
     case "erased":
       return [];

@@ -77,6 +77,10 @@ export interface Run {
   leaseGeneration: number;
   /** When it was triggered. */
   createdAt: string;
+  /** Who triggered it, or retried the run of which it is a retry; `null`: nobody said so. */
+  triggeredBy: string | null;
+  /** Who cancelled it; `null`: it is not cancelled, or nobody said so. */
+  cancelledBy: string | null;
   /** When it last changed. */
   updatedAt: string;
   /** When its function was first called. */

@@ -1,4 +1,5 @@
 import type { Job, StepTriggerOptions } from "./job.ts";
+import type { ActorOptions } from "./origin.ts";
 import type { Signal } from "./wait.ts";
 
 /** The run that a transaction triggers. */
@@ -16,12 +17,16 @@ export interface TransactionCalls {
    * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
    * @throws {TypeError} The schema is asynchronous, or the transaction has ended.
    */
-  trigger<Input>(job: Job<Input>, input: NoInfer<Input>, options?: StepTriggerOptions): TransactionTrigger;
+  trigger<Input>(
+    job: Job<Input>,
+    input: NoInfer<Input>,
+    options?: StepTriggerOptions & ActorOptions,
+  ): TransactionTrigger;
   /** Triggers a run of the job with this name. */
-  trigger(jobName: string, input: unknown, options?: StepTriggerOptions): TransactionTrigger;
+  trigger(jobName: string, input: unknown, options?: StepTriggerOptions & ActorOptions): TransactionTrigger;
   /**
    * Ends a wait by a signal. If the wait refuses it, all is rolled back and the refusal thrown. The JSON Schema of the
    * wait does not check the payload.
    */
-  signal(waitId: string, signal: Signal): void;
+  signal(waitId: string, signal: Signal, options?: ActorOptions): void;
 }

@@ -3,7 +3,7 @@ import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored }
 import { checkName } from "../values/name.ts";
 import type { Failure } from "./failure.ts";
 import type { RunIdentity, TerminalStatus } from "./run.ts";
-import type { TraceText } from "./trace_context.ts";
+import type { OriginText } from "./origin.ts";
 
 /** The status of a wait: `cancelled` with its run, `closed` because its run ended first. */
 export type WaitStatus = "pending" | "resolved" | "cancelled" | "closed";
@@ -26,6 +26,8 @@ export interface Wait {
   payload: Json;
   /** The id of the signal. */
   signalId: string | null;
+  /** Who signalled; `null`: no signal ended it, or nobody said so. */
+  signalledBy: string | null;
   /** When it was prepared. */
   createdAt: string;
   /** Signals are accepted strictly before this instant. It never changes. */
@@ -179,7 +181,7 @@ export interface ResumedPause extends Pick<PauseRecord, "id" | "kind" | "name"> 
   /** When the run first resumed after that: the instant of that claim, by the store's clock. */
   firstResumedAt: number;
   /** The trace of its signal; `null`: no signal ended it, or it had none. */
-  trace: TraceText | null;
+  trace: OriginText | null;
 }
 
 /** A receipt, with the run of the wait. */

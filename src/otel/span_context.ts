@@ -9,7 +9,7 @@ import {
   trace,
   TraceFlags,
 } from "@opentelemetry/api";
-import type { TraceContext } from "../model/trace_context.ts";
+import type { TraceContext } from "../model/origin.ts";
 
 /** The context of a span as it is stored; `null` if it has none, because no SDK is installed. */
 export function toTraceContext(span: Span): TraceContext | null {

@@ -5,7 +5,7 @@ import type { JsonText } from "../values/json.ts";
 import type { Lease } from "../model/lease.ts";
 import type { RunIdentity } from "../model/run.ts";
 import type { ExecutingStep, StepRecord } from "../model/step.ts";
-import type { TraceText } from "../model/trace_context.ts";
+import type { OriginText } from "../model/origin.ts";
 import type { PauseRecord, ResumedPause } from "../model/wait.ts";
 import type { CopiedHistory } from "./hold_record.ts";
 import type { WorkerDetails } from "./worker_record.ts";
@@ -101,7 +101,7 @@ export interface Claim {
   /** What the engine has stored of the slot; `null`: nothing. */
   slot: JsonText | null;
   /** The trace of its trigger; `null`: it has none. */
-  trace: TraceText | null;
+  trace: OriginText | null;
   /** How long until the run fails as `timeout`, in milliseconds; `null`: it has no `finishWithin`. */
   finishInMs: number | null;
   /**

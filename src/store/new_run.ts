@@ -1,6 +1,6 @@
 import type { Flow } from "../model/flow.ts";
 import type { JsonText } from "../values/json.ts";
-import type { TraceText } from "../model/trace_context.ts";
+import type { OriginText } from "../model/origin.ts";
 import type { Coalesce, Disposition, Labels, RetriggerFrom, StoredRun } from "../model/run.ts";
 
 /** A run to add. */
@@ -47,8 +47,8 @@ export interface NewRun {
    * made by a trigger, or by a parent.
    */
   schedule: { name: string; slotAt: string | null; slot?: JsonText } | null;
-  /** The trace of its trigger; `null`: it has none. */
-  trace: TraceText | null;
+  /** The origin of its trigger: trace and actor. `null`: it has neither. */
+  trace: OriginText | null;
 }
 
 /** The result of a request to add a run. */

@@ -1,6 +1,6 @@
 import type { Cursor } from "../model/journal.ts";
 import type { StoredRun } from "../model/run.ts";
-import type { TraceText } from "../model/trace_context.ts";
+import type { OriginText } from "../model/origin.ts";
 
 /** A run and its position in the journal, read at one moment. */
 export interface RunState {
@@ -11,7 +11,7 @@ export interface RunState {
   /** The end of the journal at that moment: later commits are not in this state. */
   place: Cursor;
   /** The trace of its trigger; `null`: it has none. */
-  trace: TraceText | null;
+  trace: OriginText | null;
   /** How often it was claimed: 1 before and during its first execution, one more after each interruption. */
   execution: number;
   /** What it has parked on, ended or not, in the order of preparation. */

@@ -13,6 +13,8 @@ export interface ScheduleRecord {
   declared: JsonText | null;
   /** Since when it is paused; `null`: it is not. Instants are milliseconds by the store's clock. */
   pausedAt: number | null;
+  /** Who has paused it; `null`: it is not paused, or nobody said so. */
+  pausedBy: string | null;
   /** The next slot; `null`: none is known, because the calendar failed or has no more. */
   nextAt: number | null;
   /** The newest slot that was fired or skipped. */

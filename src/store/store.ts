@@ -27,7 +27,7 @@ import type { Firing, ScheduleList, ScheduleRecord } from "./schedule_record.ts"
 import type { ChangeListener, StoreWatch } from "./store_watch.ts";
 import type { DataSource } from "../model/data_source.ts";
 import type { StepPlace, StoreAnswers, StoreWrites } from "./transaction.ts";
-import type { TraceText } from "../model/trace_context.ts";
+import type { OriginText } from "../model/origin.ts";
 import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../model/wait.ts";
 
 /**
@@ -289,9 +289,10 @@ export interface Store extends AsyncDisposable {
    * are forgotten.
    *
    * @param continues Whether the run is never held again: what is new goes on beside what it has recorded.
+   * @param by Who resumes it, for the fact. Left out: `null`.
    * @returns The run; `null` if it is not held, or there is none. A repeated call returns `null`, too.
    */
-  resumeHeld(runId: string, continues: boolean): Promise<StoredRun | null>;
+  resumeHeld(runId: string, continues: boolean, by?: string | null): Promise<StoredRun | null>;
 
   /** The hold of a run; `null` if it is not held, or there is none. */
   getHold(runId: string): Promise<HoldRecord | null>;
@@ -524,12 +525,13 @@ export interface Store extends AsyncDisposable {
    * A repeated call (same `signalId`, and a payload that is equal as JSON) is a `duplicate`: it returns the wait as the
    * first call left it, with `firstResumedAt` `null`, also after the run has ended.
    *
-   * @param trace Is kept with the wait, for the execution that resumes (`ResumedPause.trace`). Left out: `null`.
+   * @param trace The origin of the signal. It is kept with the wait: its actor becomes `signalledBy`, and the execution that
+   * resumes gets it (`ResumedPause.trace`). Left out: `null`.
    * @throws {NotFoundError} There is no such wait: it is unknown, a sleep, or deleted with its run.
    * @throws {ConflictError} Another signal was accepted first, or the wait is cancelled or closed.
    * @throws {WaitExpiredError} The deadline passed first. The timeout is committed, by this call at the latest.
    */
-  signal(waitId: string, signal: Signal, trace?: TraceText | null): Promise<SignalOutcome>;
+  signal(waitId: string, signal: Signal, trace?: OriginText | null): Promise<SignalOutcome>;
 
   /**
    * Cancels a run that has not ended. Its lease is lost at once. It keeps its concurrency key until the end of that
@@ -538,7 +540,8 @@ export interface Store extends AsyncDisposable {
    * Deadlines that have passed are committed, other open waits become `cancelled`. Steps between two attempts become
    * `cancelled`. So do the steps of `execution` that are not recorded yet.
    *
-   * @param requestId Identifies a repeated call: the call that cancelled the run returns it again.
+   * @param requestId Identifies a repeated call: the call that cancelled the run returns it again. Its actor (`withActor`)
+   * becomes `cancelledBy`.
    * @param execution The execution in the calling process, if it executes the run. It is ignored unless its generation
    * is that of the current lease.
    * @returns The cancelled run, or `null` if there is no such run or it had ended otherwise.
@@ -549,9 +552,10 @@ export interface Store extends AsyncDisposable {
    * Deletes a run that has ended, with everything that belongs to it. Its idempotency key becomes free. A run that
    * refers to it keeps its id. A repeated call returns `null`, as for a run that never existed.
    *
+   * @param by Who deletes it, for the fact. Left out: `null`.
    * @returns The identity of the deleted run, or `null` if there is no such run or it has not ended.
    */
-  delete(runId: string): Promise<RunIdentity | null>;
+  delete(runId: string, by?: string | null): Promise<RunIdentity | null>;
 
   /**
    * Deletes the items of up to `limit` runs that ended long enough ago (`retention.streams`): those runs stay. Then it
@@ -653,6 +657,7 @@ export interface Store extends AsyncDisposable {
    * - `cancel`: the reports, `step_cancelled` for each step that was being executed, then `cancelled`.
    * - `hold`: the reports, then `held`. `resumeHeld`: `resumed`.
    * - `delete` and `purge`: `deleted`.
+   * - The facts `triggered`, `retried`, `cancelled`, `resumed` and `deleted` end with the actor, if somebody said who acts.
    * - `renew` and `release`: the reports (`toFact`). `appendItems`: `streamed` for each run that got items. All other
    *   calls: nothing.
    *

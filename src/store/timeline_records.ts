@@ -37,12 +37,16 @@ export interface TimelineRun {
   status: RunStatus;
   /** When it was triggered. */
   createdAt: number;
+  /** Who triggered it. */
+  triggeredBy: string | null;
   /** Not claimed before this instant. */
   startAt: number | null;
   /** When it was claimed first. */
   startedAt: number | null;
   /** When it ended. */
   completedAt: number | null;
+  /** Who cancelled it. */
+  cancelledBy: string | null;
 }
 
 /** A step of a timeline. */
@@ -93,6 +97,8 @@ export interface TimelinePause {
   status: "pending" | "resolved" | "cancelled" | "closed";
   /** What resolved it. */
   outcome: "signal" | "timeout" | "children" | null;
+  /** Who signalled. */
+  signalledBy: string | null;
   /** When it was prepared. */
   createdAt: number;
   /** When the run first paused on it. */

@@ -1,7 +1,7 @@
 import type { Report } from "../model/execution_report.ts";
 import type { Lease } from "../model/lease.ts";
 import type { SavedStep, StepRecord, StepWrite } from "../model/step.ts";
-import type { TraceText } from "../model/trace_context.ts";
+import type { OriginText } from "../model/origin.ts";
 import type { Signal, SignalOutcome } from "../model/wait.ts";
 import type { Enqueued, NewRun } from "./new_run.ts";
 
@@ -29,8 +29,8 @@ export interface TransactionSignal {
   waitId: string;
   /** The signal. */
   signal: Signal;
-  /** Is kept with the wait, for the execution that resumes. */
-  trace: TraceText | null;
+  /** The origin of the signal: it is kept with the wait. */
+  trace: OriginText | null;
 }
 
 /** What the store answers to a transaction. */

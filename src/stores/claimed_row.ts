@@ -1,5 +1,5 @@
 import type { Lease } from "../model/lease.ts";
-import type { TraceText } from "../model/trace_context.ts";
+import type { OriginText } from "../model/origin.ts";
 import type { Claim } from "../store/claim.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
@@ -27,7 +27,7 @@ export interface ClaimedColumns extends IdentityRow {
   depth: number;
   slot_at: number | null;
   slot: JsonText | null;
-  trace: TraceText | null;
+  trace: OriginText | null;
   /** The run whose steps have the same idempotency keys; `null`: it has its own. */
   origin_id: string | null;
   payload: JsonText | null;

@@ -77,7 +77,7 @@ export type {
   StepWrite,
 } from "../model/step.ts";
 export type { Chunk, StreamInfo, StreamPlace } from "../model/stream.ts";
-export type { TraceText } from "../model/trace_context.ts";
+export type { OriginText } from "../model/origin.ts";
 export type { DataSource } from "../model/data_source.ts";
 export type {
   ChildResult,
@@ -108,7 +108,8 @@ export {
 // Rules of the model.
 export { deadlineFailure } from "../model/failure/deadline_failure.ts";
 export { latestProgress } from "../model/execution_report.ts";
-export { coalescedFacts, failedFact, stepFacts, toFact, triggeredFact } from "../model/fact.ts";
+export { actorOf, withActor } from "../model/origin.ts";
+export { coalescedFacts, factBy, failedFact, stepFacts, toFact, triggeredFact } from "../model/fact.ts";
 export { failureText } from "../model/failure.ts";
 export { positionOf } from "../model/flow.ts";
 export { systemHost } from "../model/host.ts";

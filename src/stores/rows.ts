@@ -8,7 +8,7 @@ import type { JsonText } from "../values/json.ts";
 import type { LogLevel, LogText } from "../model/log.ts";
 import type { Labels, RunIdentity } from "../model/run.ts";
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../model/step.ts";
-import type { TraceText } from "../model/trace_context.ts";
+import { actorOf, type OriginText } from "../model/origin.ts";
 import {
   type ChildResult,
   parseWait,
@@ -115,6 +115,7 @@ export interface WaitRow {
   resolved_at: number | null;
   first_resumed_at: number | null;
   payload_schema: JsonText | null;
+  trace: OriginText | null;
 }
 
 /** A row of `pauses` as a wait of the run. */
@@ -133,6 +134,7 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
     outcome: row.outcome === "children" ? null : row.outcome,
     payload: row.payload,
     signalId: row.signal_id,
+    signalledBy: actorOf(row.trace),
     createdAt: isoTime(row.created_at),
     deadlineAt: isoTime(row.deadline_at),
     suspendedAt: isoTime(row.suspended_at),
@@ -145,7 +147,7 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
 /** The columns of a pause in both stores. */
 export type PauseColumns =
   & WaitRow
-  & { seq: number; run_seq: number; kind: PauseKind; prepared_no: number | null; trace: TraceText | null }
+  & { seq: number; run_seq: number; kind: PauseKind; prepared_no: number | null }
   & { total: number | null; added: number | null; unfinished: number | null }
   & (
     | { outcome: "signal"; payload: JsonText; signal_id: string; recorded_no: number }
@@ -181,7 +183,7 @@ export function readPauseColumns(row: PauseColumns, child: ChildResult | null): 
 
 /** The rows of `pauses` that runs have resumed after. */
 export function toResumedPauses(
-  rows: readonly (WaitRow & { kind: PauseKind; trace: TraceText | null })[],
+  rows: readonly (WaitRow & { kind: PauseKind })[],
 ): ResumedPause[] {
   return rows.flatMap(({ id, kind, name, outcome, suspended_at, resolved_at, first_resumed_at, trace }) => {
     if (outcome === null || suspended_at === null || resolved_at === null || first_resumed_at === null) return [];
@@ -243,6 +245,7 @@ export interface ScheduleRow {
   options: JsonText;
   declared: JsonText | null;
   paused_at: number | null;
+  paused_by: string | null;
   next_at: number | null;
   last_slot_at: number | null;
   last_run_id: string | null;
@@ -259,6 +262,7 @@ export function toSchedule(row: ScheduleRow): ScheduleRecord {
     options: row.options,
     declared: row.declared,
     pausedAt: row.paused_at,
+    pausedBy: row.paused_by,
     nextAt: row.next_at,
     lastSlotAt: row.last_slot_at,
     lastRunId: row.last_run_id,

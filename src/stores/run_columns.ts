@@ -1,5 +1,6 @@
 import type { Held } from "../model/hold.ts";
 import type { RunStatus, StoredRun } from "../model/run.ts";
+import { actorOf, type OriginText } from "../model/origin.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
 import { versionOf } from "./queue_name.ts";
@@ -37,6 +38,10 @@ export interface RunColumns extends IdentityRow {
   finish_by: number | null;
   parent_id: string | null;
   completed_as: string | null;
+  /** The origin of its trigger. */
+  trace: OriginText | null;
+  /** The request that cancelled it, and who sent it. */
+  ended_by: string | null;
 }
 
 /**
@@ -78,5 +83,7 @@ export function readRunColumns(row: RunColumns, held: Held | null): StoredRun {
     retriggerOf: row.retrigger_of,
     retriggeredAs: row.retriggered_as,
     completedAs: row.completed_as,
+    triggeredBy: actorOf(row.trace),
+    cancelledBy: actorOf(row.ended_by),
   };
 }

@@ -42,6 +42,7 @@ forEachStore("on() tells the events of a run in order, with what the contract sa
       parentRunId: null,
       scheduleName: null,
       slotAt: null,
+      by: null,
       ...base,
       timestamp: at,
     },

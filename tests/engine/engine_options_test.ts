@@ -27,7 +27,7 @@ Deno.test("an option that does not exist is refused by name, wherever options ar
   const refusals: [call: () => unknown, message: RegExp][] = [
     [() => engine.trigger("job", null, given({ idempotencykey: "a" })), /^trigger\(\) has no option "idempotencykey"/],
     [() => engine.jobs.job.triggerAndWait(null, given({ timeOut: 1 })), /^triggerAndWait\(\) has no option "timeOut"/],
-    [() => engine.retrigger(id, given({ form: "failure" })), /^retrigger\(\) has no option "form"; it has from$/],
+    [() => engine.retrigger(id, given({ form: "failure" })), /^retrigger\(\) has no option "form"; it has from, by$/],
     [() => engine.runUntilIdle(given({ maxruns: 1 })), /^runUntilIdle\(\) has no option "maxruns"/],
     [() => engine.waitForRun(id, given({ timeuot: 5 })), /^waitForRun\(\) has no option "timeuot"; it has timeout$/],
     [() => engine.getRuns(given({ jobname: "job" })), /^getRuns\(\) has no option "jobname"; it has jobName, status/],

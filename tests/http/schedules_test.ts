@@ -44,6 +44,7 @@ forEachStore("GET /schedules lists the schedules, without their keys", async (co
     declared: false,
     dueSince: null,
     pausedAt: null,
+    pausedBy: null,
     nextRuns: [1, 2, 3, 4, 5].map((day) => `2040-01-0${day}T01:30:00.000Z`),
     lastSlotAt: null,
     lastRunId: null,

@@ -21,6 +21,8 @@ function aStoredRun(overrides: Partial<Run> = {}): Run {
     leaseOwner: "secret",
     leaseExpiresAt: "2026-01-01T00:00:30.000Z",
     leaseGeneration: 7,
+    triggeredBy: null,
+    cancelledBy: null,
     createdAt: "2026-01-01T00:00:00.000Z",
     updatedAt: "2026-01-01T00:00:01.000Z",
     startedAt: null,

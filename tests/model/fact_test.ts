@@ -14,7 +14,7 @@ function eventOf(fact: Fact, error: string | null = null) {
 }
 
 Deno.test("a run:trigger event says when the run starts; null: at once", () => {
-  const rest = { type: "run:trigger", input: { n: 1 }, parentRunId: null, scheduleName: null, slotAt: null };
+  const rest = { type: "run:trigger", input: { n: 1 }, parentRunId: null, scheduleName: null, slotAt: null, by: null };
 
   assert.deepEqual(eventOf(triggeredFact(1, null)), { ...rest, startAt: null });
   assert.deepEqual(eventOf(triggeredFact(1, FAKE_START)), { ...rest, startAt: new Date(FAKE_START).toISOString() });

@@ -138,9 +138,11 @@ function describeRun({ run, steps, waits, failure }: Shown, output: Output): voi
     ["status", text, color],
     ["labels", describeLabels(run.labels) || null],
     ["triggered", describeBoth(run.createdAt, now)],
+    ["by", run.triggeredBy ?? null],
     ["starts", describeBoth(run.startAt, now)],
     ["started", describeBoth(run.startedAt, now)],
     ["ended", describeBoth(run.completedAt, now)],
+    ["cancelled by", run.cancelledBy ?? null],
     ["took", describeSpan(run.startedAt, run.completedAt, now) || null],
     ["held", run.held?.message ?? null, "yellow"],
     ["parent", run.parentRunId ?? null],
@@ -192,9 +194,12 @@ function describeWaits(waits: readonly Wait[], now: number, output: Output): voi
   const columns = [{ title: "STATUS" }, { title: "WAIT", isCut: true }, { title: "ID" }, { title: "DEADLINE" }];
   output.table(
     columns,
-    waits.map((
-      wait,
-    ) => [wait.outcome ?? wait.status, wait.name, wait.id, describeBoth(wait.deadlineAt, now) ?? "none"]),
+    waits.map(({ status, outcome, name, id, deadlineAt, signalledBy }) => [
+      `${outcome ?? status}${signalledBy === null ? "" : ` by ${signalledBy}`}`,
+      name,
+      id,
+      describeBoth(deadlineAt, now) ?? "none",
+    ]),
   );
 }
 

@@ -6,6 +6,7 @@ import { openPostgresService } from "./postgres_service.ts";
 import { openSqliteService } from "./sqlite_service.ts";
 import type { Service } from "./service.ts";
 import { StoreError } from "../../model/error.ts";
+import { isName, NAME_RULE } from "../../values/name.ts";
 
 /**
  * Opens the store, or the service, that the arguments or the environment name.
@@ -28,18 +29,20 @@ export async function openService(
   if (store === "") {
     throw new UsageError("--store is missing: a file, postgres://... or https://...; or set HOLDFAST_STORE");
   }
-  const [migrate, schema] = [migrates || args.has("migrate"), args.text("schema")];
+  const [migrate, schema, by] = [migrates || args.has("migrate"), args.text("schema"), args.text("by")];
+  if (by !== undefined && !isName(by)) throw new UsageError(`--by ${NAME_RULE}`);
   if (/^https?:/i.test(store)) {
     checkServiceOptions(store, { migrate, schema });
+    if (by !== undefined) throw new UsageError("--by is for a database: a service knows who calls it");
     return httpService(store, await readToken(args, terminal));
   }
   if (args.text("token-file") !== undefined) throw new UsageError("--token-file is for a service: http(s)://...");
-  if (/^postgres(ql)?:/i.test(store)) return await openPostgresService(store, schema ?? "holdfast", migrate);
+  if (/^postgres(ql)?:/i.test(store)) return await openPostgresService(store, schema ?? "holdfast", migrate, by);
   if (/^(?!file:)[a-z][a-z+.-]+:\/\//i.test(store)) {
     throw new UsageError(`--store has an unknown scheme: ${schemeOf(store)}`);
   }
   if (schema !== undefined) throw new UsageError("--schema is for a Postgres database");
-  return await openSqliteService(store, migrate);
+  return await openSqliteService(store, migrate, by);
 }
 
 function checkServiceOptions(

@@ -18,7 +18,12 @@ const ANSWER_TIMEOUT_MS = { leases: MAX_ANSWER_MS, writes: MAX_ANSWER_MS, reads:
  * @throws {StoreError} It cannot be reached, or has no tables of this version.
  * @throws {UsageError} The address or the name of the schema is not valid.
  */
-export async function openPostgresService(url: string, schema: string, migrate: boolean): Promise<Service> {
+export async function openPostgresService(
+  url: string,
+  schema: string,
+  migrate: boolean,
+  by?: string,
+): Promise<Service> {
   try {
     checkSchema(schema, "the command");
   } catch (error) {
@@ -42,7 +47,7 @@ export async function openPostgresService(url: string, schema: string, migrate: 
     await Promise.all([store.close(), connection.close()]);
     throw error;
   }
-  const service = databaseService("postgres", store, databaseOf(ask));
+  const service = databaseService("postgres", store, databaseOf(ask), by);
   return { ...service, close: () => Promise.all([service.close(), connection.close()]).then(() => {}) };
 }
 

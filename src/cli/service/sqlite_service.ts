@@ -14,7 +14,7 @@ import { databaseService } from "./database_service.ts";
  *
  * @throws {StoreError} It does not exist, or has no tables of this version.
  */
-export async function openSqliteService(address: string, migrate: boolean): Promise<Service> {
+export async function openSqliteService(address: string, migrate: boolean, by?: string): Promise<Service> {
   const path = address.startsWith("file:") ? fileURLToPath(address) : address;
   if (!existsSync(path)) throw new StoreError(`Cannot open "${path}": there is no such file`);
   if (!migrate) checkVersion(await withReader(path, readVersion), MIGRATIONS.length, `The file "${path}"`);
@@ -25,7 +25,7 @@ export async function openSqliteService(address: string, migrate: boolean): Prom
     await close();
     throw error;
   }
-  const service = databaseService("sqlite", store, databaseAt(path, store));
+  const service = databaseService("sqlite", store, databaseAt(path, store), by);
   return { ...service, close: () => service.close().then(close) };
 }
 

@@ -2,6 +2,7 @@ import { ConflictError, ValidationError } from "../../model/error.ts";
 import { HOLD_CODES, type HoldCode } from "../../model/hold.ts";
 import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
 import type { BulkOperation, RetriggerFrom, StoredRun } from "../../model/run.ts";
+import { readActor } from "../../model/origin.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
@@ -111,9 +112,9 @@ export class BulkOperations {
     guard: BulkGuard | null,
   ): Promise<BulkResult> {
     checkOptionNames(options, BULK_OPTIONS[operation], `${operation}Runs()`);
-    const { from, onDivergence, ...others } = options;
+    const { from, onDivergence, by, ...others } = options;
     const bulk = checkBulk(selection, others, `${operation}Runs()`);
-    const how = { from: checkFrom({ from }), continues: checkContinues({ onDivergence }) };
+    const how = { from: checkFrom({ from }), continues: checkContinues({ onDivergence }), by: readActor({ by }) };
     this.#calls += 1;
     try {
       return await performBulk(operation, bulk, {
@@ -132,13 +133,13 @@ export class BulkOperations {
   async #prepare(
     operation: BulkOperation,
     runId: string,
-    { from, continues }: { from: RetriggerFrom; continues: boolean },
+    { from, continues, by }: { from: RetriggerFrom; continues: boolean; by: string | null },
   ): Promise<() => Promise<unknown>> {
     const { runs, triggers, heldRuns } = this.#deps;
-    if (operation === "resume") return () => heldRuns.resumeOne(runId, continues);
-    if (operation === "cancel") return () => runs.cancel(runId);
-    if (operation === "delete") return () => runs.delete(runId);
-    const { request, old } = await triggers.requestRetry(runId, from);
+    if (operation === "resume") return () => heldRuns.resumeOne(runId, continues, by);
+    if (operation === "cancel") return () => runs.cancel(runId, by);
+    if (operation === "delete") return () => runs.delete(runId, by);
+    const { request, old } = await triggers.requestRetry(runId, from, by);
     if (old.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
     // The same id each time: of calls at the same time, all find the one run that the first has made.
     return () => this.#addRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);

@@ -1,4 +1,5 @@
 import { ValidationError } from "../../model/error.ts";
+import type { ActorOptions } from "../../model/origin.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
@@ -22,7 +23,7 @@ export type BulkSelection =
   | { readonly filter: BulkFilter; readonly runIds?: undefined };
 
 /** Options of a bulk operation. */
-export interface BulkOptions {
+export interface BulkOptions extends ActorOptions {
   /** Change nothing, and say how many runs are selected. Default `false`. */
   dryRun?: boolean;
   /** The maximum number of runs in this call, 1 to 1,000. Default 500. */
@@ -63,7 +64,7 @@ export const MAX_ERROR_LENGTH = 8_192;
 /** The names of the fields of a filter. */
 export const BULK_FILTER_FIELDS = { ...FILTER_FIELDS, error: true } satisfies Record<keyof BulkFilter, unknown>;
 const SELECTION = { runIds: true, filter: true } as const;
-const OPTIONS: Record<keyof BulkOptions, true> = { dryRun: true, limit: true, cursor: true };
+const OPTIONS: Record<keyof BulkOptions, true> = { dryRun: true, limit: true, cursor: true, by: true };
 
 /** The names of the options of each operation. */
 export const BULK_OPTIONS: Record<BulkOperation, { readonly [name: string]: true }> = {

@@ -25,6 +25,10 @@ export interface Timeline {
   runId: string;
   /** When the run was triggered. */
   from: string;
+  /** Who triggered it; left out: nobody said so. */
+  triggeredBy?: string;
+  /** Who cancelled it; left out: it is not cancelled, or nobody said so. */
+  cancelledBy?: string;
   /** When it ended; `null`: it has not. */
   to: string | null;
   /** The rows of this part. */
@@ -59,6 +63,8 @@ export interface TimelineRow {
   spans: TimelineSpan[];
   /** The wait. */
   waitId?: string;
+  /** Who signalled. */
+  signalledBy?: string;
   /** The first child run. */
   childRunId?: string;
   /** The worker that had the lease. */
@@ -139,6 +145,8 @@ function toTimeline(records: TimelineRecords, from: TimelinePlace | null, limit:
     runId: run.id,
     from: isoTime(run.createdAt),
     to: isoTime(run.completedAt),
+    ...(run.triggeredBy === null ? {} : { triggeredBy: run.triggeredBy }),
+    ...(run.cancelledBy === null ? {} : { cancelledBy: run.cancelledBy }),
     rows,
     next: hasMore ? `${place.steps}.${place.pauses}.${place.interruptions}` : null,
     total: 1 + totals.steps + totals.pauses + totals.interruptions,
@@ -225,6 +233,7 @@ function toPauseRow(pause: TimelinePause, run: TimelineRun): TimelineRow {
     activeMs: 0,
     spans,
     ...(kind === "wait" ? { waitId: id } : {}),
+    ...(pause.signalledBy === null ? {} : { signalledBy: pause.signalledBy }),
     ...(childRunId === null ? {} : { childRunId }),
     ...(deadlineAt === null ? {} : { deadlineAt: isoTime(deadlineAt) }),
   };

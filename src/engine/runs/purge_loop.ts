@@ -69,7 +69,7 @@ export async function purgeInSlices(
   let deleted = 0;
   while (deleted < limit && mayGoOn()) {
     const purged = await store.purge(retention, Math.min(SLICE, limit - deleted));
-    for (const run of purged) deps.hub.publish(run, { type: "run:delete" });
+    for (const run of purged) deps.hub.publish(run, { type: "run:delete", by: null });
     if (purged.length === 0) break;
     deleted += purged.length;
     await new Promise<void>((resolve) => deps.host.defer(resolve));

@@ -2,7 +2,7 @@ import { runAround, type SignalInfo, type SignalResult } from "../../model/aroun
 import { ConflictError, NotFoundError } from "../../model/error.ts";
 import type { Worker } from "../../execution/worker.ts";
 import type { StoredRun } from "../../model/run.ts";
-import { encodeTrace, type TraceText } from "../../model/trace_context.ts";
+import { encodeOrigin, type TraceContext, withActor } from "../../model/origin.ts";
 import type { Signal, SignalOutcome, SignalReceipt } from "../../model/wait.ts";
 import { untilKnown } from "../triggers/until_known.ts";
 import { getRun, getSteps } from "../../store/reads.ts";
@@ -23,10 +23,10 @@ export class RunChanges {
   }
 
   /** Does `Engine.cancel()`. */
-  async cancel(runId: string): Promise<StoredRun> {
+  async cancel(runId: string, by: string | null): Promise<StoredRun> {
     const { store, hub, host, worker } = this.#deps;
     const execution = worker().executionOf(runId);
-    const requestId = host.newId();
+    const requestId = withActor(host.newId(), by);
     const run = await untilKnown(() => store.cancel(runId, requestId, execution));
     if (run === null) {
       const { status } = await readRun(store, runId);
@@ -35,7 +35,7 @@ export class RunChanges {
     worker().cancel(runId);
     worker().wake(); // a run that waits for this one is due now
     if (execution !== null) await this.#publishCancelledSteps(run, execution.steps);
-    hub.publish(run, { type: "run:cancel" });
+    hub.publish(run, { type: "run:cancel", by });
     return run;
   }
 
@@ -51,18 +51,18 @@ export class RunChanges {
   }
 
   /** Does `Engine.deleteRun()`. */
-  async delete(runId: string): Promise<void> {
-    const run = await this.#deps.store.delete(runId);
+  async delete(runId: string, by: string | null): Promise<void> {
+    const run = await this.#deps.store.delete(runId, by);
     if (run === null) {
       const { status } = await readRun(this.#deps.store, runId);
       throw new ConflictError(`Cannot delete run "${runId}": it is ${status}`);
     }
-    this.#deps.hub.publish(run, { type: "run:delete" });
+    this.#deps.hub.publish(run, { type: "run:delete", by });
   }
 
   /** Does `Engine.signal()`, with a signal that was checked. */
-  async signal(waitId: string, signal: Signal): Promise<SignalReceipt> {
-    const outcome = await this.#signalAround(waitId, signal)
+  async signal(waitId: string, signal: Signal, by: string | null): Promise<SignalReceipt> {
+    const outcome = await this.#signalAround(waitId, signal, by)
       .catch((error) => this.#explainUnknownWait(waitId, error));
     return this.noteSignal(outcome);
   }
@@ -77,13 +77,14 @@ export class RunChanges {
   }
 
   /** Ends a wait, and calls the plugins' hooks around signals. */
-  #signalAround(waitId: string, signal: Signal): Promise<SignalOutcome> {
+  #signalAround(waitId: string, signal: Signal, by: string | null): Promise<SignalOutcome> {
     const { store, around } = this.#deps;
-    const send = (trace: TraceText | null) => untilKnown(() => store.signal(waitId, signal, trace));
+    const send = (trace: TraceContext | null) =>
+      untilKnown(() => store.signal(waitId, signal, encodeOrigin(trace, by)));
     if (around.signal === null) return send(null);
     const info: SignalInfo = { waitId, signalId: signal.signalId, trace: null };
     return runAround<SignalInfo, SignalResult, SignalOutcome>(around.signal, info, async (end) => {
-      const outcome = await send(encodeTrace(info.trace));
+      const outcome = await send(info.trace);
       const { run: { id: runId, jobName }, wait: { name: waitName }, disposition: kind } = outcome;
       end({ kind, runId, jobName, waitName });
       return outcome;

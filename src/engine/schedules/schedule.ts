@@ -17,6 +17,8 @@ export interface Schedule extends Required<ScheduleTiming>, ScheduledTriggerOpti
   declared: boolean;
   /** Since when it is paused. */
   pausedAt: string | null;
+  /** Who has paused it; `null`: it is not paused, or nobody said so. */
+  pausedBy: string | null;
   /** The next five slots; empty while it is paused, or if it has no more. */
   nextRuns: string[];
   /** Its next slot, if that is due: an engine that runs fires it at once. `null`: none is due. */
@@ -47,6 +49,7 @@ export function toSchedule(record: ScheduleRecord, now: number): Schedule {
     ...trigger as ScheduledTriggerOptions<Labels>, // checked when it was set
     declared: record.declared !== null,
     pausedAt: isoTime(record.pausedAt),
+    pausedBy: record.pausedBy,
     nextRuns: record.pausedAt === null ? nextRuns(cron, timezone, now) : [],
     dueSince: isoTime(record.pausedAt === null && (record.nextAt ?? Infinity) <= now ? record.nextAt : null),
     lastSlotAt: isoTime(record.lastSlotAt),

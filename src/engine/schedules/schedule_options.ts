@@ -20,7 +20,7 @@ export type Overlap = "skip" | "allow";
 /** The options of a trigger that a schedule can have. */
 export type ScheduledTriggerOptions<L = Labels> = Omit<
   TriggerOptions<L>,
-  "idempotencyKey" | "idempotencyUntil" | "startAt" | "delay"
+  "idempotencyKey" | "idempotencyUntil" | "startAt" | "delay" | "by"
 >;
 
 /** When a schedule fires. */

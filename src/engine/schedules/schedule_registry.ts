@@ -1,4 +1,5 @@
 import { ConflictError, NotFoundError, ValidationError } from "../../model/error.ts";
+import { type ActorOptions, checkActor } from "../../model/origin.ts";
 import type { Labels } from "../../model/run.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import { toTriggerResult, type TriggerResult } from "../triggers/new_run.ts";
@@ -35,13 +36,13 @@ export interface Schedules<L = Labels> {
   /** All schedules, in the order of their names. */
   list(): Promise<Schedule[]>;
   /** Pauses a schedule: it fires no slot until it is resumed. One that is paused already keeps its pause. */
-  pause(name: string): Promise<Schedule>;
+  pause(name: string, options?: ActorOptions): Promise<Schedule>;
   /** Ends the pause of a schedule. Slots that passed meanwhile are neither fired nor counted as skipped. */
-  resume(name: string): Promise<Schedule>;
+  resume(name: string, options?: ActorOptions): Promise<Schedule>;
   /** Deletes a schedule; its runs stay. One that the code still declares is added again by the next start. */
   delete(name: string): Promise<void>;
   /** Asks for a run now, without a slot, also while the schedule is paused or a run of it has not ended. */
-  trigger(name: string): Promise<TriggerResult>;
+  trigger(name: string, options?: ActorOptions): Promise<TriggerResult>;
 }
 
 type ScheduleRegistryDeps = Pick<ExecutionDeps, "store" | "host" | "maxValueBytes"> & {
@@ -146,17 +147,21 @@ export class ScheduleRegistry<L> implements Schedules<L> {
     return list;
   }
 
-  async pause(name: string): Promise<Schedule> {
+  async pause(name: string, options: ActorOptions = {}): Promise<Schedule> {
+    const pausedBy = checkActor(options, "schedules.pause()");
     return await this.#change(name, (known, now) => {
       const record = found(name, known);
-      return record.pausedAt === null ? { ...record, pausedAt: now } : null;
+      return record.pausedAt === null ? { ...record, pausedAt: now, pausedBy } : null;
     });
   }
 
-  async resume(name: string): Promise<Schedule> {
+  async resume(name: string, options: ActorOptions = {}): Promise<Schedule> {
+    checkActor(options, "schedules.resume()"); // nothing keeps who has ended a pause
     return await this.#change(name, (known, now) => {
       const record = found(name, known);
-      return record.pausedAt === null ? null : { ...record, pausedAt: null, nextAt: nextSlot(record, now) };
+      return record.pausedAt === null
+        ? null
+        : { ...record, pausedAt: null, pausedBy: null, nextAt: nextSlot(record, now) };
     });
   }
 
@@ -167,13 +172,17 @@ export class ScheduleRegistry<L> implements Schedules<L> {
     this.#deps.onChange();
   }
 
-  async trigger(name: string): Promise<TriggerResult> {
+  async trigger(name: string, actor: ActorOptions = {}): Promise<TriggerResult> {
+    checkActor(actor, "schedules.trigger()");
     const { record, now } = await this.#find(name);
     const options = readOptions(found(name, record).options);
     const { jobName, trigger } = options;
     const inputOf = this.#deps.declared.find((one) => one.name === name)?.inputOf;
     const input = inputAt(toSlot(now, options), name, options, inputOf);
-    const run = await this.#deps.triggers.request(this.#deps.triggers.findJob(jobName), input, trigger);
+    const run = await this.#deps.triggers.request(this.#deps.triggers.findJob(jobName), input, {
+      ...trigger,
+      ...actor,
+    });
     return toTriggerResult(await this.#deps.triggers.add({ ...run, schedule: { name, slotAt: null } }));
   }
 
@@ -222,6 +231,7 @@ function withOptions(known: ScheduleRecord | null, schedule: Omit<CheckedSchedul
       options: text,
       declared: null,
       pausedAt: null,
+      pausedBy: null,
       nextAt,
       lastSlotAt: null,
       lastRunId: null,

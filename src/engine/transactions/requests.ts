@@ -1,7 +1,7 @@
 import type { SignalInfo, SignalResult, TriggerInfo, TriggerOutcome } from "../../model/around.ts";
 import { type AroundHooks, runAround } from "../../model/around.ts";
 import type { Job, StepTriggerOptions } from "../../model/job.ts";
-import { encodeTrace, type TraceText } from "../../model/trace_context.ts";
+import { actorOf, type ActorOptions, checkActor, encodeOrigin, type TraceContext } from "../../model/origin.ts";
 import type { TransactionTrigger } from "../../model/transaction.ts";
 import { checkSignal, type Signal } from "../../model/wait.ts";
 import type { NewRun } from "../../store/new_run.ts";
@@ -34,7 +34,11 @@ export class Requests {
   }
 
   /** The calls of a synchronous transaction. */
-  readonly trigger = (job: Job | string, input: unknown, options: StepTriggerOptions = {}): TransactionTrigger => {
+  readonly trigger = (
+    job: Job | string,
+    input: unknown,
+    options: StepTriggerOptions & ActorOptions = {},
+  ): TransactionTrigger => {
     this.#check();
     const run = this.#deps.create(job, input, options);
     if (!isPromise(run)) return this.#add(run);
@@ -47,10 +51,12 @@ export class Requests {
   };
 
   /** See {@linkcode Requests.trigger}. */
-  readonly signal = (waitId: string, signal: Signal): void => {
+  readonly signal = (waitId: string, signal: Signal, options: ActorOptions = {}): void => {
     this.#check();
+    const by = checkActor(options, "signal()");
     const checked = checkSignal(signal, this.#deps.maxValueBytes);
-    this.signals.push({ waitId, signal: checked, trace: this.#traceOfSignal(waitId, checked, this.signals.length) });
+    const trace = this.#traceOfSignal(waitId, checked, this.signals.length);
+    this.signals.push({ waitId, signal: checked, trace: encodeOrigin(trace, by) });
   };
 
   /** Refuses further calls. */
@@ -74,12 +80,13 @@ export class Requests {
   }
 
   #add(run: NewRun): TransactionTrigger {
-    this.runs.push({ ...run, trace: this.#traceOfTrigger(run, this.runs.length) });
+    const trace = this.#traceOfTrigger(run, this.runs.length);
+    this.runs.push({ ...run, trace: encodeOrigin(trace, actorOf(run.trace)) });
     return { runId: run.id };
   }
 
   /** The trace that a plugin has set before it has called `next()`, which settles with the commit. */
-  #traceOfTrigger({ jobName }: NewRun, index: number): TraceText | null {
+  #traceOfTrigger({ jobName }: NewRun, index: number): TraceContext | null {
     const { trigger } = this.#deps.around;
     if (trigger === null) return null;
     const info: TriggerInfo = {
@@ -90,22 +97,22 @@ export class Requests {
       isScheduled: false,
       trace: null,
     };
-    let trace: TraceText | null = null;
+    let trace: TraceContext | null = null;
     runAround<TriggerInfo, TriggerOutcome, void>(trigger, info, async (end) => {
-      trace = encodeTrace(info.trace);
+      trace = info.trace;
       const { run: { id }, disposition } = (await this.#answers.promise).runs[index]!;
       end({ kind: "triggered", runs: [{ id, disposition, trace: null }] });
     }, (error) => ({ kind: "refused", error })).catch(() => {}); // the outcome has the error
     return trace;
   }
 
-  #traceOfSignal(waitId: string, { signalId }: Signal, index: number): TraceText | null {
+  #traceOfSignal(waitId: string, { signalId }: Signal, index: number): TraceContext | null {
     const { signal } = this.#deps.around;
     if (signal === null) return null;
     const info: SignalInfo = { waitId, signalId, trace: null };
-    let trace: TraceText | null = null;
+    let trace: TraceContext | null = null;
     runAround<SignalInfo, SignalResult, void>(signal, info, async (end) => {
-      trace = encodeTrace(info.trace);
+      trace = info.trace;
       const { run: { id: runId, jobName }, wait: { name: waitName }, disposition: kind } = (await this.#answers.promise)
         .signals[index]!;
       end({ kind, runId, jobName, waitName });

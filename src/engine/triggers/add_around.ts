@@ -1,7 +1,7 @@
 import { type AroundHooks, runAround, type TriggerInfo, type TriggerOutcome } from "../../model/around.ts";
 import type { Store } from "../../store/store.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
-import { decodeTrace, encodeTrace, type TraceContext } from "../../model/trace_context.ts";
+import { actorOf, encodeOrigin, type TraceContext, traceOf } from "../../model/origin.ts";
 
 /** The dependencies of {@linkcode addAround}. */
 export interface AddAroundDeps {
@@ -30,14 +30,15 @@ export async function addAround<T>(
   const info: TriggerInfo = {
     jobName,
     count: requests.length,
-    retriggerOf: retriggerOf === null ? null : { ...retriggerOf, trace: await traceOf(retriggerOf.runId, store) },
+    retriggerOf: retriggerOf === null ? null : { ...retriggerOf, trace: await traceOfRun(retriggerOf.runId, store) },
     parentRunId: null,
     isScheduled: retriggerOf === null && schedule !== null && schedule.slotAt !== null,
     trace: null,
   };
   return await runAround<TriggerInfo, TriggerOutcome, T>(around.trigger, info, async (end) => {
-    const trace = encodeTrace(info.trace);
-    const answer = await add(requests.map((request) => ({ ...request, trace })));
+    const answer = await add(
+      requests.map((request) => ({ ...request, trace: encodeOrigin(info.trace, actorOf(request.trace)) })),
+    );
     toOutcome(toEnqueued(answer), store).then(end); // the caller does not wait for what it reads
     return answer;
   }, (error) => ({ kind: "refused", error }));
@@ -51,13 +52,13 @@ async function toOutcome(
   const runs = enqueued.map(async ({ run: { id }, disposition }) => ({
     id,
     disposition,
-    trace: disposition === "created" ? null : await traceOf(id, store),
+    trace: disposition === "created" ? null : await traceOfRun(id, store),
   }));
   return { kind: "triggered", runs: await Promise.all(runs) };
 }
 
 /** The trace of a run; `null` also if it cannot be read: no trigger fails for that. */
-async function traceOf(runId: string, store: AddAroundDeps["store"]): Promise<TraceContext | null> {
+async function traceOfRun(runId: string, store: AddAroundDeps["store"]): Promise<TraceContext | null> {
   const state = await store.getRunState(runId).catch(() => null);
-  return decodeTrace(state?.trace ?? null);
+  return traceOf(state?.trace ?? null);
 }

@@ -2,6 +2,7 @@ import { type Issue, ValidationError } from "../../model/error.ts";
 import { type Flow, isPeriod, type JobFlow, PERIOD_RULE } from "../../model/flow.ts";
 import type { Host } from "../../model/host.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
+import { type ActorOptions, encodeOrigin, readActor } from "../../model/origin.ts";
 import { decode, encode } from "../../values/json.ts";
 import { toMs } from "../../values/duration.ts";
 import { kindOf } from "../../values/kind_of.ts";
@@ -23,7 +24,7 @@ import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import { type FlowOptions, triggerFlow } from "./trigger_flow.ts";
 
 /** Options of a trigger. */
-export interface TriggerOptions<L = Labels> extends FlowOptions {
+export interface TriggerOptions<L = Labels> extends FlowOptions, ActorOptions {
   /**
    * If a run of the same job with this key exists, it is returned instead of a new one. 1 to 255 characters.
    */
@@ -108,6 +109,7 @@ export function newRun(
   { retry, isJson = false }: NewRunParts = {},
 ): Soon<NewRun> {
   const { idempotencyKey = null, concurrencyKey = null, coalesce = null, labels = {} } = options;
+  const by = readActor(options);
   if (idempotencyKey !== null) checkName(idempotencyKey, "idempotencyKey");
   if (concurrencyKey !== null) checkName(concurrencyKey, "concurrencyKey");
   const idempotencyUntil = readIdempotencyUntil(options.idempotencyUntil, idempotencyKey !== null);
@@ -152,7 +154,7 @@ export function newRun(
       retriggerOf: retry?.retriggerOf ?? null,
       flow,
       schedule: null,
-      trace: null,
+      trace: encodeOrigin(null, by),
     };
   });
 }

@@ -1,8 +1,9 @@
 import { ValidationError } from "../../model/error.ts";
+import type { ActorOptions } from "../../model/origin.ts";
 import type { RetriggerFrom } from "../../model/run.ts";
 
 /** How a run is triggered again. */
-export interface RetriggerOptions {
+export interface RetriggerOptions extends ActorOptions {
   /**
    * `start` (default): from the beginning. `failure`: with the completed steps, finished sleeps, resolved waits and
    * completed children of the old run; a wait whose answer or timeout is the last record is prepared again, and children
@@ -12,7 +13,7 @@ export interface RetriggerOptions {
 }
 
 /** The names of the options of a retrigger. */
-export const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true };
+export const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true, by: true };
 
 /** Checks where a retry begins. */
 export function checkFrom({ from = "start" }: RetriggerOptions): RetriggerFrom {

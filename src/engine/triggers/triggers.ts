@@ -44,6 +44,7 @@ export const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
   fairnessKey: true,
   startWithin: true,
   finishWithin: true,
+  by: true,
 };
 
 const BATCH_ITEM_OPTIONS: Record<keyof TriggerOptions | "input", true> = { input: true, ...TRIGGER_OPTIONS };
@@ -123,7 +124,11 @@ export class Triggers {
   }
 
   /** The request for the retry of a run that has ended, and that run. */
-  async requestRetry(runId: string, from: RetriggerFrom): Promise<{ request: NewRun; old: StoredRun }> {
+  async requestRetry(
+    runId: string,
+    from: RetriggerFrom,
+    by: string | null,
+  ): Promise<{ request: NewRun; old: StoredRun }> {
     const state = await this.#deps.store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
     const old = state.run;
@@ -131,7 +136,10 @@ export class Triggers {
       throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
     }
     const { job } = this.#find(old.jobName);
-    const run = await this.requestChecked(old.jobName, decode(old.payload), { labels: old.labels }, {
+    const run = await this.requestChecked(old.jobName, decode(old.payload), {
+      labels: old.labels,
+      ...(by === null ? {} : { by }),
+    }, {
       retriggerOf: { runId, from },
       flow: retryFlow(old, { job: job.flow, hasKey: old.concurrencyKey !== null }),
     });
@@ -155,7 +163,9 @@ export class Triggers {
   /** Publishes what the store did with the request for a retry. */
   publishRetry(enqueued: Enqueued, request: NewRun, old: StoredRun): Enqueued {
     const result = this.publish(enqueued, request);
-    if (result.disposition === "created") this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.run.id });
+    if (result.disposition === "created") {
+      this.#deps.hub.publish(old, { type: "run:retry", newRunId: result.run.id, by: result.run.triggeredBy });
+    }
     return result;
   }
 
@@ -175,7 +185,7 @@ export class Triggers {
     const { run, disposition } = enqueued;
     this.#deps.recorder.noteTrigger(run.jobName, disposition);
     if (disposition === "created") {
-      const { startAt, parentRunId, scheduleName, slotAt } = run;
+      const { startAt, parentRunId, scheduleName, slotAt, triggeredBy: by } = run;
       this.#deps.hub.publish(run, {
         type: "run:trigger",
         // Parsed if anybody listens.
@@ -186,6 +196,7 @@ export class Triggers {
         parentRunId,
         scheduleName,
         slotAt,
+        by,
       });
     }
     if (disposition === "coalesced") {

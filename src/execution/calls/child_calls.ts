@@ -1,5 +1,5 @@
 import { runAround, type TriggerInfo, type TriggerOutcome } from "../../model/around.ts";
-import { encodeTrace } from "../../model/trace_context.ts";
+import { encodeOrigin } from "../../model/origin.ts";
 import { RunCancelledError, RunFailedError, StoreError } from "../../model/error.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { failureText } from "../../model/failure.ts";
@@ -211,7 +211,7 @@ export class ChildCalls {
       trace: null,
     };
     return runAround<TriggerInfo, TriggerOutcome, NewRun[]>(around.trigger, info, async (end) => {
-      const trace = encodeTrace(info.trace);
+      const trace = encodeOrigin(info.trace, null);
       const runs = (await this.#newRunsInSlices(call, job, items)).map((run) => ({ ...run, trace }));
       end({ kind: "triggered", runs: runs.map(({ id }) => ({ id, disposition: "created", trace: null })) });
       return runs;

@@ -219,12 +219,13 @@ export class Parking {
       if (asked !== undefined) asked.pause = { ...asked.pause, children: null };
     }
     const { claim: { run: { id: parentRunId } }, deps: { hub, recorder } } = this.#execution;
-    for (const run of cancelled) hub.publish(run, { type: "run:cancel" });
+    for (const run of cancelled) hub.publish(run, { type: "run:cancel", by: null });
     for (const { run, startAt, retryOf } of created) {
       const input = parseValue(payloads.get(run.id) ?? null);
       recorder.noteTrigger(run.jobName, "created");
-      hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, scheduleName: null, slotAt: null });
-      if (retryOf !== null) hub.publish(retryOf, { type: "run:retry", newRunId: run.id });
+      const none = { scheduleName: null, slotAt: null, by: null };
+      hub.publish(run, { type: "run:trigger", input, startAt, parentRunId, ...none });
+      if (retryOf !== null) hub.publish(retryOf, { type: "run:retry", newRunId: run.id, by: null });
     }
   }
 

@@ -225,6 +225,7 @@ export class PauseCalls {
       outcome: null,
       payload: null,
       signalId: null,
+      signalledBy: null,
       createdAt: isoTime(createdAt),
       deadlineAt: isoTime(deadlineAt),
       suspendedAt: null,

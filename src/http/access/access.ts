@@ -11,6 +11,7 @@ import type { TriggerGuard, TriggerOptions } from "../../engine/triggers/new_run
 import { withKeys } from "../../engine/triggers/trigger_flow.ts";
 import { ConflictError, HoldfastError, NotFoundError } from "../../model/error.ts";
 import type { Host } from "../../model/host.ts";
+import { type ActorOptions, encodeOrigin } from "../../model/origin.ts";
 import type { BulkOperation, ListFilter, Run, RunFilter } from "../../model/run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { isInstance } from "../../values/is_instance.ts";
@@ -156,9 +157,9 @@ export class Access extends Caller {
         const keys = await this.ask("onTrigger", (hook) => hook(this.context, call()), readTriggerKeys);
         const run = keys === null ? asked : withKeys(asked, keys, job);
         const tenant = await this.#tenant();
-        if (tenant !== null) return ofTenant(tenant, run);
-        checkNotOfSchedule(run.idempotencyKey);
-        return run;
+        if (tenant === null) checkNotOfSchedule(run.idempotencyKey);
+        const own = tenant === null ? run : ofTenant(tenant, run);
+        return { ...own, trace: encodeOrigin(null, await this.actor()) };
       },
       beforeJoining: this.#deps.auth?.onRunAccess === undefined ? null : async (found) => {
         if (await this.#isAdmitted(toSeenRun(found), "read")) return;
@@ -179,6 +180,16 @@ export class Access extends Caller {
       },
       mayChange: isRestricted ? (run) => this.#isAdmitted(toSeenRun(run), operation) : null,
     };
+  }
+
+  /** Who acts, as the hook names them; `null`: it names nobody. Ask it last: a request that is refused has no actor. */
+  async actor(): Promise<string | null> {
+    return await this.ask("actor", (hook) => hook(this.context), readActorOf);
+  }
+
+  /** The same as an option of the engine's methods. */
+  async actorOptions(): Promise<ActorOptions> {
+    return withoutUndefined({ by: await this.actor() ?? undefined });
   }
 
   /** A string as a key of the caller's tenant; `null` without the `tenant` hook. */
@@ -307,6 +318,11 @@ async function isPermitted(check: Promise<void>): Promise<boolean> {
     if (!isInstance(thrown, Response)) throw thrown;
     return false;
   }
+}
+
+function readActorOf(name: unknown): string | null {
+  if (name === null || isName(name)) return name;
+  throw new TypeError(`What auth.actor returns ${NAME_RULE}, or null`);
 }
 
 function readTenant(name: unknown): string {

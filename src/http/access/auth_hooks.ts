@@ -114,6 +114,13 @@ export interface HandlerAuth<Context> {
    */
   readonly tenant?: (context: NoInfer<Context>) => string | Promise<string>;
   /**
+   * Names who acts: 1 to 255 characters without control characters, or `null`. It is recorded with what the request does
+   * (`by` of the engine's methods), and shown to whoever may see the run. Called once for a request that changes something,
+   * when the other hooks have let it pass. Anything else that it returns leads to a 500, and nothing is done. Return an id
+   * rather than a name: it is deleted with its run only. Default: nobody is recorded.
+   */
+  readonly actor?: (context: NoInfer<Context>) => string | null | Promise<string | null>;
+  /**
    * Called before a run is triggered, after all other checks of the request. Without it, every authenticated caller
    * may trigger every job with any labels.
    *
@@ -179,6 +186,7 @@ export type HookName = Exclude<keyof HandlerAuth<unknown>, "open">;
 const HOOKS = [
   "authenticate",
   "tenant",
+  "actor",
   "onTrigger",
   "onRunAccess",
   "onOperate",

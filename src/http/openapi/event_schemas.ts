@@ -22,6 +22,8 @@ type FieldsOf<T extends RunEvent["type"]> = {
   [Name in Exclude<keyof Extract<RunHappening, { type: T }>, "type" | "thrown">]-?: JsonSchema;
 };
 
+const BY = { by: orNull(TEXT) };
+
 /** What each event has besides the fields of all events. */
 const FIELDS: { [T in Exclude<RunEvent["type"], "run:lease-renewed">]: FieldsOf<T> } = {
   "run:trigger": {
@@ -30,6 +32,7 @@ const FIELDS: { [T in Exclude<RunEvent["type"], "run:lease-renewed">]: FieldsOf<
     parentRunId: orNull(TEXT),
     scheduleName: orNull(TEXT),
     slotAt: orNull(INSTANT),
+    by: orNull(TEXT),
   },
   "run:coalesced": {
     status: oneOf(RUN_STATUSES),
@@ -40,14 +43,14 @@ const FIELDS: { [T in Exclude<RunEvent["type"], "run:lease-renewed">]: FieldsOf<
   "run:start": { execution: COUNT },
   "run:waiting": { waitId: orNull(TEXT), waitName: TEXT, deadlineAt: orNull(INSTANT) },
   "run:hold": { code: oneOf(HOLD_CODES), message: TEXT },
-  "run:resume": {},
+  "run:resume": BY,
   "run:diverged": { isNew: NAMES, unasked: NAMES },
   "run:progress": { progress: ref("Progress") },
   "run:complete": { output: ANY, duration: DURATION },
   "run:fail": { error: TEXT, failedStepName: orNull(TEXT), failureKind: oneOf(FAILURE_KINDS) },
-  "run:cancel": {},
-  "run:retry": { newRunId: TEXT },
-  "run:delete": {},
+  "run:cancel": BY,
+  "run:retry": { newRunId: TEXT, ...BY },
+  "run:delete": BY,
   "step:start": { ...STEP, attempt: COUNT },
   "step:complete": { ...STEP, output: ANY, duration: DURATION },
   "step:fail": { ...STEP, attempt: COUNT, error: TEXT, retryAt: orNull(INSTANT) },

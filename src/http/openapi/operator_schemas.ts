@@ -123,6 +123,7 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     finishWithin: NUMBER,
     declared: FLAG,
     pausedAt: orNull(INSTANT),
+    pausedBy: orNull(TEXT),
     nextRuns: listOf(INSTANT),
     dueSince: orNull(INSTANT),
     lastSlotAt: orNull(INSTANT),

@@ -86,11 +86,13 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
   Timeline: objectOf<Timeline>({
     runId: TEXT,
     from: INSTANT,
+    triggeredBy: TEXT,
+    cancelledBy: TEXT,
     to: orNull(INSTANT),
     rows: listOf(ref("TimelineRow")),
     next: orNull(TEXT),
     total: COUNT,
-  }),
+  }, ["triggeredBy", "cancelledBy"]),
   TimelineRow: objectOf<TimelineRow>({
     kind: oneOf(["queued", "step", "wait", "sleep", "child", "recovery"]),
     name: TEXT,
@@ -100,10 +102,11 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     activeMs: NUMBER,
     spans: listOf(ref("TimelineSpan")),
     waitId: TEXT,
+    signalledBy: TEXT,
     childRunId: TEXT,
     workerId: TEXT,
     deadlineAt: INSTANT,
-  }, ["waitId", "childRunId", "workerId", "deadlineAt"]),
+  }, ["waitId", "signalledBy", "childRunId", "workerId", "deadlineAt"]),
   TimelineSpan: objectOf<TimelineSpan>({
     kind: oneOf(["queued", "active", "interrupted", "retry-delay", "paused"]),
     status: TEXT,

@@ -42,7 +42,7 @@ export interface TriggerRequest extends TriggerOptions {
 export const TRIGGER: Body<TriggerRequest> = {
   schema: "TriggerRequest",
   read: async (request, settings) => {
-    const body = await readJson(request, settings);
+    const body = withoutActor(await readJson(request, settings));
     const { triggerBody, TRIGGER_FIELDS } = await import("./body_schemas.ts"); // zod is loaded when first needed
     checkFieldNames(body, TRIGGER_FIELDS);
     return await check(body, triggerBody, settings.host);
@@ -53,7 +53,7 @@ export const TRIGGER: Body<TriggerRequest> = {
 export const SIGNAL: Body<Signal> = {
   schema: "SignalRequest",
   read: async (request, settings) => {
-    const body = await readJson(request, settings);
+    const body = withoutActor(await readJson(request, settings));
     const { signalBody } = await import("./body_schemas.ts");
     return await check(body, signalBody, settings.host);
   },
@@ -64,7 +64,7 @@ export const NOTE: Body<{ note?: string | undefined }> = {
   schema: "PauseRequest",
   isOptional: true,
   read: async (request, settings) => {
-    const body = await readJson(request, { ...settings, isOptional: true });
+    const body = withoutActor(await readJson(request, { ...settings, isOptional: true }));
     const { noteBody } = await import("./body_schemas.ts");
     checkFieldNames(body, ["note"]);
     return await check(body, noteBody, settings.host);
@@ -87,7 +87,7 @@ export const NO_FROM: Body<void> = {
       if (error instanceof HoldfastError) return null;
       throw error;
     });
-    if (typeof body !== "object" || body === null || !Object.hasOwn(body, "from")) return;
+    if (typeof body !== "object" || body === null || !Object.hasOwn(withoutActor(body), "from")) return;
     throw new ValidationError('The body has a field "from": give it as a parameter of the URL, such as from=failure');
   },
 };
@@ -108,7 +108,7 @@ export function bulk(operation: BulkOperation): Body<BulkRequest> {
   return {
     schema: operation === "retrigger" ? "BulkRetriggerRequest" : "BulkRequest",
     read: async (request, settings) => {
-      const body = await readJson(request, settings);
+      const body = withoutActor(await readJson(request, settings));
       const { bulkBody, bulkRetriggerBody } = await import("./body_schemas.ts");
       const schema = operation === "retrigger" ? bulkRetriggerBody : bulkBody;
       const { runIds, filter, from, ...options } = withoutUndefined(await check<BulkBody>(body, schema, settings.host));
@@ -124,6 +124,16 @@ export function bulk(operation: BulkOperation): Body<BulkRequest> {
 interface BulkBody extends BulkRetriggerOptions {
   runIds?: string[] | undefined;
   filter?: BulkFilter | undefined;
+}
+
+/**
+ * Refuses who acts in a body: it would seem to have been taken. The hook `auth.actor` says it.
+ *
+ * @throws {ValidationError} The body has a field `by`.
+ */
+export function withoutActor<B extends Json>(body: B): B {
+  if (typeof body !== "object" || body === null || !Object.hasOwn(body, "by")) return body;
+  throw new ValidationError("by is set by the service");
 }
 
 /** Unknown fields are ignored, but a misspelled known name is refused: ignored, it could create a second run. */

@@ -52,8 +52,10 @@ export const OPERATOR_ROUTES = {
     answers: { schema: "Job" },
     errors: ["not_found"],
     guard: operate("pause"),
-    does: async ({ engine, access, query: { jobName }, body }) =>
-      await access.changedJob(await engine.pauseJob(jobName, withoutUndefined(body))),
+    does: async ({ engine, access, query: { jobName }, body }) => {
+      const options = { ...withoutUndefined(body), ...await access.actorOptions() };
+      return await access.changedJob(await engine.pauseJob(jobName, options));
+    },
   }),
   jobsResume: route({
     method: "POST",
@@ -127,7 +129,8 @@ export const OPERATOR_ROUTES = {
     summary: "Pauses a schedule",
     ...ofSchedule,
     guard: operate("pause"),
-    does: async ({ engine, query: { name } }) => toClientSchedule(await engine.schedules.pause(name)),
+    does: async ({ engine, access, query: { name } }) =>
+      toClientSchedule(await engine.schedules.pause(name, await access.actorOptions())),
   }),
   schedulesResume: route({
     method: "POST",
@@ -135,7 +138,8 @@ export const OPERATOR_ROUTES = {
     summary: "Ends the pause of a schedule",
     ...ofSchedule,
     guard: operate("resume"),
-    does: async ({ engine, query: { name } }) => toClientSchedule(await engine.schedules.resume(name)),
+    does: async ({ engine, access, query: { name } }) =>
+      toClientSchedule(await engine.schedules.resume(name, await access.actorOptions())),
   }),
   schedulesTrigger: route({
     method: "POST",
@@ -145,8 +149,8 @@ export const OPERATOR_ROUTES = {
     answers: { schema: "TriggerResult" },
     errors: ["invalid_input", "not_found", "conflict"],
     guard: operate("trigger"),
-    does: async ({ engine, query: { name } }) => {
-      const { id: runId, disposition, status } = await engine.schedules.trigger(name);
+    does: async ({ engine, access, query: { name } }) => {
+      const { id: runId, disposition, status } = await engine.schedules.trigger(name, await access.actorOptions());
       return { runId, disposition, status };
     },
   }),

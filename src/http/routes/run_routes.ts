@@ -29,8 +29,8 @@ const retrigger = <Path extends string>(path: Path, summary: string) =>
     answers: { schema: "RetriggerResult" },
     errors: ["invalid_input", "not_found", "conflict", "body_timeout"],
     guard: run("retrigger"),
-    does: async ({ engine, run, query: { from } }) => {
-      const { id: runId, status } = await engine.retrigger(run.id, { from });
+    does: async ({ engine, access, run, query: { from } }) => {
+      const { id: runId, status } = await engine.retrigger(run.id, { from, ...await access.actorOptions() });
       return { ...SUCCESS, runId, status };
     },
   });
@@ -43,8 +43,10 @@ const changeMany = <Path extends string>(path: Path, operation: BulkOperation, s
     body: bulkBody(operation),
     answers: { schema: "BulkResult" },
     guard: bulk(operation),
-    does: ({ internals, guard, body: { selection, options } }) =>
-      internals.performBulk(operation, selection, options, guard),
+    does: async ({ internals, access, guard, body: { selection, options } }) => {
+      const by = options.dryRun === true ? {} : await access.actorOptions();
+      return await internals.performBulk(operation, selection, { ...options, ...by }, guard);
+    },
   });
 
 /** The routes of runs, of what belongs to them, and of what is done with them. */
@@ -134,7 +136,7 @@ export const RUN_ROUTES = {
     answers: { schema: "SignalReceipt" },
     errors: ["not_found", "conflict", "wait_expired"],
     guard: signal(),
-    does: ({ internals, wait, body }) => internals.signal(wait.id, body),
+    does: async ({ internals, access, wait, body }) => await internals.signal(wait.id, body, await access.actor()),
   }),
   logs: route({
     method: "GET",
@@ -166,7 +168,10 @@ export const RUN_ROUTES = {
     answers: { schema: "Success" },
     errors: ["not_found", "conflict"],
     guard: run("cancel"),
-    does: ({ internals, run }) => internals.cancel(run.id).then(() => SUCCESS),
+    does: async ({ internals, access, run }) => {
+      await internals.cancel(run.id, await access.actor());
+      return SUCCESS;
+    },
   }),
   resume: route({
     method: "POST",
@@ -176,7 +181,10 @@ export const RUN_ROUTES = {
     answers: { schema: "Success" },
     errors: ["not_found", "conflict"],
     guard: run("resume"),
-    does: ({ engine, run }) => engine.resume(run.id).then(() => SUCCESS),
+    does: async ({ engine, access, run }) => {
+      await engine.resume(run.id, await access.actorOptions());
+      return SUCCESS;
+    },
   }),
   delete: route({
     method: "DELETE",
@@ -186,7 +194,10 @@ export const RUN_ROUTES = {
     answers: { schema: "Success" },
     errors: ["not_found", "conflict"],
     guard: run("delete"),
-    does: ({ engine, run }) => engine.deleteRun(run.id).then(() => SUCCESS),
+    does: async ({ engine, access, run }) => {
+      await engine.deleteRun(run.id, await access.actorOptions());
+      return SUCCESS;
+    },
   }),
   runsCancel: changeMany("/runs/cancel", "cancel", "Cancels many runs"),
   runsRetrigger: changeMany("/runs/retrigger", "retrigger", "Retriggers many runs"),

@@ -109,7 +109,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
     from: "holdfast_schedules u",
     columns: same(
       "u",
-      `name job options declared paused_at next_at last_slot_at last_run_id skipped error version open_from`,
+      `name job options declared paused_at paused_by next_at last_slot_at last_run_id skipped error version open_from`,
     ),
   },
   { to: "deleted", from: "holdfast_deleted a", columns: same("a", "id deleted_at") },

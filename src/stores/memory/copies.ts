@@ -1,6 +1,7 @@
 import type { Cursor } from "../../model/journal.ts";
 import { failureText } from "../../model/failure.ts";
 import type { Held } from "../../model/hold.ts";
+import { actorOf } from "../../model/origin.ts";
 import { decode } from "../../values/json.ts";
 import { droppedLines, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../model/log.ts";
 import { isTerminal, type Run, type RunIdentity, type StoredRun } from "../../model/run.ts";
@@ -66,6 +67,8 @@ export function toRunText(run: KeptRun): StoredRun {
     retriggerOf: run.retriggerOf,
     retriggeredAs: run.retriggeredAs,
     completedAs: run.completedAs,
+    triggeredBy: actorOf(run.trace),
+    cancelledBy: actorOf(run.cancelRequest),
   };
 }
 
@@ -255,6 +258,7 @@ export function toWaitText(runId: string, pause: KeptPause): WaitText {
     outcome: outcome === undefined || outcome === "children" ? null : outcome,
     payload: signal?.payload ?? null,
     signalId: signal?.signalId ?? null,
+    signalledBy: actorOf(pause.trace),
     createdAt: isoTime(pause.createdAt),
     deadlineAt: isoTime(pause.deadlineAt),
     suspendedAt: isoTime(pause.suspendedAt),

@@ -132,11 +132,11 @@ export class MemoryStore {
       renew: (store, renewals, leaseMs) => store.#perform((now) => renewLeases(store.#runs, renewals, leaseMs, now)),
       release: (store, lease, reports) => store.#perform((now) => releaseLease(store.#runs, lease, reports, now)),
       hold: (store, lease, hold, reports) => store.#perform((now) => holdRun(store.#runs, lease, hold, reports, now)),
-      resumeHeld: (store, runId, continues) =>
+      resumeHeld: (store, runId, continues, by = null) =>
         store.#perform((now) => {
           const run = store.#runs.get(runId);
           if (run === undefined || run.hold === null) return null;
-          store.#runs.resumeHeld(run, continues, now);
+          store.#runs.resumeHeld(run, continues, by, now);
           return toRunText(run);
         }),
       getHold: (store, runId) => store.#readRun(runId, toHoldRecord),
@@ -232,7 +232,7 @@ export class MemoryStore {
         store.#perform((now) => signalWait(store.#runs, waitId, signal, trace, now)),
       cancel: (store, runId, requestId, execution) =>
         store.#perform((now) => cancelRun(store.#runs, runId, { requestId, execution }, now)),
-      delete: (store, runId) => store.#perform((now) => deleteRun(store.#runs, runId, now)),
+      delete: (store, runId, by = null) => store.#perform((now) => deleteRun(store.#runs, runId, by, now)),
       purge: (store, retention, limit) => store.#perform((now) => purgeRuns(store.#runs, retention, limit, now)),
       getRunState: (store, runId) => store.#readRun(runId, (run) => toRunState(run, store.#runs.journal.end)),
       getWait: (store, waitId) =>

@@ -8,7 +8,7 @@ import type { Chunk } from "../../model/stream.ts";
 import type { CopiedHistory, HoldRecord } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
-import type { TraceText } from "../../model/trace_context.ts";
+import type { OriginText } from "../../model/origin.ts";
 import { aloneQueue, queueName } from "../queue_name.ts";
 import { deadlineAt, type PauseRecord } from "../../model/wait.ts";
 
@@ -81,8 +81,8 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   abandonmentsAlone: number;
   /** Whether it is claimed alone. */
   isClaimedAlone: boolean;
-  /** The request that cancelled it. */
-  cancelledBy: string | null;
+  /** The request that cancelled it, and who sent it. */
+  cancelRequest: string | null;
   /** The position of the last record. */
   lastRecordedNo: number;
   /** The recorded steps, by name. */
@@ -184,7 +184,7 @@ export interface KeptPause
   /** When the run first resumed after it was resolved. */
   firstResumedAt: number | null;
   /** The trace of its signal. */
-  trace: TraceText | null;
+  trace: OriginText | null;
   /** Its status, and when and by what it was resolved. */
   state:
     | { status: "pending" | "cancelled" | "closed" }
@@ -235,7 +235,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     abandonments: 0,
     abandonmentsAlone: 0,
     isClaimedAlone: false,
-    cancelledBy: null,
+    cancelRequest: null,
     lastRecordedNo: 0,
     steps: new Map(),
     parent: null,

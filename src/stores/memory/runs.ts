@@ -1,6 +1,7 @@
 import { LeaseLostError } from "../../model/error.ts";
 import type { Lease } from "../../model/lease.ts";
-import { type Fact, failedFact, toFact, triggeredFact } from "../../model/fact.ts";
+import { actorOf } from "../../model/origin.ts";
+import { type Fact, factBy, failedFact, toFact, triggeredFact } from "../../model/fact.ts";
 import { latestProgress, type Report } from "../../model/execution_report.ts";
 import type { RunIdentity } from "../../model/run.ts";
 import type { Ending } from "../../store/claim.ts";
@@ -167,7 +168,7 @@ export class MemoryRuns {
     this.#open.set(run.id, run);
     if (run.flow.fairnessKey !== null) this.#fairCount += 1;
     if (run.idempotencyKey !== null) this.#byIdempotency.set(idempotencyIndex(run), run);
-    this.journal.note(triggeredFact(run.seq, run.startAt, parent?.run.id, request.schedule));
+    this.journal.note(triggeredFact(run.seq, run.startAt, parent?.run.id, request.schedule, actorOf(run.trace)));
     if (request.retriggerOf !== null) this.#link(run, request.retriggerOf);
     this.touch(run, now);
     return run;
@@ -176,7 +177,7 @@ export class MemoryRuns {
   #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>): void {
     const old = this.#all.get(runId)!; // the caller has checked that it exists
     old.retriggeredAs = run.id;
-    this.journal.note([old.seq, "retried", run.id]);
+    this.journal.note(factBy([old.seq, "retried", run.id], actorOf(run.trace)));
     if (run.schedule !== null) run.schedule = { ...run.schedule, slot: old.schedule?.slot };
     if (from !== "failure") return;
     copyHistory(old, run, this.#newId);
@@ -197,7 +198,7 @@ export class MemoryRuns {
     commitDeadlines(run, now);
     noteResumption(run, now);
     const isResumed = run.hold !== null;
-    if (isResumed) this.#endHold(run);
+    if (isResumed) this.#endHold(run, null);
     run.status = "running";
     run.parking = null;
     run.isClaimedAlone = false;
@@ -264,17 +265,17 @@ export class MemoryRuns {
   }
 
   /** Makes a held run due for all workers that know its version. */
-  resumeHeld(run: KeptRun, continues: boolean, now: number): void {
-    this.#endHold(run);
+  resumeHeld(run: KeptRun, continues: boolean, by: string | null, now: number): void {
+    this.#endHold(run, by);
     run.tried = { prints: [], recordedNo: 0 };
     run.continues ||= continues;
     this.touch(run, now);
   }
 
-  #endHold(run: KeptRun): void {
+  #endHold(run: KeptRun, by: string | null): void {
     run.hold = null;
     run.offeredTo = null;
-    this.journal.note([run.seq, "resumed"]);
+    this.journal.note(factBy([run.seq, "resumed"], by));
   }
 
   /** Sets a run waiting. */
@@ -313,7 +314,7 @@ export class MemoryRuns {
     run.hold = null;
     run.offeredTo = null;
     run.completedAt = now;
-    this.journal.note(endFact(run.seq, ending));
+    this.journal.note(endFact(run, ending));
     this.#open.delete(run.id);
     if (run.status === "completed") this.#completeRetried(run);
     if (run.flow.fairnessKey !== null) this.#fairCount -= 1;
@@ -330,7 +331,7 @@ export class MemoryRuns {
   }
 
   /** Deletes a run. A key that it still holds after its cancel stays held. */
-  remove(run: KeptRun, now: number): RunIdentity {
+  remove(run: KeptRun, by: string | null, now: number): RunIdentity {
     for (const [id, deletedAt] of this.#deletedAt) {
       if (deletedAt > now - DELETED_RUNS_KNOWN_MS) break; // the later entries are younger
       this.#deletedAt.delete(id);
@@ -340,7 +341,7 @@ export class MemoryRuns {
     this.#all.delete(run.id);
     this.#bySeq.delete(run.seq);
     for (const pause of run.pauses) this.#pauses.delete(pause.id);
-    this.journal.note([run.seq, "deleted", run.id, run.jobName, run.labels]);
+    this.journal.note(factBy([run.seq, "deleted", run.id, run.jobName, run.labels], by));
     if (run.idempotencyKey !== null && !run.isKeyTaken) this.#byIdempotency.delete(idempotencyIndex(run));
     this.countChange();
     return toIdentity(run);
@@ -398,14 +399,14 @@ export class MemoryRuns {
   }
 }
 
-function endFact(run: number, ending: Ending | { status: "cancelled" }): Fact {
+function endFact({ seq: run, cancelRequest }: KeptRun, ending: Ending | { status: "cancelled" }): Fact {
   switch (ending.status) {
     case "completed":
       return [run, "completed", ending.durationMs];
     case "failed":
       return failedFact(run, ending.failure.kind);
     case "cancelled":
-      return [run, "cancelled"];
+      return factBy([run, "cancelled"], actorOf(cancelRequest));
   }
 }
 

@@ -2,7 +2,7 @@ import type { FactValue, FactValueRef } from "../../model/fact.ts";
 import type { Cursor, JournalPage } from "../../model/journal.ts";
 import type { RunIdentity } from "../../model/run.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
-import type { TraceText } from "../../model/trace_context.ts";
+import type { OriginText } from "../../model/origin.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { PartBuilder } from "../part_builder.ts";
 import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../rows.ts";
@@ -31,7 +31,7 @@ export function findCursor(database: PostgresDatabase, cursor: Cursor | null): P
 /** A run and its position in the journal. See `Store.getRunState()`. */
 export async function readRunState(database: PostgresDatabase, runId: string): Promise<RunState | null> {
   const state = await database.read<
-    { run: RunRow; trace: TraceText | null; place: Cursor; pauses: AwaitedPause<number>[] } | null
+    { run: RunRow; trace: OriginText | null; place: Cursor; pauses: AwaitedPause<number>[] } | null
   >("get_run_state", { runId });
   if (state === null) return null;
   const { run, trace, place, pauses } = state;

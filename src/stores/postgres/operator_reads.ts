@@ -1,9 +1,10 @@
 import { failureText } from "../../model/failure.ts";
 import { noRuns } from "../../statistics/no_runs.ts";
+import { actorOf, type OriginText } from "../../model/origin.ts";
 import type { RunStatus } from "../../model/run.ts";
 import type { JobList, JobNumbers } from "../../store/job_numbers.ts";
 import type { OpenWaits, SearchHit } from "../../store/operator_reads.ts";
-import type { RunFailures, TimelineRecords } from "../../store/timeline_records.ts";
+import type { RunFailures, TimelinePause, TimelineRecords, TimelineRun } from "../../store/timeline_records.ts";
 import type { WorkerList, WorkerRecord } from "../../store/worker_record.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
@@ -25,15 +26,23 @@ import type { PostgresDatabase } from "./database/postgres_database.ts";
 import { type RunRow, toRunText } from "./rows.ts";
 
 /** What `fn.get_timeline()` returns. */
-export interface TimelineAnswer extends Omit<TimelineRecords, "steps"> {
+export interface TimelineAnswer extends Omit<TimelineRecords, "run" | "steps" | "pauses"> {
+  run: Omit<TimelineRun, "triggeredBy" | "cancelledBy"> & { trace: OriginText | null; endedBy: string | null };
+  pauses: (Omit<TimelinePause, "signalledBy"> & { trace: OriginText | null })[];
   steps: TimelineStepRow[];
   attempts: AttemptRow[];
 }
 
 /** What `fn.get_timeline()` returns, as records. */
-export function toTimeline({ steps, attempts, ...records }: TimelineAnswer): TimelineRecords {
+export function toTimeline({ run, steps, pauses, attempts, ...records }: TimelineAnswer): TimelineRecords {
   const byStep = Map.groupBy(attempts, ({ step_name }) => step_name);
-  return { ...records, steps: steps.map((row) => toTimelineStep(row, byStep.get(row.name) ?? [])) };
+  const { trace, endedBy, ...columns } = run;
+  return {
+    ...records,
+    run: { ...columns, triggeredBy: actorOf(trace), cancelledBy: actorOf(endedBy) },
+    pauses: pauses.map(({ trace, ...pause }) => ({ ...pause, signalledBy: actorOf(trace) })),
+    steps: steps.map((row) => toTimelineStep(row, byStep.get(row.name) ?? [])),
+  };
 }
 
 /** What `fn.get_failures()` returns. */

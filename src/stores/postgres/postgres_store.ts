@@ -1,3 +1,4 @@
+import { withActor } from "../../model/origin.ts";
 import { systemHost } from "../../model/host.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Lease } from "../../model/lease.ts";
@@ -265,8 +266,8 @@ export class PostgresStore {
       hold: async (store, lease, hold, reports) => {
         await store.#writeUnder(lease, "hold", { ...toHoldParameter(hold), reports: toReportParameters(reports) });
       },
-      resumeHeld: async (store, runId, continues) => {
-        const row = await store.#write<RunRow | null>("resume_held", { runId, continues });
+      resumeHeld: async (store, runId, continues, by = null) => {
+        const row = await store.#write<RunRow | null>("resume_held", { runId, continues, actor: withActor("", by) });
         return row === null ? null : toRunText(row);
       },
       getHold: async (store, runId) => {
@@ -397,8 +398,8 @@ export class PostgresStore {
         });
         return row === null ? null : toRunText(row);
       },
-      delete: async (store, runId) => {
-        const row = await store.#write<IdentityRow | null>("delete", { runId });
+      delete: async (store, runId, by = null) => {
+        const row = await store.#write<IdentityRow | null>("delete", { runId, actor: withActor("", by) });
         return row === null ? null : toRunIdentity(row);
       },
       purge: async (store, retention, limit) => {

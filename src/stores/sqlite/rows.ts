@@ -1,4 +1,3 @@
-import type { TraceText } from "../../model/trace_context.ts";
 import type { Held, HoldCode } from "../../model/hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
@@ -18,11 +17,8 @@ interface OtherColumns {
   last_report_no: number;
   interruptions: number;
   has_pauses: number;
-  ended_by: string | null;
   parent_seq: number | null;
   parent_pause: number | null;
-  /** The trace of its trigger. */
-  trace: TraceText | null;
 }
 
 /** The columns of a run of other tables. */

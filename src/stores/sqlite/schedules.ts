@@ -6,7 +6,8 @@ import { type RunRow, SELECT_RUN, toRunText } from "./rows.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
 
-const COLUMNS = "name, job, options, declared, paused_at, next_at, last_slot_at, last_run_id, skipped, error, version";
+const COLUMNS =
+  "name, job, options, declared, paused_at, paused_by, next_at, last_slot_at, last_run_id, skipped, error, version";
 
 /** All schedules in the order of their names, or the one with a name. See `Store.getSchedules()`. */
 export function readSchedules(db: SqliteDatabase, name: string | undefined): ScheduleRecord[] {
@@ -23,19 +24,20 @@ export function setSchedule(
   version: number | null,
   now: number,
 ): ScheduleRecord | null {
-  const { name, jobName, options, declared, pausedAt, nextAt, lastSlotAt, lastRunId, skipped, error } = schedule;
-  const values = [jobName, options, declared, pausedAt, nextAt, lastSlotAt, lastRunId, skipped, error];
+  const { name, jobName, options, declared, pausedAt, pausedBy, nextAt, lastSlotAt, lastRunId, skipped, error } =
+    schedule;
+  const values = [jobName, options, declared, pausedAt, pausedBy, nextAt, lastSlotAt, lastRunId, skipped, error];
   const row = version === null
     ? db.get<ScheduleRow>(
       `INSERT INTO holdfast_schedules
-         (job, options, declared, paused_at, next_at, last_slot_at, last_run_id, skipped, error, name, version)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING ${COLUMNS}`,
+         (job, options, declared, paused_at, paused_by, next_at, last_slot_at, last_run_id, skipped, error, name, version)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING ${COLUMNS}`,
       ...values,
       name,
       now,
     )
     : db.get<ScheduleRow>(
-      `UPDATE holdfast_schedules SET job = ?, options = ?, declared = ?, paused_at = ?, next_at = ?, last_slot_at = ?,
+      `UPDATE holdfast_schedules SET job = ?, options = ?, declared = ?, paused_at = ?, paused_by = ?, next_at = ?, last_slot_at = ?,
          last_run_id = ?, skipped = ?, error = ?, version = version + 1
        WHERE name = ? AND version = ? RETURNING ${COLUMNS}`,
       ...values,

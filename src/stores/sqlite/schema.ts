@@ -18,7 +18,8 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // lease was given, and `lease_claim` the id of the claim that gave it: it stays after the end of the lease, so that a
 // repeated call is known. `abandonments_alone` counts only while `abandonments` is not 0. `slot_at` is NULL if a schedule
 // was triggered without a slot; `slot` is what the engine has stored of a slot, as JSON. `parent_pause` is the pause of the
-// parent that waits for the run. `trace` of a run is that of its trigger, and of a wait that of its signal: see `TraceText`.
+// parent that waits for the run. `trace` of a run is the origin of its trigger, and of a wait that of its signal:
+// see `OriginText`. `ended_by` is the request that cancelled the run, and who sent it.
 //
 // Runs, steps and facts share one sequence of numbers, in the order of the commits: see journal/journal.ts. A row of
 // the journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts
@@ -310,6 +311,7 @@ CREATE TABLE holdfast_schedules (
   options TEXT NOT NULL,
   declared TEXT,
   paused_at INTEGER,
+  paused_by TEXT,
   next_at INTEGER,
   last_slot_at INTEGER,
   last_run_id TEXT,

@@ -266,7 +266,8 @@ export class SqliteStore {
         store.#write((now) => renewLeases(store.#db, renewals, leaseMs, now), { urgent: true }),
       release: (store, lease, reports) => store.#write((now) => releaseLease(store.#db, lease, reports, now)),
       hold: (store, lease, hold, reports) => store.#write((now) => holdRun(store.#db, lease, hold, reports, now)),
-      resumeHeld: (store, runId, continues) => store.#write((now) => resumeHeld(store.#db, runId, continues, now)),
+      resumeHeld: (store, runId, continues, by = null) =>
+        store.#write((now) => resumeHeld(store.#db, runId, continues, by, now)),
       getHold: (store, runId) => store.#reads.read(() => readHold(store.#db, runId)),
       findHeld: (store, query) => store.#reads.snapshot(() => findHeld(store.#db, query)),
       getInput: (store, runId, schemaPrint) => store.#reads.read(() => readInput(store.#db, runId, schemaPrint)),
@@ -330,7 +331,7 @@ export class SqliteStore {
       },
       cancel: (store, runId, requestId, execution) =>
         store.#write((now) => cancelRun(store.#db, runId, { requestId, execution }, now)),
-      delete: (store, runId) => store.#delete((now) => deleteRun(store.#db, runId, now)),
+      delete: (store, runId, by = null) => store.#delete((now) => deleteRun(store.#db, runId, by, now)),
       purge: (store, retention, limit) => store.#delete((now) => purgeRuns(store.#db, retention, limit, now)),
       getRunState: (store, runId) => store.#reads.snapshot(() => readRunState(store.#db, runId)),
       getWait: (store, waitId) => {

@@ -3,6 +3,7 @@ import type { Store } from "../../store/store.ts";
 import type { ClaimRequest } from "../../store/claim.ts";
 import { FakeHost } from "../fake_host.ts";
 import type { Case } from "./case.ts";
+import { actorCases } from "./records/actors.ts";
 import { abandonmentCases } from "./claims/abandonment.ts";
 import { cancelCases } from "./runs/cancel.ts";
 import { addedChildCases } from "./records/children/added.ts";
@@ -172,6 +173,7 @@ export const CASES: readonly Case[] = [
   ...signalCases,
   ...transactionCases,
   ...traceCases,
+  ...actorCases,
   ...scheduleCases,
   ...finishCases,
   ...cancelCases,

@@ -35,6 +35,7 @@ forEachStore("schedules.set() adds a schedule, and get() and list() show it", as
     labels: { org: "a" },
     declared: false,
     pausedAt: null,
+    pausedBy: null,
     nextRuns: [1, 2, 3, 4, 5].map((day) => `2040-01-0${day}T01:30:00.000Z`),
     lastSlotAt: null,
     lastRunId: null,

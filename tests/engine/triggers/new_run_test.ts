@@ -63,6 +63,8 @@ forEachStore("trigger() makes a pending run with all that it was asked for", asy
     held: null,
     retriggerOf: null,
     retriggeredAs: null,
+    triggeredBy: null,
+    cancelledBy: null,
     completedAs: null,
     disposition: "created",
   });

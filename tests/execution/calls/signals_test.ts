@@ -56,6 +56,7 @@ forEachStore("signal() accepts the first signal, and its receipt shows the wait"
     outcome: "signal",
     payload: { approved: true },
     signalId: "s1",
+    signalledBy: null,
     createdAt: isoTime(FAKE_START),
     deadlineAt: isoTime(FAKE_START + TIMEOUT_MS),
     suspendedAt: isoTime(FAKE_START),

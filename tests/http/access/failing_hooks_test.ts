@@ -46,11 +46,15 @@ const NO_TENANTS: readonly unknown[] = [
   "x".repeat(10_000_000),
 ];
 
+/** What is no name of somebody who acts. */
+const NO_ACTORS = NO_TENANTS.filter((answer) => answer !== null);
+
 /** What hooks must not return. */
 const WRONG_ANSWERS: { readonly [Hook in keyof typeof NEEDED_BY]?: readonly unknown[] } = {
   scopeRuns: NO_SCOPES,
   scopeRunsSubscribe: NO_SCOPES,
   tenant: NO_TENANTS,
+  actor: NO_ACTORS,
 };
 
 for (const [hook, needing] of Object.entries(NEEDED_BY)) {
@@ -66,6 +70,7 @@ for (const [hook, needing] of Object.entries(NEEDED_BY)) {
       authenticate: () => undefined,
       onRunAccess: () => {},
       onRequest: () => {},
+      ...(hook === "actor" ? { onOperate: () => {} } : {}),
       [hook]: failing,
     } as HandlerAuth<unknown> & { onRequest: () => unknown };
     const onError = (error: unknown) => heard.push(error);

@@ -90,7 +90,7 @@ Deno.test("ProgressThrottle holds back each run by itself", () => {
 
   throttle.publish(aProgress(11, "run-b"));
   throttle.publish(aProgress(12, "run-b"));
-  throttle.publish(anEvent({ type: "run:cancel" }, "run-c"));
+  throttle.publish(anEvent({ type: "run:cancel", by: null }, "run-c"));
   host.advance(50);
   const after100 = [...told];
   host.advance(50);

@@ -333,6 +333,7 @@ forEachStore(
     ]);
     const [triggered, coalesced] = reader.events;
     assert.deepEqual(Object.keys(triggered!).sort(), [
+      "by",
       "jobName",
       "labels",
       "parentRunId",

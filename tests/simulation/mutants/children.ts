@@ -122,9 +122,9 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
     rule: "F7: a result is kept for a parent that has not ended",
     code: () =>
       replace(MemoryRuns.prototype, "remove", (remove) =>
-        function (run, now) {
+        function (run, by, now) {
           for (const member of run.memberships) member.isLost = true;
-          return remove.call(this, run, now);
+          return remove.call(this, run, by, now);
         }),
   },
   {

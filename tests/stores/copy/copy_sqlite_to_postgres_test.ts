@@ -289,7 +289,7 @@ test("keeps starts and deadlines", async ({ store, copy, host }) => {
 });
 
 test("copies schedules and paused jobs", async ({ store, copy }) => {
-  const times = { pausedAt: null, nextAt: 5, lastSlotAt: 4, lastRunId: "run", skipped: 3 };
+  const times = { pausedAt: null, pausedBy: null, nextAt: 5, lastSlotAt: 4, lastRunId: "run", skipped: 3 };
   const schedule = { name: "nightly", jobName: "job", options: "{}", declared: "{}", error: null, ...times };
   await store.setSchedule(schedule, null);
   await store.pauseJob("job", { by: "ann", note: null });

@@ -1,4 +1,5 @@
 import { failureText } from "../../../model/failure.ts";
+import { actorOf } from "../../../model/origin.ts";
 import { isTerminal } from "../../../model/run.ts";
 import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
 import { MAX_COUNTED_WAITS } from "../../../model/wait.ts";
@@ -17,10 +18,11 @@ import type { MemoryRuns } from "../runs.ts";
 /** A part of the records of a run. See `Store.getTimeline()`. */
 export function toTimeline(run: KeptRun, from: TimelinePlace, limit: number, now: number): TimelineRecords {
   const { id, status, createdAt, startAt, startedAt, completedAt } = run;
+  const actors = { triggeredBy: actorOf(run.trace), cancelledBy: actorOf(run.cancelRequest) };
   const steps = byIndex(run.steps);
   const pauses = run.pauses.filter(({ kind }) => kind !== "patch");
   return {
-    run: { id, status, createdAt, startAt, startedAt, completedAt },
+    run: { id, status, createdAt, startAt, startedAt, completedAt, ...actors },
     steps: steps.slice(from.steps, from.steps + limit).map(toTimelineStep),
     pauses: pauses.slice(from.pauses, from.pauses + limit).map(toTimelinePause),
     interruptions: structuredClone(run.interrupted.slice(from.interruptions, from.interruptions + limit)),
@@ -55,6 +57,7 @@ function toTimelinePause(pause: KeptPause): TimelinePause {
     name,
     status: state.status,
     outcome: resolved?.resolution.outcome ?? null,
+    signalledBy: actorOf(pause.trace),
     createdAt,
     suspendedAt,
     resolvedAt: resolved?.resolvedAt ?? null,

@@ -2,7 +2,7 @@ import { LeaseLostError, NotFoundError } from "../../../model/error.ts";
 import type { Lease } from "../../../model/lease.ts";
 import type { RunIdentity } from "../../../model/run.ts";
 import type { NewPause, PauseRequest, PauseResult } from "../../../store/pause_request.ts";
-import type { TraceText } from "../../../model/trace_context.ts";
+import type { OriginText } from "../../../model/origin.ts";
 import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../model/wait.ts";
 import { addChildren, findCreated, lacksChildren } from "../children.ts";
 import { toIdentity, toPauseRecord, toWait } from "../copies.ts";
@@ -85,7 +85,7 @@ export function signalWait(
   runs: MemoryRuns,
   waitId: string,
   signal: Signal,
-  trace: TraceText | null,
+  trace: OriginText | null,
   now: number,
 ): SignalOutcome {
   const found = runs.findWait(waitId);

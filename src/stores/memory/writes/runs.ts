@@ -36,8 +36,8 @@ export function cancelRun(
 ): StoredRun | null {
   const run = runs.get(runId);
   if (run === undefined) return null;
-  if (isTerminal(run.status)) return run.cancelledBy === requestId ? toRunText(run) : null;
-  run.cancelledBy = requestId;
+  if (isTerminal(run.status)) return run.cancelRequest === requestId ? toRunText(run) : null;
+  run.cancelRequest = requestId;
   const current = execution !== null && runs.findUnder(execution.lease) === run ? execution : null;
   runs.noteReports(run, current?.reports ?? []);
   cancelSteps(run, current?.steps ?? [], runs.journal, now);
@@ -46,9 +46,9 @@ export function cancelRun(
 }
 
 /** Deletes a run that has ended. See `Store.delete()`. */
-export function deleteRun(runs: MemoryRuns, runId: string, now: number): RunIdentity | null {
+export function deleteRun(runs: MemoryRuns, runId: string, by: string | null, now: number): RunIdentity | null {
   const run = runs.get(runId);
-  return run === undefined || !isTerminal(run.status) ? null : runs.remove(run, now);
+  return run === undefined || !isTerminal(run.status) ? null : runs.remove(run, by, now);
 }
 
 /** Deletes the oldest of the runs that ended long enough ago. See `Store.purge()`. */
@@ -60,7 +60,7 @@ export function purgeRuns(runs: MemoryRuns, retention: Retention, limit: number,
     )
     .sort((left, right) => left.completedAt! - right.completedAt!) // those that ended have one
     .slice(0, limit)
-    .map((run) => runs.remove(run, now));
+    .map((run) => runs.remove(run, null, now));
 }
 
 /** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */

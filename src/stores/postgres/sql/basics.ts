@@ -97,6 +97,11 @@ begin
   return (select coalesce(array_agg(t.x order by t.no), '{}') from jsonb_array_elements_text(p) with ordinality t (x, no));
 end $$;
 
+-- The end of a fact with who did it, of what withActor() made; empty if nobody said so.
+create or replace function fn.actor_of_fact(p_text text) returns text language sql immutable as $$
+  select case when strpos(p_text, chr(10)) > 0 then ',' || to_json(split_part(p_text, chr(10), 2))::text else '' end
+$$;
+
 -- A run with its payload and its hold: see RunRow.
 create or replace function fn.run_json(r {schema}.runs) returns jsonb language plpgsql stable as $$
 begin

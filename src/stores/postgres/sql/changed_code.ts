@@ -53,7 +53,7 @@ begin
   update {schema}.holds set since = null, offered_in = '', prints = '[]', continues = continues or (p ->> 'continues')::boolean
     where run_seq = r.seq;
   update {schema}.runs set is_held = false, updated_at = p_now where seq = r.seq;
-  perform fn.note(r.seq, '"resumed"]', p_now);
+  perform fn.note(r.seq, '"resumed"' || fn.actor_of_fact(p ->> 'actor') || ']', p_now);
   perform fn.enter_queue(r.seq, p_now);
   return (select fn.run_json(q) from {schema}.runs q where q.seq = r.seq);
 end $$;

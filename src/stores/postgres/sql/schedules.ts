@@ -15,15 +15,15 @@ create or replace function fn.set_schedule(p jsonb, p_now bigint) returns jsonb 
 declare s {schema}.schedules; v_version bigint := (p ->> 'version')::bigint;
 begin
   if v_version is null then
-    insert into {schema}.schedules (name, job, options, declared, paused_at, next_at, last_slot_at, last_run_id, skipped,
-        error, version)
+    insert into {schema}.schedules (name, job, options, declared, paused_at, paused_by, next_at, last_slot_at, last_run_id,
+        skipped, error, version)
       values (p ->> 'name', p ->> 'jobName', p ->> 'options', p ->> 'declared', (p ->> 'pausedAt')::bigint,
-        (p ->> 'nextAt')::bigint, (p ->> 'lastSlotAt')::bigint, p ->> 'lastRunId', (p ->> 'skipped')::bigint,
+        p ->> 'pausedBy', (p ->> 'nextAt')::bigint, (p ->> 'lastSlotAt')::bigint, p ->> 'lastRunId', (p ->> 'skipped')::bigint,
         p ->> 'error', fn.clock(p_now))
       on conflict do nothing returning * into s;
   else
     update {schema}.schedules set job = p ->> 'jobName', options = p ->> 'options', declared = p ->> 'declared',
-      paused_at = (p ->> 'pausedAt')::bigint, next_at = (p ->> 'nextAt')::bigint,
+      paused_at = (p ->> 'pausedAt')::bigint, paused_by = p ->> 'pausedBy', next_at = (p ->> 'nextAt')::bigint,
       last_slot_at = (p ->> 'lastSlotAt')::bigint, last_run_id = p ->> 'lastRunId', skipped = (p ->> 'skipped')::bigint,
       error = p ->> 'error', version = version + 1
       where name = p ->> 'name' and version = v_version returning * into s;

@@ -363,6 +363,7 @@ create table {schema}.schedules (
   options text not null,
   declared text,
   paused_at bigint,
+  paused_by text,
   next_at bigint,
   last_slot_at bigint,
   last_run_id text collate "C",

@@ -1,3 +1,4 @@
+import { factBy } from "../../../model/fact.ts";
 import { LeaseLostError } from "../../../model/error.ts";
 import type { Report } from "../../../model/execution_report.ts";
 import type { HoldCode } from "../../../model/hold.ts";
@@ -81,7 +82,13 @@ export function deleteHold(
 }
 
 /** Makes a held run due. See `Store.resumeHeld()`. */
-export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean, now: number): StoredRun | null {
+export function resumeHeld(
+  db: SqliteDatabase,
+  runId: string,
+  continues: boolean,
+  by: string | null,
+  now: number,
+): StoredRun | null {
   const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (run === undefined || run.held === null) return null;
   withdrawOffer(db, run.seq);
@@ -92,7 +99,7 @@ export function resumeHeld(db: SqliteDatabase, runId: string, continues: boolean
     run.seq,
   );
   db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, run.seq);
-  db.facts.note([run.seq, "resumed"]);
+  db.facts.note(factBy([run.seq, "resumed"], by));
   enterQueue(db, run.seq, now);
   return toRunText({ ...run, updated_at: now, held: null });
 }

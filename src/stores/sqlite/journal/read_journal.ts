@@ -1,3 +1,4 @@
+import { actorOf, type OriginText } from "../../../model/origin.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { type Fact, triggeredFact } from "../../../model/fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../../model/journal.ts";
@@ -84,16 +85,18 @@ function readTriggers(db: SqliteDatabase, after: number, last: number): JournalR
     parent_id: string | null;
     schedule_name: string | null;
     slot_at: number | null;
+    trace: OriginText | null;
   }
   const rows = db.all<TriggerRow>(
-    `SELECT seq AS position, created_at AS at, start_at, parent_id, schedule_name, slot_at
+    `SELECT seq AS position, created_at AS at, start_at, parent_id, schedule_name, slot_at, trace
      FROM holdfast_runs WHERE seq > ? AND seq <= ?`,
     after,
     last,
   );
   return rows.map((row) => {
     const schedule = row.schedule_name === null ? null : { name: row.schedule_name, slotAt: isoTime(row.slot_at) };
-    return { ...toCursor(row), facts: [triggeredFact(row.position, row.start_at, row.parent_id, schedule)] };
+    const fact = triggeredFact(row.position, row.start_at, row.parent_id, schedule, actorOf(row.trace));
+    return { ...toCursor(row), facts: [fact] };
   });
 }
 

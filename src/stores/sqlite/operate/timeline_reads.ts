@@ -1,3 +1,4 @@
+import { actorOf, type OriginText } from "../../../model/origin.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type {
   Interruption,
@@ -26,18 +27,24 @@ export function readTimeline(
   limit: number,
   now: number,
 ): TimelineRecords | null {
-  const row = db.get<TimelineRun & { seq: number; has_pauses: number }>(
+  interface Row extends Omit<TimelineRun, "triggeredBy" | "cancelledBy"> {
+    seq: number;
+    has_pauses: number;
+    trace: OriginText | null;
+    ended_by: string | null;
+  }
+  const row = db.get<Row>(
     `SELECT r.seq, r.id, r.status, r.has_pauses, r.created_at AS createdAt, r.started_at AS startedAt,
-       r.completed_at AS completedAt, r.start_at AS startAt
+       r.completed_at AS completedAt, r.start_at AS startAt, r.trace, r.ended_by
      FROM holdfast_runs r WHERE r.id = ?`,
     runId,
   );
   if (row === undefined) return null;
-  const { seq, has_pauses: hasPauses, ...run } = row;
+  const { seq, has_pauses: hasPauses, trace, ended_by, ...run } = row;
   const count = (table: string, where = "") =>
     db.one<{ count: number }>(`SELECT count(*) AS count FROM ${table} WHERE run_seq = ? ${where}`, seq).count;
   return {
-    run,
+    run: { ...run, triggeredBy: actorOf(trace), cancelledBy: actorOf(ended_by) },
     steps: readSteps(db, seq, from.steps, limit),
     pauses: hasPauses === 0 ? [] : readPauses(db, seq, from.pauses, limit),
     interruptions: readInterruptions(db, seq, from.interruptions, limit),
@@ -70,9 +77,9 @@ function readSteps(db: SqliteDatabase, seq: number, from: number, limit: number)
 }
 
 function readPauses(db: SqliteDatabase, seq: number, from: number, limit: number): TimelinePause[] {
-  return db.all<TimelinePause>(
+  const rows = db.all<Omit<TimelinePause, "signalledBy"> & { trace: OriginText | null }>(
     `SELECT p.kind, p.id, p.name, p.status, p.outcome, p.created_at AS createdAt, p.suspended_at AS suspendedAt,
-       p.resolved_at AS resolvedAt, p.first_resumed_at AS firstResumedAt, p.deadline_at AS deadlineAt,
+       p.resolved_at AS resolvedAt, p.first_resumed_at AS firstResumedAt, p.deadline_at AS deadlineAt, p.trace,
        iif(p.kind = 'children', (SELECT r.id FROM holdfast_children m JOIN holdfast_runs r ON r.seq = m.run_seq
          WHERE m.pause_seq = p.seq AND m.no = 0), NULL) AS childRunId
      FROM holdfast_pauses p WHERE p.run_seq = ? AND p.kind <> 'patch' ORDER BY p.seq LIMIT ? OFFSET ?`,
@@ -80,6 +87,7 @@ function readPauses(db: SqliteDatabase, seq: number, from: number, limit: number
     limit,
     from,
   );
+  return rows.map(({ trace, ...pause }) => ({ ...pause, signalledBy: actorOf(trace) }));
 }
 
 function readInterruptions(db: SqliteDatabase, seq: number, from: number, limit: number): Interruption[] {

@@ -1,3 +1,4 @@
+import { factBy } from "../../../model/fact.ts";
 import type { Retention, RunIdentity, RunStatus } from "../../../model/run.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../rules.ts";
@@ -9,7 +10,7 @@ import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** Deletes a run that has ended. See `Store.delete()`. */
-export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunIdentity | null {
+export function deleteRun(db: SqliteDatabase, runId: string, by: string | null, now: number): RunIdentity | null {
   keepResult(db, runId);
   const row = db.get<
     IdentityRow & { seq: number; status: RunStatus; lease_generation: number; origin_id: string | null }
@@ -22,7 +23,7 @@ export function deleteRun(db: SqliteDatabase, runId: string, now: number): RunId
   deleteHold(db, row);
   const identity = toRunIdentity(row);
   moveRun(db, row.job, row.status, null);
-  db.facts.note([row.seq, "deleted", identity.id, identity.jobName, identity.labels]);
+  db.facts.note(factBy([row.seq, "deleted", identity.id, identity.jobName, identity.labels], by));
   db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
   db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);
   return identity;
@@ -50,7 +51,7 @@ export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: numbe
   for (const { id, recorded } of due.slice(0, limit)) {
     steps += recorded;
     if (purged.length > 0 && steps > MAX_PURGED_STEPS) break;
-    purged.push(deleteRun(db, id, now)!); // it has ended: the same transaction has just found it
+    purged.push(deleteRun(db, id, null, now)!); // it has ended: the same transaction has just found it
   }
   return purged;
 }

@@ -1,8 +1,9 @@
 import { LeaseLostError } from "../../../model/error.ts";
 import type { Report } from "../../../model/execution_report.ts";
-import { type Fact, failedFact, toFact } from "../../../model/fact.ts";
+import { type Fact, factBy, failedFact, toFact } from "../../../model/fact.ts";
 import { type Failure, failureText } from "../../../model/failure.ts";
 import type { Lease } from "../../../model/lease.ts";
+import { actorOf } from "../../../model/origin.ts";
 import { isLeased, isTerminal, type RunStatus, type StoredRun } from "../../../model/run.ts";
 import type { CancelledExecution, ClaimResult, Ending } from "../../../store/claim.ts";
 import { aloneQueue, jobNameOf } from "../../queue_name.ts";
@@ -133,14 +134,14 @@ const [END_LEASED, END] = ["lease_owner = NULL, lease_expires_at = NULL", OUT_OF
      AND retrigger_of IS ?`
 ) as [string, string];
 
-function endFact(seq: number, ending: Ending | { status: "cancelled" }): Fact {
+function endFact(seq: number, ending: Ending | { status: "cancelled"; requestId: string | null }): Fact {
   switch (ending.status) {
     case "completed":
       return [seq, "completed", ending.durationMs];
     case "failed":
       return failedFact(seq, ending.failure.kind);
     case "cancelled":
-      return [seq, "cancelled"];
+      return factBy([seq, "cancelled"], actorOf(ending.requestId));
   }
 }
 

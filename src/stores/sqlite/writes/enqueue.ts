@@ -1,3 +1,4 @@
+import { actorOf } from "../../../model/origin.ts";
 import { positionOf } from "../../../model/flow.ts";
 import { ConflictError, NotFoundError } from "../../../model/error.ts";
 import { coalescedFacts } from "../../../model/fact.ts";
@@ -228,7 +229,7 @@ export function insertRun(
   for (const [name, value] of Object.entries(run.labels)) {
     db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", name, value, seq);
   }
-  if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, host);
+  if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, actorOf(run.trace), host);
   if (state === "R") touchGroup(db, queue, flow.fairness_key);
   if (!isDelayed && state === null && key !== null) updateQueue(db, key, now);
   const added = toRunText({
@@ -247,6 +248,7 @@ export function insertRun(
     schedule_name: run.schedule?.name ?? null,
     slot_at: slotAt,
     parent_id: parent?.id ?? null,
+    trace: run.trace,
   });
   return { run: added, seq };
 }
@@ -295,6 +297,7 @@ const UNCLAIMED = {
   completed_at: null,
   finish_by: null,
   retriggered_as: null,
+  ended_by: null,
   held: null,
   completed_as: null,
 };

@@ -6,7 +6,7 @@ import type { Lease } from "../../../model/lease.ts";
 import type { RunIdentity } from "../../../model/run.ts";
 import type { CreatedChild, NewPause, PauseRequest, PauseResult } from "../../../store/pause_request.ts";
 import type { AwaitedPause } from "../../../store/run_state.ts";
-import type { TraceText } from "../../../model/trace_context.ts";
+import type { OriginText } from "../../../model/origin.ts";
 import { deadlineAt, nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../model/wait.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { addChildren, findCreated, lacksChildren } from "../children/add_children.ts";
@@ -147,7 +147,7 @@ export function deliver(
   waitId: string,
   signal: Signal,
   payload: JsonText,
-  trace: TraceText | null,
+  trace: OriginText | null,
   now: number,
 ): Delivery {
   const row = db.get<PauseRow & Omit<IdentityRow, "id"> & { run_id: string }>(

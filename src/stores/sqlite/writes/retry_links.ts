@@ -1,3 +1,4 @@
+import { factBy } from "../../../model/fact.ts";
 import type { Host } from "../../../model/host.ts";
 import type { RetriggerFrom } from "../../../model/run.ts";
 import type { Enqueued } from "../../../store/new_run.ts";
@@ -29,6 +30,7 @@ export function linkRetry(
   db: SqliteDatabase,
   runId: string,
   old: { runId: string; from: RetriggerFrom },
+  by: string | null,
   host: Pick<Host, "newId">,
 ): void {
   const { seq } = db.one<{ seq: number }>(
@@ -36,7 +38,7 @@ export function linkRetry(
     runId,
     old.runId,
   );
-  db.facts.note([seq, "retried", runId]);
+  db.facts.note(factBy([seq, "retried", runId], by));
   if (old.from === "failure") copyHistory(db, runId, old.runId, host);
 }
 

@@ -25,6 +25,7 @@ function aSchedule(overrides: Partial<ScheduleRecord> = {}): Omit<ScheduleRecord
     options: '{"cron":"* * * * *"}',
     declared: null,
     pausedAt: null,
+    pausedBy: null,
     nextAt: SLOT,
     lastSlotAt: null,
     lastRunId: null,

@@ -59,6 +59,7 @@ timed("pause() prepares a wait and leaves the run running", async ({ store, host
     outcome: null,
     payload: null,
     signalId: null,
+    signalledBy: null,
     createdAt: isoTime(FAKE_START + 10),
     deadlineAt: isoTime(FAKE_START + 5_010),
     suspendedAt: null,

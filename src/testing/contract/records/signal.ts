@@ -34,6 +34,7 @@ timed("signal() ends a wait and answers its receipt", async ({ store, host }) =>
       outcome: "signal",
       payload: { ok: true },
       signalId: "s1",
+      signalledBy: null,
       createdAt: isoTime(FAKE_START),
       deadlineAt: isoTime(FAKE_START + 5_000),
       suspendedAt: isoTime(FAKE_START),

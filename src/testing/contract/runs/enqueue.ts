@@ -37,6 +37,8 @@ timed("enqueue() adds a pending run that shows what was asked for", async ({ sto
       leaseExpiresAt: null,
       leaseGeneration: 0,
       createdAt: isoTime(FAKE_START),
+      triggeredBy: null,
+      cancelledBy: null,
       updatedAt: isoTime(FAKE_START),
       startedAt: null,
       completedAt: null,

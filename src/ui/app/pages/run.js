@@ -197,6 +197,8 @@ function Facts({ run, timeline, explanation, details, progress }) {
   /** @type {(readonly [string, any, any?] | false | undefined)[]} */
   const facts = [
     ["Triggered", isToday ? clock(run.createdAt) : dayAndTime(run.createdAt), ago(run.createdAt, now)],
+    run.triggeredBy && ["Triggered by", run.triggeredBy],
+    run.cancelledBy && ["Cancelled by", run.cancelledBy],
     run.startedAt && ["Start delay", duration(Math.max(0, Date.parse(run.startedAt) - due))],
     run.startedAt && ["Duration", duration(end - Date.parse(run.startedAt)), "pauses included"],
     [

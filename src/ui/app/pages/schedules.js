@@ -35,7 +35,9 @@ export function SchedulesPage() {
             <li key=${name}>
               <div
                 class="head"><h2 data-row tabindex="-1">${name}</h2>${schedule.pausedAt !== null &&
-                  html`<${Status} status="paused" isPill=${true} />`}${schedule.error !== null &&
+                  html`<${Status} status="paused" isPill=${true}>${
+                    schedule.pausedBy ? `paused by ${schedule.pausedBy}` : undefined
+                  }<//>`}${schedule.error !== null &&
                   html`<${Status} status="failed" isPill=${true}>${schedule.error}<//>`}<div class="push buttons"><${ActButton} act=${trigger(
                     name,
                   )} onError=${setFailed}>Trigger now<//>${schedule.pausedAt === null

@@ -166,7 +166,7 @@ function Details({ row, to, now, runId, lines }) {
     `;
   });
   return html`
-    <p class="small muted">${capital(wordOf(row))}${row.isCopied
+    <p class="small muted">${capital(wordOf(row))}${row.signalledBy ? ` by ${row.signalledBy}` : ""}${row.isCopied
       ? " in the run of which this is a retry"
       : ""}${row.deadlineAt && row.endedAt === null
       ? `, ends ${until(row.deadlineAt, now)}`

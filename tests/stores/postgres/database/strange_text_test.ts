@@ -88,7 +88,7 @@ function scriptOf(text: string): (store: Store) => Promise<unknown> {
     await store.claim(aClaimRequest({ limit: 0, triesHeld: true, jobs: [aKnownJob({ print: `${text}2` })] }));
     await store.resumeHeld(run.id, false);
     const schedule = { name: `s${text}`, jobName: run.jobName, options: value, declared: value, error: text };
-    const times = { pausedAt: null, nextAt: 1, lastSlotAt: null, lastRunId: null, skipped: 0 };
+    const times = { pausedAt: null, pausedBy: null, nextAt: 1, lastSlotAt: null, lastRunId: null, skipped: 0 };
     const stored = await store.setSchedule({ ...schedule, ...times }, null);
     const next = { nextAt: 2, lastSlotAt: 1, error: text };
     const firing = { schedule: stored!, next, run: scheduled, skipsOverlap: false, skipped: 0 };

@@ -70,6 +70,7 @@ const SCHEDULE = {
   options: "{}",
   declared: null,
   pausedAt: null,
+  pausedBy: null,
   nextAt: null,
   lastSlotAt: null,
   lastRunId: null,

@@ -28,7 +28,7 @@ begin
     select count(*) into v_count from {schema}.pauses w where w.run_seq = r.seq and w.kind <> 'patch';
     select coalesce(jsonb_agg(jsonb_build_object('kind', o.kind, 'id', o.id, 'name', o.name, 'status', o.status,
         'outcome', o.outcome, 'createdAt', o.created_at, 'suspendedAt', o.suspended_at, 'resolvedAt', o.resolved_at,
-        'firstResumedAt', o.first_resumed_at, 'deadlineAt', o.deadline_at,
+        'firstResumedAt', o.first_resumed_at, 'deadlineAt', o.deadline_at, 'trace', o.trace,
         'childRunId', case when o.kind = 'children' then (select q.id from {schema}.children m
           join {schema}.runs q on q.seq = m.run_seq where m.pause_seq = o.seq and m.no = 0) end) order by o.seq), '[]')
       into v_pauses from (select w.* from {schema}.pauses w where w.run_seq = r.seq and w.kind <> 'patch' order by w.seq
@@ -36,7 +36,8 @@ begin
   end if;
   return jsonb_build_object('now', fn.clock(p_now),
     'run', jsonb_build_object('id', r.id, 'status', r.status, 'createdAt', r.created_at, 'startAt', r.start_at,
-      'startedAt', r.started_at, 'completedAt', r.completed_at),
+      'startedAt', r.started_at, 'completedAt', r.completed_at,
+      'trace', r.trace, 'endedBy', r.ended_by),
     'steps', v_steps, 'attempts', v_attempts, 'pauses', v_pauses,
     'interruptions', (select coalesce(jsonb_agg(jsonb_build_object('kind', o.kind, 'workerId', o.worker,
         'leasedAt', o.leased_at, 'endedAt', o.ended_at) order by o.generation), '[]')

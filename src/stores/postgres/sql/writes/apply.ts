@@ -34,7 +34,7 @@ export type WriteKind = typeof KINDS[number];
 /** How several writes are one transaction. */
 export const APPLY = `
 create or replace function fn.delete(p jsonb, p_now bigint) returns jsonb language sql volatile as $$
-  select fn.delete_run(p ->> 'runId', p_now)
+  select fn.delete_run(p ->> 'runId', p ->> 'actor', p_now)
 $$;
 
 -- Performs a group of writes: see write_group.ts. Each answers or refuses for itself, and a refusal has written nothing.

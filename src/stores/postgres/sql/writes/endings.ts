@@ -147,7 +147,7 @@ begin
   if r.recorded > 0 then
     update {schema}.steps set status = 'cancelled', completed_at = p_now where run_seq = r.seq and status = 'retrying';
   end if;
-  perform fn.end_run(r, 'cancelled', v_facts || '"cancelled"]'::text, p_now);
+  perform fn.end_run(r, 'cancelled', v_facts || ('"cancelled"' || fn.actor_of_fact(r.ended_by) || ']'), p_now);
 end $$;
 
 -- Fails a run that is not under a lease. p_number is what the text of the failure tells. Returns what a claim says of it.

@@ -167,9 +167,9 @@ begin
   end if;
   perform fn.move_run(r.job, null, 'pending');
   v_fact := '[' || r.seq || ',"triggered"';
-  if r.schedule_name is not null then
+  if r.schedule_name is not null or strpos(r.trace, chr(10)) > 0 then
     v_fact := v_fact || ',' || coalesce(r.start_at::text, 'null') || ',' || coalesce(to_json(r.parent_id)::text, 'null')
-      || ',' || (n ->> 'schedule');
+      || ',' || coalesce(n ->> 'schedule', 'null') || fn.actor_of_fact(r.trace);
   elsif r.parent_id is not null then
     v_fact := v_fact || ',' || coalesce(r.start_at::text, 'null') || ',' || to_json(r.parent_id)::text;
   elsif r.start_at is not null then v_fact := v_fact || ',' || r.start_at;
@@ -190,7 +190,7 @@ create or replace function fn.link_retry(r {schema}.runs, p_from text, p_now big
 declare o {schema}.runs;
 begin
   update {schema}.runs set retriggered_as = r.id where id = r.retrigger_of returning * into o;
-  perform fn.note(o.seq, '"retried",' || to_json(r.id)::text || ']', p_now);
+  perform fn.note(o.seq, '"retried",' || to_json(r.id)::text || fn.actor_of_fact(r.trace) || ']', p_now);
   if p_from = 'failure' then perform fn.copy_history(r.seq, o, p_now); end if;
 end $$;
 

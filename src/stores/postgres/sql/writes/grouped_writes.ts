@@ -137,7 +137,9 @@ begin
     insert into {schema}.counts (status, job, runs) select 'pending', i.n ->> 'queue', count(*) from i group by i.n ->> 'queue'),
   f as (
     insert into {schema}.journal (at, facts)
-      select p_now, p.facts from fn.pack_facts(array(select '[' || i.seq || ',"triggered"]' from i order by i.seq)) p)
+      select p_now, p.facts from fn.pack_facts(array(select '[' || i.seq || ',"triggered"'
+        || case when strpos(i.n ->> 'trace', chr(10)) > 0 then ',null,null,null' || fn.actor_of_fact(i.n ->> 'trace') else '' end || ']'
+      from i order by i.seq)) p)
   select array_agg(o.answer order by o.call) into v_answers from (
     select i.call, jsonb_agg(jsonb_build_object('disposition', 'created',
       'run', to_jsonb(r) || jsonb_build_object('payload', i.n ->> 'payload', 'held', null)) order by i.no)::text as answer
