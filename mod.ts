@@ -181,6 +181,14 @@ export type {
 } from "./src/model/run.ts";
 export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/model/schema.ts";
 export { type ClientStep, type Step, type StepStatus, toClientStep } from "./src/model/step.ts";
+export {
+  defineStream,
+  type ReadStreamOptions,
+  type Stream,
+  type StreamInfo,
+  type StreamPart,
+  type StreamWriter,
+} from "./src/model/stream.ts";
 export type { Store } from "./src/store/store.ts";
 export type { Counts } from "./src/store/job_numbers.ts";
 export type { JobPause } from "./src/store/job_pause.ts";

@@ -42,6 +42,7 @@ import type { Surroundings } from "../execution/surroundings.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
 
 const DEFAULT_MAX_VALUE_BYTES = 1_048_576;
+const DEFAULT_MAX_STREAM_BYTES = 16_777_216;
 
 /** The parts of an engine. */
 export interface EngineParts<L> {
@@ -128,6 +129,7 @@ export function assembleEngine<J extends Jobs, L>(
     host,
     currentStep: new AsyncLocalStorage(),
     maxValueBytes,
+    maxStreamBytes: options.maxStreamBytes ?? DEFAULT_MAX_STREAM_BYTES,
     storesStacks: options.errors?.stack ?? true,
     runs: {
       // Inherited labels were checked by the first trigger.

@@ -8,6 +8,16 @@ import type { LogEntry } from "../model/log.ts";
 import { type ActorOptions, checkActor, readActor } from "../model/origin.ts";
 import { type Labels, parseRun, type Run, type RunFilter, type RunPage, type UncountedPage } from "../model/run.ts";
 import type { Step } from "../model/step.ts";
+import {
+  parsePlace,
+  type ReadStreamOptions,
+  type Stream,
+  type StreamInfo,
+  streamName,
+  type StreamPart,
+} from "../model/stream.ts";
+import type { Json, Jsonify } from "../values/json.ts";
+import { tidyText } from "../values/text.ts";
 import type { Store } from "../store/store.ts";
 import type { StrandedJob } from "../model/hold.ts";
 import type { StoreInfo } from "../store/store_info.ts";
@@ -100,6 +110,8 @@ const LIST_FIELDS = { ...FILTER_FIELDS, limit: true, offset: true, total: true }
   keyof RunFilter | "total",
   unknown
 >;
+
+const READ_STREAM_OPTIONS: Record<keyof ReadStreamOptions, true> = { after: true, follow: true };
 
 class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   readonly jobs: JobHandles<J, L>;
@@ -245,6 +257,26 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   subscribe(runId: string): ReadableStream<RunEvent> {
     return this.#parts.lifecycle.isStopped ? endedStream() : subscribe(runId, this[INTERNALS].reader, this.#store);
+  }
+
+  readStream<T = Json>(
+    runId: string,
+    stream: Stream<T> | string,
+    options: ReadStreamOptions = {},
+  ): ReadableStream<StreamPart<Jsonify<T>>> {
+    checkOptionNames(options, READ_STREAM_OPTIONS, "readStream()");
+    const { after, follow = true } = options;
+    const place = after === undefined ? null : parsePlace(after);
+    if (after !== undefined && place === null) {
+      throw new TypeError(`after of readStream() must be the position of a part, not ${tidyText(String(after), 64)}`);
+    }
+    const isFollowed = follow && !this.#parts.lifecycle.isStopped;
+    const parts = this.#parts.lifecycle.streams.read(runId, streamName(stream), { after: place, follow: isFollowed });
+    return parts as ReadableStream<StreamPart<Jsonify<T>>>; // the items have the type of the stream
+  }
+
+  getStreams(runId: string): Promise<StreamInfo[]> {
+    return this.#listOf(runId, () => this.#store.getStreams(runId));
   }
 
   use(plugin: Plugin): this {

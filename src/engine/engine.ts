@@ -6,6 +6,8 @@ import type { LogEntry } from "../model/log.ts";
 import type { ActorOptions } from "../model/origin.ts";
 import type { Labels, Run, RunFilter, RunPage, UncountedPage } from "../model/run.ts";
 import type { Step } from "../model/step.ts";
+import type { ReadStreamOptions, Stream, StreamInfo, StreamPart } from "../model/stream.ts";
+import type { Json, Jsonify } from "../values/json.ts";
 import type { StrandedJob } from "../model/hold.ts";
 import type { StoreInfo } from "../store/store_info.ts";
 import type { Signal, SignalReceipt, Wait } from "../model/wait.ts";
@@ -192,6 +194,41 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * fails with a {@linkcode NotFoundError} if there is no such run.
    */
   subscribe(runId: string): ReadableStream<RunEvent>;
+  /**
+   * Reads a stream that the steps of a run write, in any process. Whoever reads puts `items` at index `from`, and drops
+   * what was there and after it: then the list never has items of two attempts at one step, and no gap. It ends when the
+   * run has ended and everything was read, when the run is deleted, or when the engine stops.
+   *
+   * An unknown run makes it fail with a {@linkcode NotFoundError}.
+   *
+   * @example
+   * ```ts
+   * import { createEngine, defineStream, MemoryStore } from "@holdfast/jobs";
+   *
+   * const tokens = defineStream<string>("tokens");
+   *
+   * export async function collect(engine: ReturnType<typeof createEngine>, runId: string): Promise<string[]> {
+   *   const all: string[] = [];
+   *   for await (const { from, items } of engine.readStream(runId, tokens)) all.splice(from, Infinity, ...items);
+   *   return all;
+   * }
+   * ```
+   *
+   * @param options.after A `position` of a part: only what comes after it. Default: from the beginning.
+   * @param options.follow Whether to wait for what comes. Default: `true`.
+   * @throws {TypeError} `after` is no position of a part.
+   */
+  readStream<T = Json>(
+    runId: string,
+    stream: Stream<T> | string,
+    options?: ReadStreamOptions,
+  ): ReadableStream<StreamPart<Jsonify<T>>>;
+  /**
+   * The streams of a run that have or had items, by name.
+   *
+   * @throws {NotFoundError} There is no such run.
+   */
+  getStreams(runId: string): Promise<StreamInfo[]>;
   /** Adds a plugin, such as `persistLogs()`. */
   use(plugin: Plugin): this;
   /**

@@ -63,6 +63,8 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   fairnessLabel?: string;
   /** The maximum size of an input, a step's result, an output or a signal's payload, in bytes of JSON. Default 1 MiB. */
   maxValueBytes?: number;
+  /** The maximum size of a stream of a run, in bytes of the JSON of its items. Default 16 MiB. */
+  maxStreamBytes?: number;
   /** What is stored of errors. `stack: false`: no stacks, neither of failed runs nor of failed steps. Default `true`. */
   errors?: { stack?: boolean };
   /**
@@ -96,6 +98,7 @@ const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
   schedules: true,
   fairnessLabel: true,
   maxValueBytes: true,
+  maxStreamBytes: true,
   errors: true,
   onDivergence: true,
   build: true,
@@ -117,7 +120,7 @@ export function checkEngineOptions(options: Omit<EngineOptions<Jobs, unknown>, "
   readRetention(options.retention ?? {});
   if (options.labels !== undefined) checkSchema(options.labels, "labels of createEngine()");
   checkFairnessLabel(options.fairnessLabel);
-  checkMaxValueBytes(options.maxValueBytes);
+  checkMaxBytes(options);
   checkErrors(options.errors ?? {});
   if (options.onDivergence !== undefined) checkOnDivergence(options.onDivergence, "createEngine()");
   if (options.build !== undefined) checkName(options.build, "build of createEngine()");
@@ -219,9 +222,11 @@ export function readDataSources(sources: NonNullable<EngineOptions<Jobs>["dataSo
   return names;
 }
 
-function checkMaxValueBytes(bytes: number | undefined): void {
-  if (bytes !== undefined && (!Number.isInteger(bytes) || bytes < 1)) {
-    throw new RangeError(`maxValueBytes must be a positive integer, not ${bytes}`);
+function checkMaxBytes(options: { maxValueBytes?: number; maxStreamBytes?: number }): void {
+  for (const name of ["maxValueBytes", "maxStreamBytes"] as const) {
+    const bytes = options[name];
+    if (bytes === undefined || (Number.isInteger(bytes) && bytes >= 1)) continue;
+    throw new RangeError(`${name} must be a positive integer, not ${bytes}`);
   }
 }
 

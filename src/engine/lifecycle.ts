@@ -2,6 +2,7 @@ import { type Duration, readDuration } from "../values/duration.ts";
 import { ChangePoller } from "../events/change_poller.ts";
 import type { ChangeWatch } from "../events/change_watch.ts";
 import { JournalReader } from "../events/journal_reader.ts";
+import { StreamReader } from "../events/stream_reader.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { Worker } from "../execution/worker.ts";
 import type { WorkerSettings } from "../execution/worker_settings.ts";
@@ -59,6 +60,8 @@ export interface LifecycleOptions {
 export class Lifecycle {
   /** Publishes the events of all runs, no matter which process executes them. */
   readonly reader: JournalReader;
+  /** Reads streams of items. */
+  readonly streams: StreamReader;
   /** Notices writes of other processes. */
   readonly changes: ChangePoller;
   readonly #options: LifecycleOptions;
@@ -83,6 +86,7 @@ export class Lifecycle {
     this.changes = new ChangePoller(deps.store, settings.pollingInterval, { ...deps, watch, polls });
     this.#worker = this.#newWorker();
     this.reader = new JournalReader({ ...deps, watch });
+    this.streams = new StreamReader({ ...deps, journal: this.reader });
   }
 
   /** The current worker: each stop ends one, and another takes its place. */
@@ -160,6 +164,7 @@ export class Lifecycle {
     this.#isStopped = this.#stopStarted === null; // unless it was started again
     await within(host, LAST_EVENTS_MS, this.reader.publishAll());
     this.reader.endAll();
+    this.streams.endAll();
     for (const listener of this.#stopListeners) listener();
     await within(host, LAST_LINES_MS, Promise.all(this.#pending));
     await within(host, LAST_STATISTICS_MS, this.#options.monitor.stop());

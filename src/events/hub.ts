@@ -89,6 +89,11 @@ export class Hub {
     for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
   }
 
+  /** Notes that something was committed of which no event tells: who reads the journal looks at once. */
+  noteCommit(): void {
+    for (const listener of [...this.#activityListeners]) listener();
+  }
+
   /** Publishes jobs that no live worker knows. Returns whether anybody listens. */
   publishStranded(jobs: readonly StrandedJob[]): boolean {
     const isHeard = this.#hasListener("worker:stranded");

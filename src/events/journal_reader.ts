@@ -1,4 +1,4 @@
-import type { Cursor } from "../model/journal.ts";
+import type { Cursor, JournalRow } from "../model/journal.ts";
 import type { Store } from "../store/store.ts";
 import { CatchUp, missingError, toPlace } from "./catch_up.ts";
 import { FactEvents, type Receiver } from "./fact_events.ts";
@@ -33,6 +33,8 @@ export class JournalReader {
   readonly #ofRuns = new Map<number, Set<Receiver>>();
   readonly #ofLists = new Set<Receiver>();
   readonly #catchingUp = new Set<EventConsumer>();
+  /** Who is told of facts of a run, by its row number. */
+  readonly #touched = new Map<number, () => void>();
   /** The current reading; `null` without consumers. */
   #reading: Reading | null = null;
 
@@ -93,7 +95,20 @@ export class JournalReader {
     return () => {
       if (!siblings.delete(attached)) return;
       if (consumer.runSeq !== null && siblings.size === 0) this.#ofRuns.delete(consumer.runSeq);
-      if (this.#ofRuns.size + this.#ofLists.size === 0) this.#stop();
+      this.#stopIfUnused();
+    };
+  }
+
+  /**
+   * Calls back after commits with facts of a run that come after a position, until the returned function is called: one
+   * listener for each run.
+   */
+  onFacts(runSeq: number, place: Cursor, listener: () => void): () => void {
+    this.#touched.set(runSeq, listener);
+    if (this.#reading === null) this.#begin(place);
+    return () => {
+      this.#touched.delete(runSeq);
+      this.#stopIfUnused();
     };
   }
 
@@ -106,6 +121,10 @@ export class JournalReader {
   endAll(error?: unknown): void {
     const attached = [...this.#attached()].map(({ consumer }) => consumer);
     for (const consumer of [...attached, ...this.#catchingUp]) consumer.end(error);
+  }
+
+  #stopIfUnused(): void {
+    if (this.#ofRuns.size + this.#ofLists.size + this.#touched.size === 0) this.#stop();
   }
 
   #siblingsOf({ runSeq }: EventConsumer): Set<Receiver> {
@@ -139,11 +158,15 @@ export class JournalReader {
     while (!abortSignal.aborted) {
       const page = await this.#read(reading.place, abortSignal);
       if (abortSignal.aborted) return;
-      if (page === null) return this.endAll(missingError());
+      if (page === null) {
+        await this.#skipGap(reading, abortSignal);
+        continue;
+      }
       const last = page.rows.at(-1);
       if (last === undefined) return;
       // A consumer that is catching up reads these rows, too, before it is attached.
       reading.place = toPlace(last);
+      this.#notifyTouched(page.rows);
       const receivers = { ofRun: (seq: number) => this.#ofRuns.get(seq) ?? [], ofLists: this.#ofLists };
       await this.#events.publish(page.rows, receivers, () => this.#breathe(), abortSignal);
       if (abortSignal.aborted) return;
@@ -151,6 +174,21 @@ export class JournalReader {
       if (last.position >= page.end.position) return;
       await this.#breathe();
     }
+  }
+
+  /** Rows are missing: consumers of events end, and who is told of facts reads all there is. */
+  async #skipGap(reading: Reading, abortSignal: AbortSignal): Promise<void> {
+    this.endAll(missingError());
+    if (abortSignal.aborted) return;
+    const end = await retryStoreCall(() => this.#deps.store.findCursor(null), this.#deps, abortSignal);
+    reading.place = end ?? reading.place;
+    for (const listener of [...this.#touched.values()]) listener();
+  }
+
+  #notifyTouched(rows: readonly JournalRow[]): void {
+    if (this.#touched.size === 0) return;
+    const seqs = new Set(rows.flatMap(({ facts }) => facts.map(([seq]) => seq)));
+    for (const [seq, listener] of [...this.#touched]) if (seqs.has(seq)) listener();
   }
 
   #read({ position, at }: Cursor, abortSignal: AbortSignal) {

@@ -27,6 +27,7 @@ import type { Transactions } from "./transactions.ts";
 import { ResultOrder } from "./replay/result_order.ts";
 import { ReportOutbox } from "./reports.ts";
 import type { Slot } from "./slots.ts";
+import { RunStreams } from "./streams/run_streams.ts";
 
 /** Starts the runs that jobs ask for. */
 export interface RunStarter {
@@ -56,6 +57,8 @@ export interface ExecutionDeps {
   currentStep: AsyncLocalStorage<string | undefined>;
   /** The maximum size of a value, in bytes of JSON. */
   maxValueBytes: number;
+  /** The maximum size of a stream, in bytes of JSON. */
+  maxStreamBytes: number;
   /** Whether the stacks of failures are stored. */
   storesStacks: boolean;
   /** Starts the runs that jobs ask for. */
@@ -86,6 +89,8 @@ export interface ExecutionOptions {
   renewLease: () => Promise<void>;
   /** Called when there is something to report, since the next write may come late. */
   onReport: () => void;
+  /** Called when there are items of streams to store. */
+  onItems: () => void;
   /** Called when the run has recorded a step. */
   onStep: () => void;
   /** Called when the job has returned and the end of the run is about to be saved. */
@@ -121,6 +126,8 @@ export class Execution {
   readonly #unseen = new Set<CallPromise<unknown>>();
   /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
+  /** What its steps write to streams. */
+  readonly streams: RunStreams;
   /** Its slot: nothing begins without it. */
   readonly slot: Slot;
   /** What plugins learn of it; `null`: there was no plugin that learns of executions when it began. */
@@ -153,6 +160,11 @@ export class Execution {
     this.order = new ResultOrder(recordedNos(claim), deps.host);
     this.reports = new ReportOutbox(claim.run, deps.hub, deps.host, () => {
       if (!this.state.isOver) options.onReport();
+    });
+    const { store, hub, host, maxStreamBytes } = deps;
+    const ofRun = { store, hub, host, maxStreamBytes, runId: claim.run.id, abortSignal: this.abortSignal };
+    this.streams = new RunStreams(ofRun, () => {
+      if (!this.state.isInterrupted) options.onItems();
     });
     this.#renewLease = options.renewLease;
     this.#onEnding = options.onEnding;

@@ -11,6 +11,7 @@ import { isoTime } from "../values/iso_time.ts";
 import { type Executed, executeRun, type Outcome } from "./execute_run.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
 import { LeaseKeeper } from "./leases/lease_keeper.ts";
+import { ItemSender } from "./streams/item_sender.ts";
 import type { Slots } from "./slots.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 
@@ -24,6 +25,7 @@ export class Executions {
   readonly #deps: ExecutionDeps;
   readonly #slots: Slots;
   readonly #keeper: LeaseKeeper;
+  readonly #sender: ItemSender;
   readonly #onFree: () => void;
   readonly #onEnding: () => void;
   readonly #byRun = new Map<string, Execution>();
@@ -58,6 +60,7 @@ export class Executions {
     this.#onFree = onFree;
     this.#onEnding = onEnding;
     this.#keeper = new LeaseKeeper(deps, settings, workerId, poller);
+    this.#sender = new ItemSender(deps);
   }
 
   /** How many there are. */
@@ -101,6 +104,7 @@ export class Executions {
       execution.state.discard();
       execution.slot.end(null);
       this.#keeper.drop(runId);
+      this.#sender.drop(execution);
     }
     this.#byRun.clear();
   }
@@ -147,6 +151,7 @@ export class Executions {
   /** Resolves when all of them are over, and have released their leases. */
   async ended(): Promise<void> {
     while (this.#running.size > 0) await Promise.all(this.#running);
+    await this.#sender.idle();
   }
 
   /**
@@ -170,6 +175,7 @@ export class Executions {
       leaseSureUntil: sentAt + this.#settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
       onReport: () => this.#keeper.sendReportsSoon(),
+      onItems: () => this.#sender.add(execution),
       onStep: () => this.#noteStep(execution),
       onEnding: () => this.#noteEnding(execution),
       info: around.execution === null && around.step === null
@@ -211,6 +217,7 @@ export class Executions {
       this.#byRun.delete(run.id);
       this.#keeper.drop(run.id);
     }
+    this.#sender.drop(execution);
     execution.slot.end(outcome.kind === "interrupted" ? null : outcome.kind !== "held");
     this.#onFree();
     if (outcome.kind !== "interrupted") return;

@@ -1,6 +1,7 @@
 import type { Duration } from "../values/duration.ts";
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
 import { type ChangeDefinition, type JobChanges, readJobChanges } from "./job/job_changes.ts";
+import type { Stream, StreamWriter } from "./stream.ts";
 import type { Json, Jsonify } from "../values/json.ts";
 import { isInstance } from "../values/is_instance.ts";
 import { kindOf } from "../values/kind_of.ts";
@@ -23,6 +24,20 @@ export interface StepTools {
   readonly idempotencyKey: string;
   /** 1 for the first attempt, one more after each failed one. An attempt that a crash interrupted is not counted. */
   readonly attempt: number;
+  /**
+   * Opens a stream of the run, which others read while the step is executed (`engine.readStream()`). What an attempt
+   * writes counts once its step has completed; until then, readers see it as long as no other attempt follows.
+   *
+   * @throws {ConflictError} Another step is writing to it.
+   * @throws {RangeError} The execution has opened 16 other streams.
+   */
+  stream<T = Json>(stream: Stream<T> | string): StreamWriter<T>;
+  /**
+   * Reads the items that completed steps have written to a stream of the run.
+   *
+   * @throws {ConflictError} This step is writing to it.
+   */
+  readStream<T = Json>(stream: Stream<T> | string): AsyncIterable<Jsonify<T>>;
 }
 
 /** Options of a step. */

@@ -13,6 +13,23 @@ export interface Stream<T = unknown> {
 /**
  * Defines a stream, for the job that writes it and all that read it.
  *
+ * @example
+ * ```ts
+ * import { defineJob, defineStream } from "@holdfast/jobs";
+ * import { z } from "zod";
+ *
+ * const words = defineStream<string>("words");
+ *
+ * export const greet = defineJob({
+ *   name: "greet",
+ *   input: z.object({ name: z.string() }),
+ *   run: (step, { name }) =>
+ *     step.run("say", async ({ stream }) => {
+ *       for (const word of ["Hello", ", ", name]) await stream(words).write(word);
+ *     }),
+ * });
+ * ```
+ *
  * @throws {ValidationError} The name is not 1 to 255 characters of well-formed Unicode without control characters.
  */
 export function defineStream<T = unknown>(name: string): Stream<T> {
@@ -23,6 +40,21 @@ export function defineStream<T = unknown>(name: string): Stream<T> {
 /** The name of a stream that is given as one, or as its name. */
 export function streamName(stream: Stream | string): string {
   return defineStream(typeof stream === "string" ? stream : stream?.name).name;
+}
+
+/** Writes to a stream, in the function of a step. */
+export interface StreamWriter<T> {
+  /**
+   * Adds an item. Resolves when there is room for more, not when it is stored: the record of the step covers that. An
+   * error makes the attempt fail, also if nobody awaits the promise.
+   *
+   * @throws {SerializationError} The item cannot be stored as JSON, or takes more than 256 KiB.
+   * @throws {RangeError} The stream would have more than `maxStreamBytes`.
+   * @throws {ConflictError} The attempt has ended. After an abort it is the reason of the step's `abortSignal`.
+   */
+  write(item: T): Promise<void>;
+  /** Adds all items of a source, such as a `ReadableStream`, and waits for room. An error of the source makes the attempt fail. */
+  pipe(source: AsyncIterable<T>): Promise<void>;
 }
 
 /**
@@ -36,6 +68,14 @@ export interface StreamPart<T> {
   items: T[];
   /** Where to continue from. */
   position: string;
+}
+
+/** How `engine.readStream()` reads. */
+export interface ReadStreamOptions {
+  /** The `position` of a part: only what comes after it. Default: from the beginning. */
+  after?: string;
+  /** Whether to wait for what comes, until the run has ended. Default: `true`. */
+  follow?: boolean;
 }
 
 /** A stream of a run. */

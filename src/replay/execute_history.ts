@@ -78,6 +78,7 @@ class HistoryExecution {
       currentStep: new AsyncLocalStorage(),
       storesStacks: true,
       maxValueBytes: Infinity,
+      maxStreamBytes: Infinity,
       runs: {
         create: (job, input, options) => this.#newChild(job as Job, input, options), // no step calls anything
         add: () => this.#blocked(null),
@@ -94,6 +95,7 @@ class HistoryExecution {
       leaseSureUntil: Infinity,
       renewLease: () => Promise.resolve(),
       onReport: () => {},
+      onItems: () => {},
       onStep: () => {},
       onEnding: () => {},
       info: null,

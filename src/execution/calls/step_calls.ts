@@ -16,6 +16,7 @@ import { Mistake } from "../transactions.ts";
 import type { DueRetry, Parking } from "./parking.ts";
 import { oldNamesOf, type RecordedHistory } from "../replay/recorded_history.ts";
 import type { Replay, ReplayGuard } from "../replay/replay_guard.ts";
+import { AttemptStreams } from "../streams/attempt_streams.ts";
 import { StepNameNumbers } from "../replay/step_name_numbers.ts";
 
 const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: true };
@@ -230,9 +231,10 @@ export class StepCalls {
     execution.executing.set(name, current);
     execution.reports.add({ kind: "start", stepName: name, stepIndex: index, attempt });
     try {
-      const performed = await this.#perform(step, attempt, current);
+      const streams = new AttemptStreams(name, execution.streams, execution.abortSignal);
+      const performed = await this.#perform(step, attempt, current, streams);
       const { startedAgoMs: duration } = current();
-      const { recordedNo, retry } = await this.#save(performed, current);
+      const { recordedNo, retry } = await this.#save(performed, current, streams);
       execution.noteStep(recordedNo);
       this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
       end?.(toStepOutcome(performed, retry !== null));
@@ -246,14 +248,18 @@ export class StepCalls {
     }
   }
 
-  async #save(performed: Performed, current: () => ExecutingStep): Promise<SavedStep> {
+  async #save(performed: Performed, current: () => ExecutingStep, streams: AttemptStreams): Promise<SavedStep> {
     if (performed.status === "completed" && performed.saved !== undefined) return performed.saved;
     const execution = this.#execution;
     const result = toResult(performed);
+    const chunks = streams.chunksFor(result);
+    const more = chunks.length === 0 ? undefined : { chunks };
     const save = execution.write((reports) =>
-      execution.deps.store.saveStep(execution.lease, { ...current(), result }, reports)
+      execution.deps.store.saveStep(execution.lease, { ...current(), result, ...more }, reports)
     );
-    return await execution.order.expect(save);
+    const saved = await execution.order.expect(save);
+    streams.noteRecorded(chunks);
+    return saved;
   }
 
   #publish(
@@ -275,15 +281,24 @@ export class StepCalls {
   }
 
   /** Calls a step's function. What it throws after an interruption is not an outcome, and is rethrown. */
-  async #perform(step: Attempted, attempt: number, current: () => ExecutingStep): Promise<Performed> {
+  async #perform(
+    step: Attempted,
+    attempt: number,
+    current: () => ExecutingStep,
+    streams: AttemptStreams,
+  ): Promise<Performed> {
     const { abortSignal } = this.#execution;
     const timeout = this.#startTimeout(step);
+    if (timeout !== null) streams.abortSignal = timeout.abortSignal;
     let value: unknown;
     try {
-      const call = this.#call(step, attempt, current, timeout === null ? abortSignal : timeout.abortSignal);
+      const call = this.#call(step, attempt, current, streams);
       value = await (timeout === null ? call : Promise.race([call, timeout.exceeded]));
+      const failed = streams.close() ? await streams.end() : null;
+      if (failed !== null) throw failed.error;
       if (isInstance(value, Committed)) return { status: "completed", ...(value as Committed) };
     } catch (thrown) {
+      if (streams.close()) await streams.end();
       if (abortSignal.aborted) throw abortSignal.reason;
       const isMistake = isInstance(thrown, Mistake);
       const error = isMistake ? (thrown as Mistake).cause : thrown;
@@ -304,11 +319,23 @@ export class StepCalls {
     { name, work, transact }: Attempted,
     attempt: number,
     current: () => ExecutingStep,
-    abortSignal: AbortSignal,
+    streams: AttemptStreams,
   ): Promise<unknown> {
     if (typeof work !== "function") throw new TypeError(`Step "${name}" needs a function, not ${kindOf(work)}`);
     const { claim, deps } = this.#execution;
-    const tools = { idempotencyKey: stepId(claim.originId, name), attempt, abortSignal };
+    const tools: StepTools = {
+      idempotencyKey: stepId(claim.originId, name),
+      attempt,
+      abortSignal: streams.abortSignal,
+      stream: (stream) => {
+        // The record of a transaction is written by your database, which does not know of items.
+        if (transact !== null) {
+          throw new TypeError(`Step "${name}" is a transaction: a stream is written in step.run()`);
+        }
+        return streams.open(stream);
+      },
+      readStream: (stream) => streams.read(stream),
+    };
     // A lazy result (a query with `then()`) also runs in the step's context.
     const perform = transact === null ? () => work(tools) : () => transact({ tools, current });
     const call = { claim, stepName: name, tools, work: perform };

@@ -1,0 +1,135 @@
+import { ConflictError, SerializationError } from "../../model/error.ts";
+import type { StepWrite } from "../../model/step.ts";
+import { type Chunk, MAX_ITEM_BYTES, type Stream, streamName, type StreamWriter } from "../../model/stream.ts";
+import { encode, type Jsonify } from "../../values/json.ts";
+import type { OpenStream, RunStreams, StreamOwner } from "./run_streams.ts";
+import { readPermanent } from "./read_permanent.ts";
+
+/** A stream that an attempt writes, and how many items it has written. */
+interface Opened {
+  stream: OpenStream;
+  written: number;
+}
+
+/** What one attempt at a step writes to streams. After its end it writes nothing more. */
+export class AttemptStreams implements StreamOwner {
+  /** The name of the step. */
+  readonly stepName: string;
+  readonly #streams: RunStreams;
+  /** Fires when it is over, whatever its function does. */
+  abortSignal: AbortSignal;
+  readonly #opened = new Map<string, Opened>();
+  /** Whether its function has settled. */
+  #isClosed = false;
+  #failure: { error: unknown } | null = null;
+  readonly #wake = () => {
+    for (const { stream } of this.#opened.values()) stream.wake();
+  };
+
+  constructor(stepName: string, streams: RunStreams, abortSignal: AbortSignal) {
+    this.stepName = stepName;
+    this.#streams = streams;
+    this.abortSignal = abortSignal;
+  }
+
+  /** See `StepTools.stream()`. */
+  open<T>(given: Stream<T> | string): StreamWriter<T> {
+    const name = streamName(given);
+    const opened = this.#isOver ? null : this.#register(name);
+    const write = async (item: T) => {
+      this.#check();
+      if (opened === null) return;
+      this.#add(opened, item);
+      for (let room; (room = opened.stream.room()) !== null;) {
+        await room;
+        this.#check();
+      }
+    };
+    const pipe = async (source: AsyncIterable<T>) => {
+      this.#check();
+      for await (const item of source) await write(item);
+    };
+    return { write: (item) => this.#guard(write(item)), pipe: (source) => this.#guard(pipe(source)) };
+  }
+
+  #register(name: string): Opened {
+    const stream = this.#streams.open(name, this);
+    const opened = this.#opened.get(name) ?? { stream, written: 0 };
+    if (this.#opened.size === 0) this.abortSignal.addEventListener("abort", this.#wake, { once: true });
+    this.#opened.set(name, opened);
+    return opened;
+  }
+
+  /** See `StepTools.readStream()`. */
+  read<T>(given: Stream<T> | string): AsyncIterable<Jsonify<T>> {
+    const name = streamName(given);
+    if (this.#opened.has(name)) {
+      throw new ConflictError(
+        `Stream "${name}" is being written by step "${this.stepName}", which cannot read it meanwhile`,
+      );
+    }
+    return readPermanent(this.#streams.deps, name) as AsyncIterable<Jsonify<T>>; // the items have the type of the stream
+  }
+
+  /** Makes the attempt fail, whether or not its function notices. */
+  fail(error: unknown): void {
+    this.#failure ??= { error };
+    this.#wake();
+  }
+
+  /** Ends the attempt, when its function has settled: nothing more is written. Returns whether it has opened streams. */
+  close(): boolean {
+    this.#isClosed = true;
+    if (this.#opened.size === 0) return false;
+    this.abortSignal.removeEventListener("abort", this.#wake);
+    this.#wake();
+    return true;
+  }
+
+  /**
+   * Resolves when its chunks can be recorded.
+   *
+   * @returns What a write failed of; `null`: none has.
+   */
+  async end(): Promise<{ error: unknown } | null> {
+    for (const { stream } of this.#opened.values()) if (this.#failure === null) await stream.settle();
+    return this.#failure;
+  }
+
+  /** The chunks for the record of the attempt. */
+  chunksFor(result: StepWrite["result"]): Chunk[] {
+    return [...this.#opened.values()].flatMap(({ stream }) => stream.takeLast(result));
+  }
+
+  /** Notes that the end of the attempt is recorded: others may write to its streams. */
+  noteRecorded(chunks: readonly Chunk[]): void {
+    for (const { stream } of this.#opened.values()) stream.noteRecorded(chunks);
+  }
+
+  #add(opened: Opened, value: unknown): void {
+    const subject = `Item ${opened.written} of stream "${opened.stream.name}"`;
+    const text = encode(value, { subject, maxBytes: MAX_ITEM_BYTES });
+    if (text === null) throw new SerializationError(`${subject} is undefined: write null`);
+    opened.written += 1;
+    opened.stream.add(text);
+    if (this.#failure !== null) throw this.#failure.error;
+  }
+
+  get #isOver(): boolean {
+    return this.#isClosed || this.abortSignal.aborted;
+  }
+
+  #check(): void {
+    if (this.abortSignal.aborted) throw this.abortSignal.reason;
+    if (this.#failure !== null) throw this.#failure.error;
+    if (this.#isClosed) throw new ConflictError(`The attempt at step "${this.stepName}" has ended`);
+  }
+
+  /** What a write fails of fails the attempt, also if nobody awaits it. */
+  #guard(work: Promise<void>): Promise<void> {
+    work.catch((error) => {
+      if (!this.#isClosed) this.fail(error);
+    });
+    return work;
+  }
+}

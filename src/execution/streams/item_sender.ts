@@ -1,0 +1,108 @@
+import type { Hub } from "../../events/hub.ts";
+import type { Host } from "../../model/host.ts";
+import type { Store } from "../../store/store.ts";
+import type { Execution } from "../execution.ts";
+
+// After a quiet moment items are sent this soon, so that what is written together goes together.
+const QUIET_MS = 5;
+// The interval between two calls, for a few runs and for many.
+const REST_MS = 50;
+const REST_OF_MANY_MS = 100;
+const MANY_RUNS = 32;
+// The delay after a failed call.
+const RETRY_MS = 500;
+// About how many bytes of items one call has, so that it does not block other writes.
+const MAX_BYTES = 1_000_000;
+
+/** Stores the items of all executions of a worker, with one call for all of them, one call at a time. */
+export class ItemSender {
+  readonly #store: Store;
+  readonly #host: Host;
+  readonly #hub: Hub;
+  readonly #waiting = new Set<Execution>();
+  #cancelTimer: (() => void) | null = null;
+  #sending: Promise<void> | null = null;
+  /** When the next call may be made, on the monotonic clock. */
+  #nextAt = -Infinity;
+
+  constructor({ store, host, hub }: { store: Store; host: Host; hub: Hub }) {
+    this.#store = store;
+    this.#host = host;
+    this.#hub = hub;
+  }
+
+  /** Sends the items of an execution soon. */
+  add(execution: Execution): void {
+    this.#waiting.add(execution);
+    this.#sendSoon();
+  }
+
+  /** Sends nothing more of an execution: it is over. */
+  drop(execution: Execution): void {
+    this.#waiting.delete(execution);
+    if (this.#waiting.size > 0) return;
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+  }
+
+  /** Resolves when no call is under way. */
+  async idle(): Promise<void> {
+    await this.#sending;
+  }
+
+  #sendSoon(): void {
+    if (this.#cancelTimer !== null || this.#sending !== null || this.#waiting.size === 0) return;
+    const delayMs = Math.max(QUIET_MS, this.#nextAt - this.#host.monotonic());
+    this.#cancelTimer = this.#host.schedule(delayMs, () => {
+      this.#cancelTimer = null;
+      this.#sending = this.#send().finally(() => {
+        this.#sending = null;
+        this.#sendSoon();
+      });
+    });
+  }
+
+  async #send(): Promise<void> {
+    const isMany = this.#waiting.size > MANY_RUNS;
+    this.#nextAt = this.#host.monotonic() + (isMany ? REST_OF_MANY_MS : REST_MS);
+    const writes = this.#take();
+    if (writes.length === 0) return;
+    try {
+      const held = await this.#store.appendItems(
+        writes.map(({ execution: { lease }, chunks }) => ({ lease, chunks })),
+      );
+      for (const [at, { execution, chunks }] of writes.entries()) {
+        if (held[at]) execution.streams.noteStored(chunks);
+        else noteRefused(execution);
+      }
+      this.#hub.noteCommit();
+    } catch (error) {
+      this.#hub.publishError(error);
+      this.#nextAt = this.#host.monotonic() + RETRY_MS;
+    }
+    for (const { execution } of writes) {
+      if (execution.streams.hasItems && !execution.state.isInterrupted) this.#waiting.add(execution);
+    }
+  }
+
+  /** What is sent with the next call: of those that have waited longest. */
+  #take() {
+    let left = MAX_BYTES;
+    const writes = [];
+    for (const execution of this.#waiting) {
+      if (left <= 0) break;
+      this.#waiting.delete(execution);
+      if (execution.state.isInterrupted) continue;
+      const { chunks, bytes } = execution.streams.take(left);
+      if (chunks.length > 0) writes.push({ execution, chunks });
+      left -= bytes;
+    }
+    return writes;
+  }
+}
+
+/** Ends an execution whose lease is lost. One that has returned learns it from its end. */
+function noteRefused({ streams, state }: Execution): void {
+  streams.discard();
+  if (!state.isOver) state.noteLostLease();
+}
