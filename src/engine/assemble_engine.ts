@@ -3,6 +3,7 @@ import { AroundHooks } from "../model/around.ts";
 import { StoreError } from "../model/error.ts";
 import { systemHost } from "../model/host.ts";
 import { JobCatalog } from "../model/job/job_catalog.ts";
+import { checkPayload } from "./runs/check_payload.ts";
 import type { Schema } from "../model/schema.ts";
 import { measuredStore } from "../statistics/measured_store.ts";
 import { Recorder } from "../statistics/recorder.ts";
@@ -201,6 +202,7 @@ export function assembleEngine<J extends Jobs, L>(
     discard: () => lifecycle.discard(),
     trigger: (jobName, input, options, guard) => triggers.trigger(jobName, input, options, guard),
     cancel: (runId, by) => runs.cancel(runId, by),
+    checkPayload: (wait, signal) => checkPayload(wait, signal, { jobs, store, host }),
     signal: async (waitId, signal, by) => await runs.signal(waitId, checkSignal(signal, deps.maxValueBytes), by),
     performBulk: (operation, selection, options, guard) => bulk.perform(operation, selection, options, guard),
     outages,

@@ -33,7 +33,6 @@ import type { IdleOptions } from "./lifecycle.ts";
 import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
 import type { ResumeOptions } from "./runs/held_runs.ts";
 import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
-import { checkPayload } from "./runs/check_payload.ts";
 import { currentWait } from "./runs/current_wait.ts";
 import { waitForRun, type WaitOptions } from "./runs/wait_for_run.ts";
 import { readRun, refuseUnknownRun } from "./runs/read_run.ts";
@@ -199,7 +198,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const checked = checkSignal(signal, this.#parts.deps.maxValueBytes);
     const found = await this.#store.getWait(waitId);
     const wait = found === null ? null : await currentWait(this.#store, found);
-    if (wait !== null) await checkPayload(wait, checked, this.#parts.deps.host);
+    if (wait !== null) await this.#parts.internals.checkPayload(wait, checked);
     return await this.#parts.runs.signal(wait?.id ?? waitId, checked, by);
   }
 

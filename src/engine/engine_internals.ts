@@ -9,7 +9,7 @@ import type { Health } from "./operate/health.ts";
 import type { OutageLog } from "./outage_log.ts";
 import type { MetricsSource } from "./operate/statistics/monitor.ts";
 import type { TriggerGuard, TriggerOptions } from "./triggers/new_run.ts";
-import type { Signal, SignalReceipt } from "../model/wait.ts";
+import type { Signal, SignalReceipt, Wait } from "../model/wait.ts";
 
 /** What an engine exposes only to the other parts of this package. */
 export interface EngineInternals {
@@ -37,6 +37,8 @@ export interface EngineInternals {
   trigger(jobName: string, input: unknown, options: TriggerOptions, guard: TriggerGuard): Promise<Enqueued>;
   /** Does `Engine.cancel()`. */
   cancel(runId: string, by: string | null): Promise<StoredRun>;
+  /** Refuses a signal whose payload does not fit the schema of its wait. */
+  checkPayload(wait: Wait, signal: Signal): Promise<void>;
   /** Does `Engine.signal()` with a payload that was checked against the schema of its wait, or is a duplicate. */
   signal(waitId: string, signal: Signal, by: string | null): Promise<SignalReceipt>;
   /** Performs an operation on many runs, as `Engine.cancelRuns()` does, as far as a guard allows it. */

@@ -1,8 +1,8 @@
 import type { Duration } from "../values/duration.ts";
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
-import { type ChangeDefinition, type JobChanges, readJobChanges } from "./job/job_changes.ts";
-import type { Stream, StreamWriter } from "./stream.ts";
+import { type ChangeDefinition, checkRecordName, type JobChanges, readJobChanges } from "./job/job_changes.ts";
 import type { Json, Jsonify } from "../values/json.ts";
+import type { Stream, StreamWriter } from "./stream.ts";
 import { isInstance } from "../values/is_instance.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { checkName } from "../values/name.ts";
@@ -65,6 +65,15 @@ export interface WaitForSignalOptions {
 export interface PayloadOptions<Payload> {
   /** A Standard Schema. If it refuses a payload, the job's call throws a `ValidationError`, on a replay too. */
   schema?: Schema<unknown, Payload>;
+}
+
+/** Standard Schemas, by the names of what they check. */
+export type Schemas = { readonly [name: string]: Schema };
+
+/** A wait that was prepared, with the type of the payload that its schema makes, if it has one. */
+export interface PreparedWait<Payload = Json> extends Wait {
+  /** Used only for type inference: it is never set. */
+  readonly payloadType?: Payload;
 }
 
 /** Options of a child run. */
@@ -147,8 +156,10 @@ export interface ScheduleSlot {
  *
  * When the run parks, is cancelled, loses its lease, or the engine stops, what the job awaits here never settles: no
  * `try` can swallow it, and `finally` does not run. Put cleanup into a step: its `abortSignal` fires.
+ *
+ * `Waits` are the waits of the job ({@linkcode JobDefinition.waits}).
  */
-export interface StepContext {
+export interface StepContext<Waits extends Schemas = Record<never, never>> {
   /** The id of the run. */
   readonly runId: string;
   /** 1 for the first execution of the run, one more after each interruption. */
@@ -205,14 +216,33 @@ export interface StepContext {
   sleepUntil(name: string, date: Date | string): Promise<void>;
   /**
    * Prepares a wait without pausing on it, so that its id can be handed out first. A signal that arrives before the
-   * run pauses is kept. A replay returns the same wait, with its first deadline.
+   * run pauses is kept. A replay returns the same wait, with its first deadline. With a `schema`, or one among the `waits`
+   * of the job, a payload that does not fit is refused when it is sent, and forms know what to ask.
    *
    * @returns The wait as it was prepared.
    */
-  prepareWait(name: string, options?: WaitForSignalOptions): Promise<Wait>;
-  /** Pauses until a signal or the deadline ends a wait. */
+  prepareWait<Name extends keyof Waits & string>(
+    name: Name,
+    options?: WaitForSignalOptions,
+  ): Promise<PreparedWait<SchemaOutput<Waits[Name]>>>;
+  /** Prepares a wait that is not among the `waits` of the job, or has another schema. */
+  prepareWait<Payload = Json>(
+    name: string,
+    options?: WaitForSignalOptions & PayloadOptions<Payload>,
+  ): Promise<PreparedWait<Payload>>;
+  /** Pauses until a signal or the deadline ends a wait. The payload is checked by the schema with which it was prepared. */
+  waitFor<Payload = Json>(
+    wait: Pick<PreparedWait<Payload>, "id" | "payloadType">,
+    options?: { schema?: undefined },
+  ): Promise<WaitResult<Payload>>;
+  /** Pauses until a signal or the deadline ends a wait, and checks the payload by a schema. */
   waitFor<Payload = Json>(wait: Pick<Wait, "id">, options?: PayloadOptions<Payload>): Promise<WaitResult<Payload>>;
   /** Prepares a wait and pauses on it. */
+  wait<Name extends keyof Waits & string>(
+    name: Name,
+    options?: WaitForSignalOptions,
+  ): Promise<WaitResult<SchemaOutput<Waits[Name]>>>;
+  /** Prepares a wait that is not among the `waits` of the job, or has another schema, and pauses on it. */
   wait<Payload = Json>(
     name: string,
     options?: WaitForSignalOptions & PayloadOptions<Payload>,
@@ -292,6 +322,8 @@ export interface Job<Input = unknown, Output = unknown, Name extends string = st
   readonly input: Schema<Input, unknown>;
   /** Checks what the function returns. */
   readonly output: Schema | null;
+  /** The schemas of the payloads of its waits, by the names of these. */
+  readonly waits: Schemas;
   /** The default retry policy of its steps. */
   readonly retry: RetryPolicy;
   /** When, in which order and under which limits its runs are executed. */
@@ -306,6 +338,13 @@ export interface Job<Input = unknown, Output = unknown, Name extends string = st
   readonly outputType?: Output;
 }
 
+/** The schema of a wait of a job, by its name with its occurrence, or by a former name; `undefined`: it has none. */
+export function waitSchemaOf({ waits, changes }: Pick<Job, "waits" | "changes">, name: string): Schema | undefined {
+  let base: string | undefined = String(name).replace(/#\d+$/, "");
+  while (base !== undefined && waits[base] === undefined) base = changes.renamed.get(base);
+  return base === undefined ? undefined : waits[base];
+}
+
 /** The input of a job, as a trigger takes it: `JobInput<typeof greet>`. */
 export type JobInput<J extends Job> = J extends Job<infer Input> ? Input : never;
 
@@ -313,8 +352,12 @@ export type JobInput<J extends Job> = J extends Job<infer Input> ? Input : never
 export type JobOutput<J extends Job> = J extends Job<unknown, infer Output> ? Output : never;
 
 /** The definition of a job, for {@linkcode defineJob}. */
-export interface JobDefinition<S extends Schema, Output, Name extends string = string>
-  extends FlowDefinition, ChangeDefinition {
+export interface JobDefinition<
+  S extends Schema,
+  Output,
+  Name extends string = string,
+  Waits extends Schemas = Record<never, never>,
+> extends FlowDefinition, ChangeDefinition {
   /** The job's name: 1 to 255 characters, unique in an engine. */
   name: Name;
   /**
@@ -324,10 +367,15 @@ export interface JobDefinition<S extends Schema, Output, Name extends string = s
   input: S;
   /** A Standard Schema. The run fails if the function's result does not fit, or if the schema takes over 30 seconds. */
   output?: Schema<Output, unknown>;
+  /**
+   * Standard Schemas of the payloads of its waits, by their names: a signal that does not fit is refused, and its wait stays
+   * open. `step.wait("approve")` has the schema and the type of `approve`.
+   */
+  waits?: Waits;
   /** The default retry policy of its steps. Default: no retries. */
   retry?: RetryPolicy;
   /** Does the work, in steps. */
-  run: (step: StepContext, input: Jsonify<SchemaOutput<S>>) => Output | Promise<Output>;
+  run: (step: StepContext<Waits>, input: Jsonify<SchemaOutput<S>>) => Output | Promise<Output>;
 }
 
 /**
@@ -352,8 +400,13 @@ export interface JobDefinition<S extends Schema, Output, Name extends string = s
  * @throws {TypeError} An option is unknown, `input` or `output` is not a Standard Schema, or `run` is not a function.
  * @throws {RangeError} A priority, a duration, a limit or a number of the retry policy is out of range.
  */
-export function defineJob<const S extends Schema, Output, const Name extends string = string>(
-  definition: JobDefinition<S, Output, Name>,
+export function defineJob<
+  const S extends Schema,
+  Output,
+  const Name extends string = string,
+  Waits extends Schemas = Record<never, never>,
+>(
+  definition: JobDefinition<S, Output, Name, Waits>,
 ): Job<SchemaInput<S>, Jsonify<Output>, Name> {
   checkName(definition.name, "The name of a job");
   checkDefinition(definition);
@@ -364,6 +417,7 @@ export function defineJob<const S extends Schema, Output, const Name extends str
     name: definition.name,
     input: definition.input as Schema<SchemaInput<S>, unknown>, // the input type of S, which TypeScript cannot derive
     output: definition.output ?? null,
+    waits: readSchemas("waits", subject, definition.waits),
     retry: { ...retry },
     flow: readJobFlow(definition, subject),
     changes: readJobChanges(definition, subject),
@@ -377,6 +431,7 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   name: true,
   input: true,
   output: true,
+  waits: true,
   retry: true,
   priority: true,
   startWithin: true,
@@ -392,6 +447,18 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   recheckInput: true,
   run: true,
 };
+
+/** Checks and copies the schemas of an option. Names are given without an occurrence. */
+function readSchemas(option: string, job: string, given: Schemas = {}): Schemas {
+  if (typeof given !== "object" || given === null || isInstance(given, Array)) {
+    throw new TypeError(`${option} of ${job} must be an object of schemas by names, not ${kindOf(given)}`);
+  }
+  for (const [name, schema] of Object.entries(given)) {
+    checkRecordName(name, `A name in ${option} of ${job}`);
+    checkSchema(schema, `${option}.${name} of ${job}`);
+  }
+  return Object.freeze(Object.assign(Object.create(null), given));
+}
 
 /** The definitions of earlier versions, and those that they have before them: of the same name. */
 function readPrevious({ name, previous = [] }: ChangeDefinition & { name: string }): readonly Job[] {

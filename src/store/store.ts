@@ -206,7 +206,8 @@ export interface Store extends AsyncDisposable {
    * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps, resolved waits,
    * patches and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on
    * children is not copied if a result is lost. If the last record is the end of a wait, by a signal or by its
-   * deadline, the run has failed of it: that wait is not copied, so the retry prepares it again. A sleep is copied. The run's own records are numbered on from those of the old run.
+   * deadline, and the run has not parked since, it has failed of that: the wait is not copied, so the retry prepares it
+   * again. A sleep is copied. The run's own records are numbered on from those of the old run.
    *
    * A repeated call finds the runs that it added. A request that had joined a run is not stored: it may lead elsewhere
    * the second time, or append its fact twice.

@@ -52,6 +52,7 @@ function anInfo(overrides: Partial<JobInfo>): JobInfo {
     byStatus: noRuns(),
     oldestDue: null,
     held: null,
+    waits: overrides.isKnownHere === false ? null : {},
     limits: null,
     windows: { "5m": nothing, "1h": nothing },
     ...overrides,

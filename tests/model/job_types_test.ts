@@ -14,6 +14,7 @@ import {
 } from "../../src/model/job.ts";
 import type { Json, Jsonify, NotJson } from "../../src/values/json.ts";
 import type { Run } from "../../src/model/run.ts";
+import type { WaitResult } from "../../src/model/wait.ts";
 import type { SchemaInput, SchemaOutput } from "../../src/model/schema.ts";
 import type { TestEngine } from "../../src/testing/test_engine.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
@@ -379,6 +380,37 @@ Deno.test("invoke() and invokeAll() infer input and output, also of a job that i
     step.invoke("one", child, { size: "1" }, { idempotencyKey: "k" });
     // @ts-expect-error a child run does not coalesce
     step.invokeAll("all", child, [{ input: { size: "1" }, coalesce: "skip" }]);
+  });
+});
+
+Deno.test("waits of a job give their types to wait(), prepareWait() and waitFor()", () => {
+  const job = defineJob({
+    name: "with-waits",
+    input: z.object({ id: z.string() }),
+    waits: { approve: z.object({ at: z.coerce.date(), approved: z.boolean() }), sign: type("string") },
+    async run(step, { id }) {
+      typeOf(id).is<string>();
+      typeOf(await step.wait("approve", { timeout: 1 })).is<WaitResult<{ at: Date; approved: boolean }>>();
+      typeOf(await step.wait("sign")).is<WaitResult<string>>();
+      typeOf(await step.wait("other")).is<WaitResult<Json>>();
+      typeOf(await step.wait("approve", { schema: z.number() })).is<WaitResult<number>>();
+      const prepared = await step.prepareWait("approve");
+      typeOf(await step.waitFor(prepared)).is<WaitResult<{ at: Date; approved: boolean }>>();
+      const own = await step.prepareWait("own", { schema: z.number() });
+      typeOf(await step.waitFor(own)).is<WaitResult<number>>();
+      typeOf(await step.waitFor({ id: own.id })).is<WaitResult<Json>>();
+      typeOf(await step.waitFor(own, { schema: z.string() })).is<WaitResult<string>>();
+      await helper(step);
+      return id.length;
+    },
+  });
+  async function helper(step: StepContext): Promise<void> {
+    typeOf(await step.wait("approve")).is<WaitResult<Json>>();
+  }
+  compiles((output: JobOutput<typeof job>) => {
+    typeOf(output).is<number>();
+    // @ts-expect-error a schema is needed
+    defineJob({ name: "wrong", input: z.string(), waits: { approve: 7 }, run: () => 1 });
   });
 });
 

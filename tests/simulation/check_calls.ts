@@ -433,6 +433,9 @@ function checkPause(
     run.heldUnder = null;
     run.isWoken = false;
     run.overPauses = new Set();
+    const { lastAnswer } = run;
+    // If the run asked for that wait, it was answered after the run had parked.
+    if (lastAnswer !== null && !pauses.some(({ id }) => id === lastAnswer.waitId)) lastAnswer.isLast = false;
     run.parking = { pauses: pauses.map(({ id }) => run.pauses.get(id)!), retryAt: request.retryAt };
     if (pauses.length > 1) facts.notice("a run waited for several pauses");
     if (pauses.some(({ createdAt }) => createdAt < wallNow)) facts.notice("a run parked again after a replay");

@@ -1,6 +1,9 @@
 import type { Rate } from "../../model/flow.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JobCatalog } from "../../model/job/job_catalog.ts";
+import type { Schemas } from "../../model/job.ts";
+import { jsonSchemaOf } from "../../model/schema.ts";
+import type { Json } from "../../values/json.ts";
 import { noRuns } from "../../statistics/no_runs.ts";
 import { RUN_STATUSES } from "../../model/run.ts";
 import type { Counts, JobList, JobNumbers, RatedJob } from "../../store/job_numbers.ts";
@@ -29,6 +32,11 @@ export interface JobInfo {
   oldestDue: { runId: string | null; dueSince: string } | null;
   /** How many of its runs are held, and since when the first of them is: ISO 8601 in UTC; `null`: none. */
   held: HeldInfo | null;
+  /**
+   * The JSON Schemas of its declared `waits` in the code of the engine that was asked, by name; `null` if the library of
+   * the schema makes none, and for all if the engine does not know the job.
+   */
+  waits: { [name: string]: Json } | null;
   /** Its limits in the code of the engine that was asked; `null` if that does not know the job. */
   limits: JobLimitsInfo | null;
   /** What happened to its runs lately. */
@@ -102,6 +110,7 @@ export function toJobInfo(jobName: string, sources: JobSources): JobInfo {
     held: numbers === undefined || numbers.held === null
       ? null
       : { runs: numbers.held.runs, since: isoTime(numbers.held.since) },
+    waits: toSchemas(catalog.find(jobName)?.job.waits),
     limits: toLimits(jobName, catalog, list),
     windows: windowsOf([jobName]),
   };
@@ -111,6 +120,13 @@ function toOldestDue(numbers: JobNumbers | undefined): JobInfo["oldestDue"] {
   if (numbers === undefined || numbers.oldestDue === null) return null;
   const { runId, dueSince } = numbers.oldestDue;
   return { runId, dueSince: isoTime(dueSince) };
+}
+
+/** The JSON Schemas of what a job declares, by name. */
+function toSchemas(schemas: Schemas | undefined): { [name: string]: Json } | null {
+  if (schemas === undefined) return null;
+  const described = Object.entries(schemas).map(([name, schema]) => [name, jsonSchemaOf(schema) as Json]);
+  return Object.fromEntries(described);
 }
 
 function toLimits(jobName: string, catalog: JobCatalog, { jobs, openings }: JobList): JobLimitsInfo | null {
@@ -135,6 +151,7 @@ export function toOther(infos: readonly JobInfo[], windowsOf: JobSources["window
     byStatus: sumCounts(infos.map(({ byStatus }) => byStatus)),
     oldestDue: due.sort((one, other) => one.dueSince < other.dueSince ? -1 : 1)[0] ?? null,
     held: sumHeld(infos),
+    waits: null,
     limits: null,
     windows: windowsOf(infos.map(({ jobName }) => jobName)),
   };

@@ -1,26 +1,55 @@
 import type { OutputUnit, Schema as JsonSchema } from "@cfworker/json-schema";
 import { ValidationError } from "../../model/error.ts";
 import type { Host } from "../../model/host.ts";
+import { waitSchemaOf } from "../../model/job.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
 import { parse, type Schema, type SchemaIssue } from "../../model/schema.ts";
 import type { Signal, Wait } from "../../model/wait.ts";
+import type { Store } from "../../store/store.ts";
+
+/** What a payload is checked with. */
+export interface PayloadChecks {
+  /** The jobs whose `waits` have schemas. */
+  jobs: JobCatalog;
+  /** Has the run of the wait. */
+  store: Pick<Store, "readRuns">;
+  /** The timer of a schema. */
+  host: Pick<Host, "schedule">;
+}
 
 /**
- * Refuses a signal whose payload does not fit the JSON Schema of its wait, if that is open and has one. The schema of
- * the job itself, which may ask for more, checks the payload when the run resumes.
+ * Refuses a signal whose payload does not fit the schema of its wait, if that is open and has one: that of `waits` of its
+ * job, if this engine executes the run; otherwise the JSON Schema that is stored with the wait. The schema that the job's
+ * code gives, which may ask for more, checks the payload when the run resumes.
  *
  * @throws {ValidationError} It does not fit.
  */
 export async function checkPayload(
-  wait: Pick<Wait, "name" | "status" | "payloadSchema">,
+  wait: Pick<Wait, "runId" | "name" | "status" | "payloadSchema">,
   { payload }: Pick<Signal, "payload">,
-  host: Pick<Host, "schedule">,
+  { jobs, store, host }: PayloadChecks,
 ): Promise<void> {
-  if (wait.status !== "pending" || wait.payloadSchema === undefined) return;
+  if (wait.status !== "pending") return;
+  const schema = await declaredSchema(wait, jobs, store) ??
+    (wait.payloadSchema === undefined ? undefined : await toSchema(wait.payloadSchema as JsonSchema));
+  if (schema === undefined) return;
   const subject = `The payload of wait "${wait.name}"`;
-  const parsed = await parse(await toSchema(wait.payloadSchema as JsonSchema), payload, { host, subject });
+  const parsed = await parse(schema, payload, { host, subject });
   if (parsed.ok) return;
   const { issues, issuesLeftOut } = parsed;
   throw new ValidationError(`${subject} does not fit its schema`, { code: "invalid_input", issues, issuesLeftOut });
+}
+
+/** The schema among the `waits` of the job that executes the run. */
+async function declaredSchema(
+  { runId, name }: Pick<Wait, "runId" | "name">,
+  jobs: JobCatalog,
+  store: PayloadChecks["store"],
+): Promise<Schema | undefined> {
+  if (!jobs.haveWait(name)) return undefined;
+  const [run] = await store.readRuns([runId], Infinity);
+  const job = run === undefined || run === null ? undefined : jobs.executing(run.jobName, run.version)?.job;
+  return job === undefined ? undefined : waitSchemaOf(job, name);
 }
 
 /** A JSON Schema as a validator. One that cannot be read takes every value. */

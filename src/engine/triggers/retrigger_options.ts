@@ -6,7 +6,7 @@ import type { RetriggerFrom } from "../../model/run.ts";
 export interface RetriggerOptions extends ActorOptions {
   /**
    * `start` (default): from the beginning. `failure`: with the completed steps, finished sleeps, resolved waits and
-   * completed children of the old run; a wait whose answer or timeout is the last record is prepared again, and children
+   * completed children of the old run; a wait whose answer or timeout is the last record, and after which the run has not parked, is prepared again, and children
    * that failed are retried from their failure. The steps keep their `idempotencyKey`.
    */
   from?: RetriggerFrom;

@@ -1,6 +1,6 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
 import { ValidationError } from "../../model/error.ts";
-import type { PayloadOptions, WaitForSignalOptions } from "../../model/job.ts";
+import { type PayloadOptions, type PreparedWait, type WaitForSignalOptions, waitSchemaOf } from "../../model/job.ts";
 import { decode, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
@@ -17,9 +17,13 @@ import { StepNameNumbers } from "../replay/step_name_numbers.ts";
 // The last instant that a date can show (ECMAScript, "Time Values and Time Range").
 const LAST_INSTANT = 8_640_000_000_000_000;
 
-const PREPARE_OPTIONS: Record<keyof WaitForSignalOptions, true> = { timeout: true, deadline: true, metadata: true };
 const PAYLOAD_OPTIONS: Record<keyof PayloadOptions<unknown>, true> = { schema: true };
-const WAIT_OPTIONS = { ...PREPARE_OPTIONS, ...PAYLOAD_OPTIONS };
+const WAIT_OPTIONS: Record<keyof WaitForSignalOptions | "schema", true> = {
+  timeout: true,
+  deadline: true,
+  metadata: true,
+  ...PAYLOAD_OPTIONS,
+};
 
 /** Implements the pauses of a job: returns the results of those that are over, and pauses on the others. */
 export class PauseCalls {
@@ -32,6 +36,8 @@ export class PauseCalls {
   readonly #patchNames = new StepNameNumbers("patch");
   /** The pauses of the claim, and those prepared since. */
   readonly #known = new Map<string, PauseRecord>();
+  /** The schemas of the waits that the job has prepared. */
+  readonly #schemas = new Map<string, Schema>();
 
   constructor(execution: Execution, parking: Parking, { history, guard }: Replay) {
     this.#execution = execution;
@@ -57,15 +63,23 @@ export class PauseCalls {
   }
 
   /** See `StepContext.prepareWait()`. */
-  async prepareWait(givenName: string, options: WaitForSignalOptions): Promise<Wait> {
+  async prepareWait(
+    givenName: string,
+    options: WaitForSignalOptions & PayloadOptions<unknown>,
+  ): Promise<PreparedWait<unknown>> {
     this.#check();
-    checkOptionNames(options, PREPARE_OPTIONS, "step.prepareWait()");
+    checkOptionNames(options, WAIT_OPTIONS, "step.prepareWait()");
+    const schema = this.#schemaOf(givenName, options);
     const deadline = this.#waitDeadline(givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
       const known = this.#history.pause("wait", name);
       if (known !== undefined) await this.#execution.untilDelivered(known.preparedNo ?? 0);
-      return this.#toPreparedWait(known ?? await this.#prepare(name, deadline, options.metadata));
+      const payloadSchema = payloadSchemaOf(schema);
+      const prepared = known ?? await this.#prepare(name, deadline, options.metadata, payloadSchema);
+      if (schema !== undefined) this.#schemas.set(prepared.id, schema);
+      const wait = this.#toPreparedWait(prepared);
+      return payloadSchema === null ? wait : { ...wait, payloadSchema: JSON.parse(payloadSchema) };
     } finally {
       this.#waitNames.end(givenName);
     }
@@ -80,8 +94,7 @@ export class PauseCalls {
     }
     const record = this.#known.get(wait.id);
     if (record?.kind !== "wait") throw new TypeError(`Run "${this.#execution.claim.run.id}" has no wait "${wait.id}"`);
-    checkPayloadSchema(options, record.name);
-    return await this.#result(record, options.schema);
+    return await this.#result(record, this.#schemaOf(record.name, options, this.#schemas.get(wait.id)));
   }
 
   /** See `StepContext.wait()`. The wait is created by the transaction that parks the run. */
@@ -91,16 +104,16 @@ export class PauseCalls {
   ): Promise<WaitResult<unknown>> {
     this.#check();
     checkOptionNames(options, WAIT_OPTIONS, "step.wait()");
-    checkPayloadSchema(options, givenName);
+    const schema = this.#schemaOf(givenName, options);
     const deadline = this.#waitDeadline(givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
       const known = this.#history.pause("wait", name);
       const pause = known ?? {
         ...this.#newPause("wait", name, deadline, options.metadata),
-        payloadSchema: payloadSchemaOf(options.schema),
+        payloadSchema: payloadSchemaOf(schema),
       };
-      return await this.#result(pause, options.schema);
+      return await this.#result(pause, schema);
     } finally {
       this.#waitNames.end(givenName);
     }
@@ -158,8 +171,13 @@ export class PauseCalls {
     return await this.#parking.askKnown(toNewPause(record));
   }
 
-  async #prepare(name: string, deadline: Deadline, metadata: unknown): Promise<PauseRecord> {
-    const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true };
+  async #prepare(
+    name: string,
+    deadline: Deadline,
+    metadata: unknown,
+    payloadSchema: JsonText | null,
+  ): Promise<PauseRecord> {
+    const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true, payloadSchema };
     await this.#untilMayBegin(pause);
     return await this.#begin(pause);
   }
@@ -189,6 +207,13 @@ export class PauseCalls {
     const id = this.#execution.deps.host.newId();
     const text = this.#execution.encode(metadata, `The metadata of ${kind} "${name}"`);
     return { id, kind, name, deadline, children: null, metadata: text, prepared: false };
+  }
+
+  /** The schema of a wait: the given one, or that of its job. What is no schema is refused when the job asks. */
+  #schemaOf(name: string, { schema }: PayloadOptions<unknown>, prepared?: Schema): Schema | undefined {
+    if (schema === undefined) return prepared ?? waitSchemaOf(this.#execution.definition.job, name);
+    checkSchema(schema, `The schema of wait "${name}"`);
+    return schema;
   }
 
   #waitDeadline(name: string, { timeout, deadline }: WaitForSignalOptions): Deadline {
@@ -233,11 +258,6 @@ export class PauseCalls {
       firstResumedAt: null,
     };
   }
-}
-
-/** Refuses what is no schema when the job asks, not when a signal has come. */
-function checkPayloadSchema({ schema }: PayloadOptions<unknown>, name: string): void {
-  if (schema !== undefined) checkSchema(schema, `The schema of wait "${name}"`);
 }
 
 // A longer description is not kept.

@@ -1,5 +1,5 @@
 import { toFailure } from "../../model/failure/to_failure.ts";
-import type { Job, StepContext } from "../../model/job.ts";
+import type { Job, PayloadOptions, StepContext, WaitForSignalOptions } from "../../model/job.ts";
 import { type JsonText, parseValue } from "../../values/json.ts";
 import { fitLine, type LogLevel } from "../../model/log.ts";
 import { tidyText } from "../../values/text.ts";
@@ -11,6 +11,8 @@ import { PauseCalls } from "./pause_calls.ts";
 import type { Replay } from "../replay/replay_guard.ts";
 import { StepCalls } from "./step_calls.ts";
 import { TransactionCalls } from "./transaction_calls.ts";
+
+type WaitOptions = WaitForSignalOptions & PayloadOptions<unknown>;
 
 const MAX_MESSAGE_LENGTH = 1_024;
 const MAX_LOG_LENGTH = 8_192;
@@ -55,10 +57,11 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
       forJob("transaction", name, transactions.transaction(name, source, work as never, options ?? {})) as never,
     sleep: (name, after) => forJob("sleep", name, pauses.sleep(name, { after })),
     sleepUntil: (name, date) => forJob("sleepUntil", name, pauses.sleep(name, { at: new Date(date).getTime() })),
-    prepareWait: (name, options) => forJob("prepareWait", name, pauses.prepareWait(name, options ?? {})),
-    waitFor: (wait, options) =>
+    prepareWait: (name: string, options?: WaitOptions) =>
+      forJob("prepareWait", name, pauses.prepareWait(name, options ?? {})) as never,
+    waitFor: (wait: Pick<Wait, "id">, options?: PayloadOptions<unknown>) =>
       forJob("waitFor", (wait as Partial<Wait> | undefined)?.name, pauses.waitFor(wait, options ?? {})) as never,
-    wait: (name, options) => forJob("wait", name, pauses.wait(name, options ?? {})) as never,
+    wait: (name: string, options?: WaitOptions) => forJob("wait", name, pauses.wait(name, options ?? {})) as never,
     // The output is stored as JSON: it has the type that the job infers from its function.
     invoke: (name, job, input, options) =>
       forJob("invoke", name, children.invoke(name, job as Job, input, options ?? {})) as never,

@@ -33,9 +33,12 @@ export class StepNameNumbers {
     if (/#\d+$/.test(name)) {
       throw new TypeError(`The name "${name}" is reserved: a "#" with digits at the end marks an occurrence`);
     }
-    if (this.#open.has(name)) {
+    // A sleep carries no value: which of two is over makes no difference.
+    if (this.#open.has(name) && this.#noun !== "sleep") {
       throw new TypeError(
-        `The name "${name}" is in use by a ${this.#noun} that has not settled; parallel ${this.#noun}s need different names`,
+        this.#noun === "wait"
+          ? `Wait "${name}" of an earlier call has not settled: race the promise of that call again, or give the wait a timeout instead of a sleep beside it`
+          : `The name "${name}" is in use by a ${this.#noun} that has not settled; parallel ${this.#noun}s need different names`,
       );
     }
     this.#open.add(name);

@@ -4,7 +4,6 @@ import type { Engine } from "../../engine/engine.ts";
 import type { EngineInternals } from "../../engine/engine_internals.ts";
 import type { Health } from "../../engine/operate/health.ts";
 import type { JobInfo } from "../../engine/operate/job_info.ts";
-import { checkPayload } from "../../engine/runs/check_payload.ts";
 import { currentWait } from "../../engine/runs/current_wait.ts";
 import { MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
 import type { TriggerGuard, TriggerOptions } from "../../engine/triggers/new_run.ts";
@@ -112,7 +111,7 @@ export class Access extends Caller {
   /** Calls the hook for a signal, unless the same one was accepted before. */
   async checkSignal(run: Readonly<Run>, wait: Wait, signal: Signal): Promise<void> {
     if (isEndedBy(wait, signal)) return;
-    await checkPayload(wait, signal, this.#deps.host); // as an input is checked before its hook
+    await this.#deps.served.internals.checkPayload(wait, signal); // as an input is checked before its hook
     await this.ask("onSignal", (hook) => hook(this.context, run, deepFreeze(wait), deepFreeze(signal)), nothing);
   }
 

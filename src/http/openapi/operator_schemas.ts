@@ -73,6 +73,7 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     byStatus: ref("Counts"),
     oldestDue: orNull(objectOf<NonNullable<JobInfo["oldestDue"]>>({ runId: orNull(TEXT), dueSince: INSTANT })),
     held: HELD,
+    waits: orNull({ type: "object", additionalProperties: ANY }),
     limits: orNull(objectOf<JobLimitsInfo>({
       concurrency: orNull(COUNT),
       inUse: COUNT,

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { KnownJob } from "../flow.ts";
 import type { OnDivergence } from "../hold.ts";
-import type { Job } from "../job.ts";
+import { type Job, waitSchemaOf } from "../job.ts";
 import { jsonSchemaOf, type Schema } from "../schema.ts";
 
 /** A definition of a job in an engine. */
@@ -68,6 +68,11 @@ export class JobCatalog {
   /** The definition that executes a run; `undefined`: this engine does not execute it. */
   executing(jobName: string, version: number): CatalogJob | undefined {
     return this.#executing.get(keyOf(jobName, version));
+  }
+
+  /** Whether a definition has a schema for waits of a name. */
+  haveWait(name: string): boolean {
+    return [...this.#jobs.values()].some(({ job }) => waitSchemaOf(job, name) !== undefined);
   }
 
   #addNames({ name, changes: { aliases } }: Job): void {

@@ -181,7 +181,7 @@ export function findOldNames(
 }
 
 /** Checks the name of a step or a pause: one with an occurrence would be no name that a job can ask for. */
-function checkRecordName(name: unknown, subject: string): void {
+export function checkRecordName(name: unknown, subject: string): void {
   checkName(name, subject);
   const base = name.replace(/#\d+$/, "");
   if (base !== name) throw new TypeError(`${subject} has no occurrence: "${base}", not "${name}"`);

@@ -18,7 +18,7 @@ export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): vo
   }
   copyStreams(old, run);
   for (const pause of old.pauses) {
-    if (!isToBeCopied(pause, old.lastRecordedNo)) {
+    if (!isToBeCopied(pause, old)) {
       if (pause.kind !== "patch") leaveOut(pause.kind, pause.name);
       continue;
     }
@@ -30,12 +30,13 @@ export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): vo
 }
 
 /**
- * Whether a pause is copied: one that is resolved, or a patch. If the last record is the end of a wait, the run has
- * failed of it: that wait is not copied, so the retry prepares it again.
+ * Whether a pause is copied: one that is resolved, or a patch. If the last record is the end of a wait, and the run has not
+ * parked since, it has failed of that: the wait is not copied, so the retry prepares it again.
  */
-function isToBeCopied({ kind, state, children }: KeptPause, lastRecordedNo: number): boolean {
+function isToBeCopied({ kind, state, children }: KeptPause, { lastRecordedNo, parkedNo }: KeptRun): boolean {
   if (kind === "patch") return true;
   if (state.status !== "resolved") return false;
   if (children !== null) return children.members.every((member) => resultOf(member)?.status === "completed");
-  return kind === "sleep" || state.resolution.recordedNo < lastRecordedNo;
+  const { recordedNo } = state.resolution;
+  return kind === "sleep" || recordedNo < lastRecordedNo || recordedNo <= parkedNo;
 }

@@ -85,6 +85,8 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   cancelRequest: string | null;
   /** The position of the last record. */
   lastRecordedNo: number;
+  /** What that was when the run last parked. */
+  parkedNo: number;
   /** The recorded steps, by name. */
   steps: Map<string, KeptStep>;
   /** The run that waits for it, and the pause; `null`: it is no child. */
@@ -237,6 +239,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     isClaimedAlone: false,
     cancelRequest: null,
     lastRecordedNo: 0,
+    parkedNo: 0,
     steps: new Map(),
     parent: null,
     depth: 0,

@@ -282,6 +282,7 @@ export class MemoryRuns {
   park(run: KeptRun, awaited: KeptPause[], retryAt: number | null, now: number): void {
     this.#leaveLease(run, retryAt === null ? "parked" : "retrying", now);
     run.parking = { awaited, retryAt, isWoken: false, since: now };
+    run.parkedNo = run.lastRecordedNo;
     run.abandonments = 0;
     for (const { waitId, name, deadlineAt } of [...awaited.map(toAwaitedPause), ...retriesOf(run)]) {
       this.journal.note([run.seq, "waiting", waitId, name, deadlineAt]);

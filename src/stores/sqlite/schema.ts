@@ -87,7 +87,8 @@ CREATE TABLE holdfast_runs (
   parent_seq INTEGER,
   parent_pause INTEGER,
   depth INTEGER NOT NULL DEFAULT 0,
-  former_key TEXT
+  former_key TEXT,
+  parked_no INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX holdfast_runs_idempotency ON holdfast_runs (job, idempotency_key)
   WHERE idempotency_key IS NOT NULL;

@@ -350,13 +350,12 @@ forEachStore("wait() in a loop is another wait each time", async ({ store, host 
   assert.deepEqual(await outputOf(engine, id), ["item", "item#2", "item#3"]);
 });
 
-forEachStore("a name in use by a pause that has not settled is refused", async ({ store, host }) => {
+forEachStore("the name of a wait that has not settled is refused", async ({ store, host }) => {
   const refusals: string[] = [];
   const job = aJob(async (step) => {
     const open = [step.wait("same"), step.sleep("same", 1_000)];
     await step.wait("same").catch(({ name, message }) => refusals.push(`${name}: ${message}`));
     await step.prepareWait("same").catch(({ name, message }) => refusals.push(`${name}: ${message}`));
-    await step.sleep("same", 1).catch(({ name, message }) => refusals.push(`${name}: ${message}`));
     await Promise.all(open);
   });
   await using engine = createEngine({ store, host, jobs: { job } });
@@ -364,11 +363,47 @@ forEachStore("a name in use by a pause that has not settled is refused", async (
 
   await engine.runUntilIdle();
 
-  assert.equal(refusals.length, 3);
-  for (const refusal of refusals) assert.match(refusal, /^TypeError: .*"same" is in use/);
+  assert.equal(refusals.length, 2);
+  for (const refusal of refusals) {
+    assert.match(
+      refusal,
+      /^TypeError: Wait "same" of an earlier call has not settled: race the promise .* or give .* a timeout/,
+    );
+  }
   assert.deepEqual((await engine.getWaits(id)).map(({ name }) => name), ["same"]);
   assert.equal((await engine.getRun(id))!.status, "waiting");
 });
+
+forEachStore(
+  "a sleep whose name is in use is another occurrence, and each ends on its own",
+  async ({ store, host }) => {
+    const ends: string[] = [];
+    const job = aJob(async (step) => {
+      const beat = (ms: number, name: string) => step.sleep("beat", ms).then(() => void ends.push(name));
+      await Promise.all([beat(2_000, "slow"), beat(1_000, "fast")]);
+      const [winner] = await Promise.race([["answer"], ["beat"]].map(async ([name]) => {
+        await (name === "beat" ? step.sleep("beat", 500) : step.wait("answer", { timeout: 1_000 }));
+        return [name];
+      }));
+      return winner;
+    });
+    await using engine = createEngine({ store, host, jobs: { job } });
+    const { id } = await engine.trigger(job, null);
+
+    for (const ms of [0, 1_000, 1_000, 500]) {
+      host.advance(ms);
+      await engine.runUntilIdle();
+    }
+
+    assert.equal(await outputOf(engine, id), "beat");
+    assert.deepEqual(ends.slice(-2), ["fast", "slow"]);
+    const { records } = (await engine.exportHistory(id))!;
+    const sleeps = records.filter(({ kind }) => kind === "sleep").map((record) =>
+      "occurrence" in record && record.occurrence
+    );
+    assert.deepEqual(sleeps, [2, 1, 3]);
+  },
+);
 
 forEachStore("what cannot be a name is refused for a pause", async ({ store, host }) => {
   const job = aJob(async (step) => {

@@ -95,7 +95,8 @@ create table {schema}.runs (
   trace text,
   updated_at bigint not null,
   started_at bigint,
-  former_key text collate "C"
+  former_key text collate "C",
+  parked_no int not null default 0
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02,
   autovacuum_vacuum_cost_delay = 0);
 create unique index runs_id on {schema}.runs (id);

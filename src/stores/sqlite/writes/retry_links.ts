@@ -63,15 +63,15 @@ const HAVE_COMPLETED = `NOT EXISTS (
   SELECT 1 FROM holdfast_children m LEFT JOIN holdfast_runs c ON c.seq = m.run_seq
   WHERE m.pause_seq = p.seq AND coalesce(c.status, m.result ->> '$.status', '') <> 'completed')`;
 
-/** Whether a pause `p` is copied. The parameter is the last record of the run. */
+/** Whether a pause `p` is copied. The parameters are the last record of the run, and what that was when it last parked. */
 const IS_COPIED = `iif(kind = 'patch', 1, status = 'resolved' AND
-  iif(kind = 'children', ${HAVE_COMPLETED}, kind = 'sleep' OR recorded_no < ?))`;
+  iif(kind = 'children', ${HAVE_COMPLETED}, kind = 'sleep' OR recorded_no < ? OR recorded_no <= ?))`;
 
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
   const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
-  const old = db.one<{ seq: number; recorded: number; has_pauses: number; origin_id: string }>(
-    "SELECT seq, recorded, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs WHERE id = ?",
+  const old = db.one<{ seq: number; recorded: number; parked_no: number; has_pauses: number; origin_id: string }>(
+    "SELECT seq, recorded, parked_no, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs WHERE id = ?",
     oldRunId,
   );
   const { count } = db.one<{ count: number }>(
@@ -89,10 +89,12 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     old.seq,
   );
   copyChunks(db, seq, old.seq);
-  // If the last record is the end of a wait, that wait is not copied, so the new run creates it again.
+  // If the last record is the end of a wait, and the run has not parked since, that wait is not copied: the new run creates
+  // it again.
   const pauses = old.has_pauses === 0 ? [] : db.all<OldPauseRow>(
     `SELECT seq, kind, name, ${IS_COPIED} AS is_copied FROM holdfast_pauses p WHERE run_seq = ? ORDER BY seq`,
     old.recorded,
+    old.parked_no,
     old.seq,
   );
   const copied = pauses.filter(({ is_copied }) => is_copied === 1);

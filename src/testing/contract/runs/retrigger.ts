@@ -164,6 +164,29 @@ test("enqueue() copies a wait with its signal if anything was recorded after it:
   assert.deepEqual(await Promise.all(names), [["approve", "sign"], ["approve"]]);
 });
 
+test("enqueue() copies a wait with its signal if the run has parked on another pause after it", async ({ store }) => {
+  const { lease } = await answerWaits(store, "approve");
+  await park(store, (await claimOne(store)).lease, aPause({ name: "sign" }));
+  await store.cancel(lease.runId, "request-1", null);
+  const { run: second } = await add(store, fromFailure({ id: lease.runId }));
+  await fail(store, await claimOne(store), null);
+  const { run: third } = await add(store, fromFailure({ id: second.id }));
+
+  const waits = await Promise.all([second, third].map(({ id }) => getWaits(store, id)));
+  assert.deepEqual(waits.map((list) => list.map(({ name }) => name)), [["approve"], []]);
+});
+
+test("enqueue() copies no wait whose signal is the last record if the run has prepared another one, and not parked", async ({ store }) => {
+  const { lease } = await answerWaits(store, "approve");
+  const { lease: current } = await claimOne(store);
+  await store.pause(current, { pauses: [aPause({ name: "sign" })], retryAt: null, park: false, reports: [] });
+  await store.cancel(lease.runId, "request-1", null);
+
+  const { run } = await add(store, fromFailure({ id: lease.runId }));
+
+  assert.deepEqual(await getWaits(store, run.id), []);
+});
+
 timed("enqueue() copies a wait with its signal if a sleep ended after it", async ({ store, host }) => {
   const { lease } = await answerWaits(store, "approve");
   await park(store, (await claimOne(store)).lease, aPause({ kind: "sleep", name: "nap", deadline: { afterMs: 100 } }));

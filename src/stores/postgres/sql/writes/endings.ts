@@ -60,7 +60,7 @@ begin
     lease_claim = case when not v_queued then lease_claim end, lease_expires_at = null,
     lease_generation = lease_generation + v_interrupted::int, interruptions = interruptions + v_queued::int,
     abandonments = r.abandonments, abandonments_alone = r.abandonments_alone, is_held = p_kind = 'held',
-    timer_at = r.timer_at, deadline_at = finish_by, due_at = case when v_delayed then p_alone_at end,
+    timer_at = r.timer_at, parked_no = case when v_interrupted then parked_no else recorded end, deadline_at = finish_by, due_at = case when v_delayed then p_alone_at end,
     queue = case when v_alone then fn.alone_queue(job) else queue end, progress = r.progress,
     last_report_no = r.last_report_no, updated_at = p_now where seq = r.seq;
   perform fn.move_run(r.job, 'running', case when v_interrupted then 'pending' else 'waiting' end);

@@ -138,7 +138,7 @@ begin
   r.trace := n ->> 'trace';
   r.parent_seq := p_parent; r.parent_id := p_parent_id; r.parent_pause := p_pause; r.depth := p_depth;
   r.created_at := p_now; r.updated_at := p_now; r.position := r.seq; r.priority := 0; r.key_concurrency := 1;
-  r.lease_generation := 0; r.last_report_no := 0; r.recorded := 0; r.has_pauses := false; r.is_held := false;
+  r.lease_generation := 0; r.last_report_no := 0; r.recorded := 0; r.parked_no := 0; r.has_pauses := false; r.is_held := false;
   r.interruptions := 0; r.abandonments := 0; r.abandonments_alone := 0;
   if f is not null then
     r.priority := (f ->> 'priority')::int; r.position := r.seq - ${POSITIONS_PER_PRIORITY} * r.priority::bigint;
@@ -211,10 +211,11 @@ begin
     from {schema}.steps s where s.run_seq = o.seq and s.status = 'completed' order by s.seq;
   perform fn.copy_chunks(p_seq, o.seq);
   for w in select p.* from {schema}.pauses p where p.run_seq = o.seq and o.has_pauses order by p.seq loop
-    -- If the last record is the end of a wait, that wait is not copied, so the new run creates it again.
+    -- If the last record is the end of a wait, and the run has not parked since, that wait is not copied: the new run
+    -- creates it again.
     v_copied := case when w.kind = 'patch' then true when w.status <> 'resolved' then false
       when w.kind = 'children' then fn.have_completed(w.seq)
-      else w.kind = 'sleep' or w.recorded_no < o.recorded end;
+      else w.kind = 'sleep' or w.recorded_no < o.recorded or w.recorded_no <= o.parked_no end;
     if not v_copied then
       v_left := v_left || jsonb_build_object('kind', w.kind, 'name', w.name);
       continue;
