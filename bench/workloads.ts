@@ -14,6 +14,7 @@ import { memory } from "./workloads/memory.ts";
 import { notice } from "./workloads/notice.ts";
 import { postgres } from "./workloads/postgres.ts";
 import { postgresFlat } from "./workloads/postgres_flat.ts";
+import { postgresTriggers } from "./workloads/postgres_triggers.ts";
 import { processes } from "./workloads/processes.ts";
 import { replay } from "./workloads/replay.ts";
 import { testKit } from "./workloads/test_kit.ts";
@@ -46,4 +47,5 @@ export const workloads: readonly Workload[] = [
   testKit,
   postgres,
   postgresFlat,
+  postgresTriggers,
 ];

@@ -3,8 +3,10 @@ import pg from "pg";
 import type { KnownJob } from "../../../src/model/flow.ts";
 import { LeaseLostError } from "../../../src/model/error.ts";
 import type { Claim } from "../../../src/store/claim.ts";
+import type { NewRun } from "../../../src/store/new_run.ts";
+import type { ScheduleRecord } from "../../../src/store/schedule_record.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { aClaimRequest, aFlow, aHold, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
+import { aClaimRequest, aFailure, aFlow, aHold, aKnownJob, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { findFault } from "./postgres_faults.ts";
 import { startServer } from "./server.ts";
 import { getSteps } from "../../../src/store/reads.ts";
@@ -64,8 +66,10 @@ async function claim(store: PostgresStore, workerId: string, { limit = 1, jobs =
   return (await store.claim(request)).claims;
 }
 
-/** A trigger that waits for all other writes, and they for it. */
-const EXCLUSIVE = { id: "other", jobName: "a", idempotencyKey: "once", concurrencyKey: "other key" };
+/** A call that waits for all other writes, and they for it, until its transaction ends. */
+function lockAll(store: PostgresStore): Promise<unknown> {
+  return store.cancel("no such run", "request", null);
+}
 
 const COMPLETED = { status: "completed", output: null, durationMs: 0 } as const;
 
@@ -168,7 +172,7 @@ test("a trigger that is repeated while its first try is under way answers the sa
   const again = await open();
 
   const transaction = await begin();
-  await transaction.store.enqueue([aRun(EXCLUSIVE)]);
+  await lockAll(transaction.store);
   const tries = [store.enqueue([run]), again.enqueue([run])];
   await pause(100);
   await transaction.commit();
@@ -181,7 +185,7 @@ test("a claim that waits beyond the deadline of a run does not take it", async (
   await store.enqueue([aRun({ id: "second", jobName: "a" })]);
 
   const transaction = await begin();
-  await transaction.store.enqueue([aRun(EXCLUSIVE)]);
+  await lockAll(transaction.store);
   const claiming = claim(store, "worker", { limit: 2 });
   await pause(400);
   await transaction.rollback();
@@ -206,6 +210,93 @@ for (const end of ["commit", "rollback"] as const) {
     assert.deepEqual(claimed.map(({ run }) => run.id), [end === "commit" ? "first" : "second"]);
   });
 }
+
+/** Triggers that depend on other runs, and what a second one at the same moment answers if the first is committed. */
+const DEPENDENT: Record<string, (n: number) => Partial<NewRun>> = {
+  "an idempotency key": (n) => ({ idempotencyKey: `once-${n}` }),
+  "a key to join": (n) => ({ concurrencyKey: `key-${n}`, coalesce: "active" }),
+  "a run to retry": (n) => ({ retriggerOf: { runId: `failed-${n}`, from: "failure" } }),
+};
+
+for (const [what, overrides] of Object.entries(DEPENDENT)) {
+  for (const end of ["commit", "rollback"] as const) {
+    test(`of two triggers with ${what} at the same moment one run is left when the first is about to ${end}`, async (fixture) => {
+      const { store, begin, open, client, schema } = fixture;
+      await addFailed(store, 2);
+
+      const transaction = await begin();
+      await transaction.store.enqueue([aRun({ id: "first", jobName: "a", ...overrides(1) })]);
+      const trigger = store.enqueue([aRun({ id: "second", jobName: "a", ...overrides(1) })]);
+      const beside = await (await open()).enqueue([aRun({ id: "other", jobName: "a", ...overrides(2) })]);
+      await transaction[end]();
+      const [enqueued] = await trigger;
+
+      assert.equal(beside[0]!.disposition, "created");
+      assert.equal(enqueued!.run.id, end === "commit" ? "first" : "second");
+      assert.equal(await findFault(client, schema), null);
+      const claimed = await claim(store, "worker", { limit: 5 });
+      assert.deepEqual(claimed.map(({ run }) => run.id).sort(), [enqueued!.run.id, "other"].sort());
+    });
+  }
+}
+
+test("a retry completes, and another run is retried again, beside a retry that is about to complete", async (fixture) => {
+  const { store, begin, client } = fixture;
+  await addFailed(store, 2);
+  const chain = (id: string, runId: string) =>
+    store.enqueue([aRun({ id, jobName: "a", retriggerOf: { runId, from: "start" } })]);
+  await chain("retry-1", "failed-1");
+  await chain("retry-2", "failed-2");
+  const [one, two] = await claim(store, "worker", { limit: 2 });
+  const beside = await fixture.open();
+
+  const transaction = await begin();
+  await transaction.store.finish(two!.lease, COMPLETED, []);
+  const ending = store.finish(one!.lease, COMPLETED, []);
+  const again = beside.enqueue([
+    aRun({ id: "retry-3", jobName: "a", retriggerOf: { runId: "failed-2", from: "start" } }),
+  ]);
+  await ending;
+  await transaction.commit();
+
+  assert.equal((await again)[0]!.disposition, "created");
+  const { rows } = await client.query(
+    `select id, completed_as from ${fixture.schema}.runs where id like 'failed%' order by id`,
+  );
+  assert.deepEqual(rows.map((row) => row.completed_as), ["retry-1", "retry-2"]);
+});
+
+test("a slot of a schedule that fires beside a run of that schedule waits for it, and is skipped", async ({ store, begin, open }) => {
+  const schedule = (name: string, slot: number) => ({ name, slotAt: new Date(slot).toISOString(), slot: "{}" });
+  const record = {
+    jobName: "a",
+    options: "{}",
+    declared: null,
+    pausedAt: null,
+    pausedBy: null,
+    nextAt: 0,
+    lastSlotAt: null,
+  };
+  const add = (name: string) => store.setSchedule({ ...record, name, lastRunId: null, skipped: 0, error: null }, null);
+  const [nightly, daily] = [(await add("nightly"))!, (await add("daily"))!];
+  const fire = (by: PostgresStore, fired: ScheduleRecord) =>
+    by.fireSchedule({
+      schedule: fired,
+      next: { nextAt: 60_000, lastSlotAt: 0, error: null },
+      run: aRun({ id: fired.name, jobName: "a", schedule: schedule(fired.name, 0), idempotencyKey: fired.name }),
+      skipsOverlap: true,
+      skipped: 0,
+    });
+
+  const transaction = await begin();
+  await transaction.store.enqueue([aRun({ id: "by hand", jobName: "a", schedule: schedule("nightly", 1) })]);
+  const firing = fire(store, nightly);
+  const other = await fire(await open(), daily);
+  await transaction.commit();
+
+  assert.equal(other!.run!.run.id, "daily");
+  assert.equal((await firing)!.run, null);
+});
 
 test("two runs that hold one key end at the same moment, and as many others become claimable", async (fixture) => {
   const { store, begin, client, schema } = fixture;
@@ -268,7 +359,7 @@ test("a step is refused, and nobody waits in vain, when its run is cancelled at 
   const before = (await client.query(count)).rows[0].deadlocks;
 
   const transaction = await begin();
-  await transaction.store.enqueue([aRun(EXCLUSIVE)]);
+  await lockAll(transaction.store);
   const saved = assert.rejects(store.saveStep(lease!, aStep(), []), LeaseLostError);
   await pause(100);
   const cancelled = await transaction.store.cancel("run", "request", null);
@@ -425,7 +516,7 @@ test("a claim that waits while a run is held and offered to other code does not 
   await store.enqueue([aRun({ id: "first", jobName: "a" }), aRun({ id: "second", jobName: "a" })]);
 
   const transaction = await begin();
-  await transaction.store.enqueue([aRun(EXCLUSIVE)]);
+  await lockAll(transaction.store);
   const claiming = claim(store, "worker-1", { limit: 2, jobs: [aKnownJob({ name: "a" })] });
   await pause(100);
   const claimed = await claim(transaction.store, "worker-2", { limit: 2, jobs: [aKnownJob({ name: "a" })] });
@@ -445,6 +536,15 @@ test("a claim that waits while a run is held and offered to other code does not 
   const { claims } = await store.claim({ ...offering, claimId: "another" });
   assert.deepEqual(claims.map(({ run, isResumed }) => [run.id, isResumed]), [["second", true]]);
 });
+
+/** Adds runs that have failed: `failed-1`, `failed-2`, and so on. */
+async function addFailed(store: PostgresStore, count: number): Promise<void> {
+  for (let n = 1; n <= count; n++) {
+    await store.enqueue([aRun({ id: `failed-${n}`, jobName: "a" })]);
+    const [failed] = await claim(store, "worker");
+    await store.finish(failed!.lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
+  }
+}
 
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));

@@ -12,6 +12,7 @@ import type { Deadline } from "../../../model/wait.ts";
 import { limitsOf } from "../../operate/blocker_facts.ts";
 import { queueName } from "../../queue_name.ts";
 import { fromInput } from "../../rows.ts";
+import type { AddedRun } from "./write_group.ts";
 
 /** The lease of a write. */
 export function toLeaseParameter({ runId, generation, claimId, recorded }: Lease): object {
@@ -75,7 +76,7 @@ function toExecutingStep({ name, index, attempts, startedAgoMs }: ExecutingStep)
 }
 
 /** A run to add. */
-export function toNewRunParameter(run: NewRun): object {
+export function toNewRunParameter(run: NewRun): AddedRun {
   const { id, jobName, version, payload, labels, schedule, retriggerOf } = run;
   const parameter = {
     id,

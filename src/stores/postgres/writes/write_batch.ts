@@ -1,6 +1,7 @@
 import { StoreError } from "../../../model/error.ts";
 import { isOfOneCall, type Lane, NotSentError, storeError } from "../database/client.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
+import { MAX_LOCKS } from "../sql/writes/apply.ts";
 import { type GroupedWrite, toGroupedWrite, toWriteGroup, type WriteList, type WriteParameter } from "./write_group.ts";
 
 /** A write that waits for its answer. */
@@ -95,10 +96,12 @@ export class WriteBatch {
     if (!isAlone && this.#queue.length < MIN_BESIDE) return [];
     const busy = new Set([...others, ...this.#awaited].flatMap(({ runIds }) => runIds));
     const group: Write[] = [];
-    let length = 0;
+    let [length, locks] = [0, 0];
     for (const write of this.#queue) {
       length += write.text.length;
-      if (group.length === MAX_WRITES || (length > MAX_LENGTH && group.length > 0)) break;
+      locks += write.locks;
+      if (group.length === MAX_WRITES) break;
+      if (group.length > 0 && (length > MAX_LENGTH || locks > MAX_LOCKS)) break;
       // What has to be alone waits for the groups that are under way, and what comes after it waits with it.
       if (!isAlone && !write.isOwn) break;
       const isBusy = write.runIds.some((id) => busy.has(id));

@@ -20,9 +20,18 @@ export interface WriteParameter {
   /** What the execution has reported before it. */
   reports?: readonly unknown[];
   /** The runs that it adds. */
-  runs?: readonly object[];
+  runs?: readonly AddedRun[];
   /** The pauses that it prepares. */
   pauses?: readonly { children: unknown }[];
+}
+
+/** What a run that is added depends on. */
+export interface AddedRun {
+  readonly [field: string]: unknown;
+  names?: readonly string[];
+  concurrencyKey?: string | null;
+  idempotencyKey?: string | null;
+  scheduleName?: string;
 }
 
 /**
@@ -43,6 +52,8 @@ export interface GroupedWrite {
   runIds: readonly string[];
   /** Of a step its name, which no other step of the same run in the same list has. */
   name: string;
+  /** How many locks the runs that it adds need. */
+  locks: number;
 }
 
 /** A group as it is sent, and the indexes of its writes in each list. */
@@ -53,9 +64,15 @@ export interface WriteGroup {
 
 /** Prepares a write for a group. */
 export function toGroupedWrite(write: WriteParameter): GroupedWrite {
-  const { kind, runId, renewals = [], writes = renewals, name = "" } = write;
+  const { kind, runId, renewals = [], writes = renewals, name = "", runs = [] } = write;
   const runIds = runId === undefined ? writes.map((one) => one.runId) : [runId];
-  return { kind, text: writeParameter(write), list: listOf(write), isOwn: isOwn(write), runIds, name };
+  const locks = runs.reduce((sum, run) => sum + locksOf(run), 0);
+  return { kind, text: writeParameter(write), list: listOf(write), isOwn: isOwn(write), runIds, name, locks };
+}
+
+function locksOf({ names = [], concurrencyKey = null, idempotencyKey = null, scheduleName }: AddedRun): number {
+  return Number(concurrencyKey !== null) + (idempotencyKey === null ? 0 : names.length) +
+    Number(scheduleName !== undefined);
 }
 
 function isOwn({ kind, pauses = [] }: WriteParameter): boolean {

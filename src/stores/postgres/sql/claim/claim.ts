@@ -54,7 +54,7 @@ begin
   v_beside := coalesce(cardinality(v_page) + cardinality(v_due) > 0, false);
   if v_beside then
     -- Other processes claim and write at the same moment.
-    perform fn.lock_some('{}', '{}');
+    perform fn.lock_some('{}', '{}', '{}');
     v_now := fn.clock(p_now);
     t := fn.take_beside(p, f.paused, v_open, v_page, v_due, v_now);
   else

@@ -2,8 +2,8 @@ import { ENTRY } from "../basics.ts";
 
 // The part of the groups after which the journal is trimmed, if it is too long.
 const TRIM_CHANCE = 0.02;
-// A group with more keys takes the lock of the schema alone: the server has room for a limited number of locks.
-const MAX_KEYS = 100;
+/** A group that needs more locks takes the lock of the schema alone: the server has room for a limited number of locks. */
+export const MAX_LOCKS = 100;
 
 /** The kinds of writes, each with the function that does it. */
 const KINDS = [
@@ -42,12 +42,12 @@ $$;
 create or replace function fn.apply(p jsonb, p_now bigint) returns text language plpgsql ${ENTRY} as $$
 declare
   v_now bigint; v_steps text[]; v_endings text[]; v_triggers text[]; v_others text[]; v_new boolean; v_keys text[];
-  v_retried text[];
+  v_locks bigint[]; v_retried text[];
 begin
   v_new := p -> 'triggers' <> '[]' and fn.are_new_runs(array(
     select r ->> 'id' from jsonb_array_elements(p -> 'triggers') e, jsonb_array_elements(e -> 'runs') r));
   if p -> 'triggers' = '[]' or v_new then
-    select c.keys, c.retried into v_keys, v_retried from fn.changed_keys(p) c;
+    select c.keys, c.locks, c.retried into v_keys, v_locks, v_retried from fn.changed_keys(p) c;
   end if;
   if v_keys is null then
     perform fn.lock_all();
@@ -55,7 +55,7 @@ begin
     -- Some calls look whether the lease of another one has expired.
     perform fn.begin_leases_anew(v_now);
   else
-    perform fn.lock_some(fn.texts(p -> 'runIds') || v_retried, v_keys);
+    perform fn.lock_some(fn.texts(p -> 'runIds') || v_retried, v_keys, v_locks);
     v_now := fn.clock(p_now);
     -- Since it looked, a run with a fairness key can have come to one of the keys. The caller tries again.
     if fn.have_turns(v_keys) then
@@ -77,52 +77,72 @@ begin
     || array_to_string(v_others, ',') || ']}';
 end $$;
 
--- The keys whose queues a group changes, if it changes nothing else but runs under a lease, and adds others: it can commit
--- beside groups with other runs and keys. NULL: it changes more than that. And the runs that are completed with those that
--- end, since these are their retries.
-create or replace function fn.changed_keys(p jsonb, out keys text[], out retried text[]) language plpgsql stable as $$
-declare v_ended text[]; v_paused text[] := '{}'; v_keys text[] := '{}'; v_retried text[]; v_more text[]; v_far boolean;
+-- What a group has to lock, if it changes nothing but runs under a lease, and adds others that take no turns: then it can
+-- commit beside groups of other runs and keys. The keys whose queues it changes, the locks of what its triggers depend on,
+-- and the runs that it changes with retries that end or are added. The keys are NULL: it changes more than that.
+create or replace function fn.changed_keys(p jsonb, out keys text[], out locks bigint[], out retried text[])
+language plpgsql stable as $$
+declare v_ended text[]; v_paused text[] := '{}'; v_keys text[]; v_more text[]; v_retried text[]; v_far boolean;
 begin
-  retried := '{}';
-  if p -> 'endings' = '[]' and p -> 'others' = '[]' then
-    keys := '{}';
-    return;
-  end if;
+  keys := '{}'; locks := '{}'; retried := '{}';
+  if p -> 'endings' = '[]' and p -> 'others' = '[]' then return; end if;
   v_ended := array(select e ->> 'runId' from jsonb_array_elements(p -> 'endings') e);
   if p -> 'others' <> '[]' then
     select bool_or(case e ->> 'kind'
-        when 'save_step' then false when 'append_items' then false when 'renew' then false when 'save_input' then false when 'finish' then false
-        when 'pause' then fn.has_children(e) when 'enqueue' then not fn.are_free_runs(e) else true end),
+        when 'save_step' then false when 'append_items' then false when 'renew' then false when 'save_input' then false
+        when 'finish' then false when 'enqueue' then false when 'fire_schedule' then false
+        when 'pause' then fn.has_children(e) else true end),
       v_ended || array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'finish'),
       array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'pause')
       into v_far, v_ended, v_paused from jsonb_array_elements(p -> 'others') e;
-    if v_far then return; end if;
-    v_more := array(select n ->> 'concurrencyKey' from jsonb_array_elements(p -> 'others') e,
-      jsonb_array_elements(e -> 'runs') n where e ->> 'kind' = 'enqueue');
+    if not v_far then
+      select t.far, t.keys, t.locks, t.retried into v_far, v_more, locks, retried from fn.depend_on(p -> 'others') t;
+    end if;
+    if v_far then
+      keys := null;
+      return;
+    end if;
   end if;
   -- Found by their ids alone. The end of a child changes its parent, and that of a parent its children.
   select bool_or(r.id = any(v_ended) and (r.parent_seq is not null or (r.has_pauses and exists (
       select 1 from {schema}.pauses w where w.run_seq = r.seq and w.kind = 'children' and w.status = 'pending')))),
     array_agg(r.concurrency_key), array_agg(r.retrigger_of) filter (where r.retrigger_of is not null and r.id = any(v_ended))
     into v_far, v_keys, v_retried from {schema}.runs r where r.id = any(v_ended || v_paused);
-  v_keys := array(select distinct k from unnest(v_keys || v_more) k where k is not null);
-  if v_far or cardinality(v_keys) > ${MAX_KEYS} or fn.have_turns(v_keys) then return; end if;
-  keys := v_keys;
-  if v_retried is not null then retried := array(select x from unnest(v_retried) o, unnest(fn.retried_runs(o)) x); end if;
+  keys := array(select distinct k from unnest(v_keys || v_more) k where k is not null);
+  if v_far or cardinality(keys) + cardinality(locks) > ${MAX_LOCKS} or fn.have_turns(keys) then
+    keys := null;
+  elsif v_retried is not null then
+    retried := retried || array(select x from unnest(v_retried) o, unnest(fn.retried_runs(o)) x);
+  end if;
+end $$;
+
+-- What the runs that are added by some writes depend on: their keys, their idempotency keys and schedules, as numbers of
+-- locks, and the runs that they retry, or take their idempotency key from. far: they take turns, or look for leases that
+-- the server may have to begin anew.
+create or replace function fn.depend_on(p_writes jsonb, out far boolean, out keys text[], out locks bigint[],
+  out retried text[]) language plpgsql stable as $$
+declare v_runs jsonb[] := array(select x from jsonb_array_elements(p_writes) e, jsonb_array_elements(case e ->> 'kind'
+  when 'enqueue' then e -> 'runs' when 'fire_schedule' then jsonb_build_array(e -> 'run') else '[]' end) x);
+begin
+  select bool_or(x -> 'flow' ->> 'fairnessKey' is not null or (x ->> 'coalesce' = 'active' and fn.was_away())),
+      array_agg(x ->> 'concurrencyKey'), coalesce(array_remove(array_agg(x ->> 'retriggerOf'), null), '{}')
+    into far, keys, retried from unnest(v_runs) x;
+  locks := array(
+    select fn.lock_no('schedule', e ->> 'name') from jsonb_array_elements(p_writes) e where e ->> 'kind' = 'fire_schedule'
+    union select fn.lock_no('schedule', x ->> 'scheduleName') from unnest(v_runs) x where x ->> 'scheduleName' is not null
+    union select fn.lock_no('idempotency', j || E'\\t' || (x ->> 'idempotencyKey'))
+      from unnest(v_runs) x, jsonb_array_elements_text(x -> 'names') j where x ->> 'idempotencyKey' is not null);
+  retried := retried || array(
+    select r.id from unnest(v_runs) x, jsonb_array_elements_text(x -> 'names') j, unnest(fn.queues_of(j)) q
+      cross join lateral (
+        select o.id from {schema}.runs o where o.job = q and o.idempotency_key = x ->> 'idempotencyKey' offset 0) r
+      where x ->> 'until' is not null);
 end $$;
 
 -- Whether a pause has children.
 create or replace function fn.has_children(p_pause jsonb) returns boolean language plpgsql immutable as $$
 begin
   return (select exists (select 1 from jsonb_array_elements(p_pause -> 'pauses') x where x ->> 'children' is not null));
-end $$;
-
--- Whether all runs of a trigger are new ones that take no turns, whatever runs there are.
-create or replace function fn.are_free_runs(p_trigger jsonb) returns boolean language plpgsql immutable as $$
-begin
-  return (select not exists (select 1 from jsonb_array_elements(p_trigger -> 'runs') n
-    where n ->> 'idempotencyKey' is not null or n ->> 'coalesce' is not null or n ->> 'retriggerOf' is not null
-      or n ->> 'scheduleName' is not null or n -> 'flow' ->> 'fairnessKey' is not null));
 end $$;
 
 -- Whether runs in the queues of some keys take turns.
