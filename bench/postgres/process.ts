@@ -1,6 +1,7 @@
-// A process of a measurement: `add COUNT` fills the database and ends; `work` executes from its first line of input on, and ends
-// with its standard input. Arguments: the contender, the address, the concurrency, what to do.
+// A process of a measurement: `add COUNT` fills the database and ends; `work` executes from its first line of input on, ends
+// with its standard input, and prints how much CPU time it has used, in microseconds. Arguments: the contender, the address, the concurrency, what to do.
 
+import process from "node:process";
 import { POSTGRES_CONTENDERS, type PostgresName } from "./contender.ts";
 
 const [name, url, concurrency, what, count] = Deno.args as [PostgresName, string, string, "add" | "work", string];
@@ -11,8 +12,11 @@ else {
   const lines = Deno.stdin.readable.getReader();
   console.log("ready");
   await lines.read();
+  const before = process.cpuUsage();
   await engine.start();
   while (!(await lines.read()).done);
+  const { user, system } = process.cpuUsage(before);
+  console.log(user + system);
 }
 // A peer may leave timers behind.
 await Promise.race([engine.close(), new Promise((resolve) => setTimeout(resolve, 2_000))]);

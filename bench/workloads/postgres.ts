@@ -16,7 +16,8 @@ export const postgres: Workload = {
   title: "PostgreSQL: 12,000 runs of 5 steps",
   about:
     "One server, synchronous_commit = on; each worker is a process of its own. Raw claims 100 runs by one statement and " +
-    "records what they do at the same moment by one statement. Peers have 400 runs. pg-boss is a queue: it has no steps.",
+    "records what they do at the same moment by one statement. HOLDFAST_POSTGRES_URL names a server on another machine, " +
+    "HOLDFAST_BENCH_WORKER a command that starts a worker there. Peers have 400 runs. pg-boss is a queue: it has no steps.",
   trials: [
     drain("concurrency 100, one process", 1, [{ atLeast: 0.3, of: "raw" }]),
     drain("concurrency 100, four processes", 4, [{ atLeast: 0.3, of: "raw" }]),
@@ -39,11 +40,15 @@ function drain(name: string, processes: number, goals: readonly Goal[]): Trial {
   const measure = (contender: PostgresName, runs: number): Measure => async ({ size }) => {
     const count = size(runs, 100);
     const options = { name: contender, processes, concurrency: CONCURRENCY, count };
-    return [await measureDrain({ url: serverUrl(), ...options })];
+    return await measureDrain({ url: serverUrl(), ...options });
   };
   return {
     name,
-    figures: [{ name: "runs", unit: "per second", goals }],
+    figures: [
+      { name: "runs", unit: "per second", goals },
+      { name: "CPU of the workers a run", unit: "µs", goals: [] },
+      { name: "CPU of the server a run", unit: "µs", goals: [] },
+    ],
     rounds: 3,
     peerRounds: 1,
     contenders: {
