@@ -19,6 +19,8 @@ export interface Pair extends AsyncDisposable {
   promote(): Promise<void>;
   /** Ends the server without a shutdown, and promotes the standby. */
   failOver(): Promise<void>;
+  /** Brings the server back that is down, as a standby of the other one, with a copy of it. */
+  rejoin(): Promise<void>;
 }
 
 /** Whether there are the programs of a server. */
@@ -38,13 +40,11 @@ export async function startPair(): Promise<Pair> {
   const encoding = ["--locale=C", "-E", "UTF8"];
   runAsServer([`${programs}/initdb`, "-N", "-A", "trust", "-U", "holdfast", ...encoding, "-D", primary.data]);
   await primary.start();
-  const from = ["-h", "127.0.0.1", "-p", String(primary.port), "-U", "holdfast"];
-  runAsServer([`${programs}/pg_basebackup`, ...from, "-D", standby.data, "-R", "-X", "stream", "-c", "fast"]);
-  await standby.start();
-  let current = primary;
+  await standby.follow(primary);
+  let [current, other] = [primary, standby];
   const promote = async () => {
-    await standby.promote();
-    current = standby;
+    await other.promote();
+    [current, other] = [other, current];
   };
   return {
     standbyUrl: standby.url,
@@ -64,12 +64,13 @@ export async function startPair(): Promise<Pair> {
       await current.ask(`alter system set synchronous_standby_names = '${name}'`);
       await current.ask("select pg_reload_conf()");
     },
-    stop: () => primary.stop(),
+    stop: () => current.stop(),
     promote,
     failOver() {
-      primary.stop();
+      current.stop();
       return promote();
     },
+    rejoin: () => other.follow(current),
     [Symbol.asyncDispose]() {
       primary.stop();
       standby.stop();
@@ -99,6 +100,17 @@ class Node {
       ...["-D", this.data, "-l", `${this.data}/log`, "-w", "-o", settings, "start"],
     ]);
     this.#isRunning = true;
+  }
+
+  /** Begins as a standby of a server, with a copy of it. */
+  async follow({ port }: Node): Promise<void> {
+    await Deno.remove(this.data, { recursive: true }).catch(() => {}); // there is none yet
+    const from = ["-h", "127.0.0.1", "-p", String(port), "-U", "holdfast"];
+    await runAsServerAsync([
+      `${this.#programs}/pg_basebackup`,
+      ...[...from, "-D", this.data, "-R", "-X", "stream", "-c", "fast"],
+    ]);
+    await this.start();
   }
 
   promote(): Promise<void> {
