@@ -132,6 +132,7 @@ export type {
 } from "./src/http/access/auth_hooks.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerOptions, HandlerUi } from "./src/http/handler_options.ts";
+export type { HandlerMcp, McpCall, McpRoute } from "./src/http/mcp_call.ts";
 export { notFound } from "./src/http/response.ts";
 export type { Respond } from "./src/http/route.ts";
 export type { RouteFunctions } from "./src/http/routes.ts";

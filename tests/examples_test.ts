@@ -85,13 +85,19 @@ Deno.test("the programs in examples/ do what they say", async (context) => {
 });
 
 for (
-  const [file, expected] of [["hello.ts", /Run .* has completed/], ["multi_tenant.ts", /token-1 POST/], [
-    "agent.ts",
-    /The run is waiting[^]*is completed It is published[^]*called 3 times/,
-  ], [
-    "webhooks.ts",
-    /forged webhook is answered with 401[^]*attempt 2[^]*has completed/,
-  ]] as const
+  const [file, expected] of [
+    ["hello.ts", /Run .* has completed/],
+    ["multi_tenant.ts", /token-1 POST/],
+    [
+      "agent.ts",
+      /The run is waiting[^]*is completed It is published[^]*called 3 times/,
+    ],
+    ["mcp_server.ts", /The user is asked: [^]*refunded: 1250/],
+    [
+      "webhooks.ts",
+      /forged webhook is answered with 401[^]*attempt 2[^]*has completed/,
+    ],
+  ] as const
 ) {
   tests.short.push({
     name: `examples/${file} ends without a signal`,

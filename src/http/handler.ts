@@ -11,6 +11,7 @@ import { describeGaps } from "./access/auth_hooks.ts";
 import { authenticate, callHook } from "./access/caller.ts";
 import { operate } from "./access/guards.ts";
 import { checkBasePath, checkOptions, type HandlerOptions, type HandlerUi, type Settings } from "./handler_options.ts";
+import type { HandlerMcp } from "./mcp_call.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { checkParameterNames } from "./requests/parameters.ts";
 import { MethodNotAllowedError, refuse } from "./response.ts";
@@ -74,6 +75,9 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   const { host, auth, limits, sseThrottleMs: throttleMs } = settings;
   const gaps = auth === null ? null : describeGaps(auth);
   if (gaps !== null) console.warn(gaps);
+  const jobNames = Array.from(internals.jobs(), ({ name }) => name);
+  const missing = settings.mcp?.jobNames.find((name) => !jobNames.includes(name));
+  if (missing !== undefined) throw new TypeError(`mcp has a tool of job "${missing}", which the engine does not have`);
   const streams = new Streams(internals, { ...limits, throttleMs, host });
   const source = { store: internals.store, nextTurn: () => nextTurn(host) };
   const deps = { served: { engine, internals, streams, source }, auth, host, showFailures: settings.showFailures };
@@ -97,7 +101,8 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
     checkBasePath(basePath);
     return await respond(request, ({ pathname }) => {
       const path = withoutPrefix(pathname, basePath);
-      return settings.ui === null || !isUiPath(path) ? routesAt(path) : [uiRoute(settings.ui, path)];
+      if (settings.ui !== null && isUiPath(path)) return [uiRoute(settings.ui, path)];
+      return settings.mcp !== null && path === "/mcp" ? [mcpRoute(settings.mcp)] : routesAt(path);
     });
   };
   const functions = Object.fromEntries(
@@ -211,6 +216,36 @@ function uiRoute(ui: HandlerUi, path: string): Route {
       return response;
     },
   });
+}
+
+/** The route of MCP. What it does for a caller, it asks of the other routes. */
+function mcpRoute(mcp: HandlerMcp): Route {
+  return {
+    method: "POST",
+    path: "/mcp",
+    summary: "Jobs as tools of the Model Context Protocol",
+    parameters: [],
+    answers: "text",
+    guard: { hook: "authenticate" },
+    answer: (call) => {
+      const { request, access, settings: { host, limits } } = call;
+      const { engine } = access.admitted;
+      return mcp.answer({
+        request,
+        context: access.context,
+        host,
+        limits,
+        ask: async (name, query, body) => {
+          const { method, answer } = routes[name];
+          const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+          const asked = new Request(request.url, { method, ...sent });
+          return await (await answer({ ...call, request: asked, parameters: new URLSearchParams(query) })).json();
+        },
+        // However it ends, its route shows it.
+        waitForEnd: (runId, timeout) => engine.waitForRun(runId, { timeout }).then(() => {}, () => {}),
+      });
+    },
+  };
 }
 
 /** The path after a prefix; a path outside of the prefix matches no route. */

@@ -1,6 +1,7 @@
 import { type Host, systemHost } from "../model/host.ts";
 import { type AllowedHost, readAllowedHosts } from "./access/request_origin.ts";
 import { AUTH_FIELDS, checkAuth, type HandlerAuth } from "./access/auth_hooks.ts";
+import type { HandlerMcp } from "./mcp_call.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
 import { type Duration, toMs } from "../values/duration.ts";
@@ -45,6 +46,8 @@ export interface HandlerOptions<Context = unknown> {
   showFailures?: boolean;
   /** The dashboard under `ui/`: `dashboard()` of `@holdfast/jobs/ui`. Default: none. */
   ui?: HandlerUi;
+  /** Jobs as tools of the Model Context Protocol under `mcp`: `mcp()` of `@holdfast/jobs/mcp`. Default: none. */
+  mcp?: HandlerMcp;
   /**
    * Receives errors that a response hides, such as the error behind a 500. Default: it is printed; that the store does not answer
    * is logged by the engine, once a minute.
@@ -82,13 +85,15 @@ export interface HandlerLimits {
 type Limits = Required<HandlerLimits> & { maxStreamMs: number };
 
 /** The options of a handler, checked and complete. */
-export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts" | "ui">> {
+export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts" | "ui" | "mcp">> {
   /** The hooks; `null`: every caller may do everything. */
   auth: HandlerAuth<unknown> | null;
   /** The allowed hosts; `null`: any. */
   allowedHosts: readonly AllowedHost[] | null;
   /** The dashboard; `null`: none is served. */
   ui: HandlerUi | null;
+  /** The tools for MCP; `null`: none are served. */
+  mcp: HandlerMcp | null;
   /** Limits for requests and streams. */
   limits: Limits;
 }
@@ -104,6 +109,7 @@ const KNOWN: Record<keyof HandlerOptions, true> = {
   allowedHosts: true,
   showFailures: true,
   ui: true,
+  mcp: true,
   onError: true,
   host: true,
 };
@@ -147,8 +153,9 @@ export function checkOptions<Context>(
   const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
   if (typeof showFailures !== "boolean") throw new TypeError("showFailures must be a boolean");
   checkBasePath(basePath);
-  const { ui = null } = options;
+  const { ui = null, mcp = null } = options;
   if (ui !== null && typeof ui?.respond !== "function") throw new TypeError("ui must be what dashboard() returns");
+  if (mcp !== null && typeof mcp?.answer !== "function") throw new TypeError("mcp must be what mcp() returns");
   checkFunction("onRequest", onRequest);
   checkFunction("onError", onError);
   checkInteger("sseThrottleMs", sseThrottleMs, 0);
@@ -163,6 +170,7 @@ export function checkOptions<Context>(
     allowedHosts: options.allowedHosts === undefined ? null : readAllowedHosts(options.allowedHosts),
     showFailures,
     ui,
+    mcp,
     onError: onError.bind(options),
     host,
   };

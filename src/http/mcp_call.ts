@@ -1,0 +1,43 @@
+import type { Host } from "../model/host.ts";
+import type { Json } from "../values/json.ts";
+
+/** The routes that MCP asks. */
+export type McpRoute =
+  | "trigger"
+  | "run"
+  | "waits"
+  | "signal"
+  | "cancel"
+  | "retrigger"
+  | "runs"
+  | "explain"
+  | "failures";
+
+/** What MCP works with: a request that the handler has let pass, and the routes of the same handler. */
+export interface McpCall {
+  /** The request; its body has not been read. */
+  readonly request: Request;
+  /** What `auth.authenticate` has returned; `null` without `auth`. */
+  readonly context: unknown;
+  /** Time and timers. */
+  readonly host: Host;
+  /** The limits of the body. */
+  readonly limits: { readonly maxBodyBytes: number; readonly maxJsonDepth: number };
+  /**
+   * Asks a route of the handler for the same caller: all its hooks are called.
+   *
+   * @throws {Response} A hook refuses.
+   * @throws {HoldfastError} The route does.
+   */
+  ask(route: McpRoute, query: Readonly<Record<string, string>>, body?: Json): Promise<Json>;
+  /** Waits until a run has ended, but not longer than this. */
+  waitForEnd(runId: string, ms: number): Promise<void>;
+}
+
+/** What a handler serves under `mcp`: `mcp()` of `@holdfast/jobs/mcp` makes it. */
+export interface HandlerMcp {
+  /** The names of the jobs of its tools. */
+  readonly jobNames: readonly string[];
+  /** Answers a request. */
+  readonly answer: (call: McpCall) => Promise<Response>;
+}
