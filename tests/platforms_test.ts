@@ -15,7 +15,7 @@ const RULES: readonly { name: string; pattern: RegExp; why: string; where: reado
     name: "SIGSTOP and SIGCONT",
     pattern: /"SIG(?:STOP|CONT)"/,
     why: "Windows cannot suspend a process",
-    where: ["tests/torture/", "tests/stores/postgres/processes/"],
+    where: ["tests/torture/", "tests/linearizability/", "tests/stores/postgres/processes/"],
   },
   {
     name: "a signal other than SIGKILL",
@@ -31,6 +31,7 @@ const RULES: readonly { name: string; pattern: RegExp; why: string; where: reado
       "tests/shutdown_processes_test.ts",
       "tests/stores/postgres/",
       "tests/torture/",
+      "tests/linearizability/",
     ],
   },
   {
