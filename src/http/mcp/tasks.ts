@@ -1,10 +1,10 @@
 import { HoldfastError, ValidationError } from "../../model/error.ts";
 import { isInstance } from "../../values/is_instance.ts";
 import type { ClientRun } from "../../model/client_run.ts";
+import { actionsOf, type FlatField, flatFieldsOf, messageOf } from "../../model/flat_form.ts";
 import type { Wait } from "../../model/wait.ts";
 import type { Json } from "../../values/json.ts";
 import { propertyOf } from "../../values/property_of.ts";
-import { actionsOf, flatFields, messageOf } from "../flat_form.ts";
 import type { McpCall } from "../mcp_call.ts";
 import { isObject, issuesOf, type JsonObject, RpcError, type RpcRequest, takesTasks, TASKS } from "./rpc.ts";
 
@@ -129,8 +129,8 @@ async function readWaits(call: McpCall, { id: runId }: ClientRun): Promise<Wait[
 
 /** A wait as a question: its actions as a choice, or the form of its schema; `null`: it has no form. */
 function toQuestion(wait: Wait): Question | null {
-  const actions = actionsOf(wait);
-  const message = messageOf(wait);
+  const actions = actionsOf(wait.metadata);
+  const message = messageOf(wait.metadata) ?? wait.name;
   const ask = (properties: JsonObject, required: string[]) => ({
     mode: "form",
     message,
@@ -146,16 +146,33 @@ function toQuestion(wait: Wait): Question | null {
     return { wait, params: ask({ answer }, ["answer"]), read };
   }
   const isUnchecked = wait.payloadSchema === undefined;
-  const fields = isUnchecked ? [] : flatFields(wait.payloadSchema);
-  if (fields === null) return null;
-  const properties = fields.map(({ name, type, choices, hints: { format, ...hints } }) => [name, {
-    ...hints,
-    type,
-    ...(choices === null ? (format === undefined ? {} : { format }) : { enum: [...choices] }),
-  }]);
+  const fields = isUnchecked ? [] : flatFieldsOf(wait.payloadSchema);
+  if (fields === null || fields.some(isMixed)) return null;
+  const properties = fields.map((field) => [field.name, toPrimitive(field)] as const);
   const required = fields.filter(({ isRequired }) => isRequired).map(({ name }) => name);
   const read = (content: JsonObject) => isUnchecked && Object.keys(content).length === 0 ? null : content;
   return { wait, params: ask(Object.fromEntries(properties), required), read };
+}
+
+const FORMATS = ["date", "date-time", "email", "uri"];
+
+/** Whether a field has values of several types, which no field of MCP has. */
+function isMixed({ type, choices }: FlatField): boolean {
+  return type === "string" && choices !== null && choices.some((choice) => typeof choice !== "string");
+}
+
+/** A field in the words of MCP, where strings alone have choices. */
+function toPrimitive({ name, title, description, type, choices, format, default: given }: FlatField): JsonObject {
+  const oneOf = choices === null || type === "string" ? null : `One of ${choices.join(", ")}`;
+  const told = [description, oneOf].filter((text) => text !== null).join(". ");
+  return {
+    type,
+    ...(title === name ? {} : { title }),
+    ...(told === "" ? {} : { description: told }),
+    ...(choices !== null && type === "string" ? { enum: [...choices] } : {}),
+    ...(choices === null && format !== null && FORMATS.includes(format) ? { format } : {}),
+    ...(given === null ? {} : { default: given }),
+  };
 }
 
 /** `tasks/update`: signals the waits that are answered. Questions that are unknown or closed are ignored. */

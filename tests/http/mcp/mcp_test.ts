@@ -703,5 +703,5 @@ Deno.test("a handler without mcp has no path /mcp, and loads none of it", async 
 
   assert.equal(status, 404);
   assert.ok(found.size > 100);
-  assert.deepEqual([...found].filter((url) => /\/src\/(?:http\/mcp\/|http\/flat_form|webhooks\/|ai\/)/.test(url)), []);
+  assert.deepEqual([...found].filter((url) => /\/src\/(?:http\/mcp\/|webhooks\/|ai\/)/.test(url)), []);
 });
