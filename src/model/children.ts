@@ -42,7 +42,8 @@ export interface ChildCounts {
   held: number | null;
   /**
    * How many of them a retry of the run from its failure executes again: those that have not completed.
-   * `null` until the run has ended, and if it has completed.
+   * `null` until the run has ended, and if it has completed; over HTTP also for callers who may list only children in some
+   * state.
    */
   executedAgain: number | null;
 }

@@ -87,6 +87,20 @@ forEachStore("getRuns() pages, and tells how many there are", async (context) =>
   );
 });
 
+forEachStore("getRuns() names a field of the filter that is neither a string nor an array", async (context) => {
+  await using engine = anEngine(context);
+
+  for (
+    const [filter, message] of [
+      [{ jobName: 5 }, "jobName must be a string or an array of strings, not a number"],
+      [{ jobName: new Set(["echo"]) }, "jobName must be a string or an array of strings, not a Set"],
+      [{ status: null }, "status must be a string or an array of strings, not null"],
+    ] as const
+  ) {
+    await assert.rejects(engine.getRuns(filter as never), { name: "TypeError", message });
+  }
+});
+
 forEachStore("getRuns() refuses a wrong filter", async (context) => {
   await using engine = anEngine(context);
 

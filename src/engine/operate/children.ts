@@ -2,7 +2,15 @@ import { type Host, nextTurn } from "../../model/host.ts";
 import { ValidationError } from "../../model/error.ts";
 import type { ChildCounts, Children, ChildrenQuery, ChildRun } from "../../model/children.ts";
 import { toClientRun } from "../../model/client_run.ts";
-import { isOneOf, isTerminal, type Run, RUN_STATUSES, type RunStatus, type RunText } from "../../model/run.ts";
+import {
+  conditionsOf,
+  isOneOf,
+  isTerminal,
+  type Run,
+  RUN_STATUSES,
+  type RunStatus,
+  type RunText,
+} from "../../model/run.ts";
 import type { Counts } from "../../store/job_numbers.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import type { Store } from "../../store/store.ts";
@@ -108,8 +116,17 @@ async function countChildren(
     total,
     byStatus,
     held: byStatus.pending === 0 ? 0 : await count(["pending"], true),
-    executedAgain: isTerminal(status) && status !== "completed" ? total - byStatus.completed : null,
+    // A scope by status leaves out some of them, so what is counted says nothing of the others.
+    executedAgain: isTerminal(status) && status !== "completed" && !isByState(scope)
+      ? total - byStatus.completed
+      : null,
   };
+}
+
+/** Whether a scope finds a run in some of its states alone. */
+function isByState({ status, ...scope }: RunQuery): boolean {
+  return status !== undefined ||
+    conditionsOf(scope).some(({ field }) => field !== "parentRunId" && field !== "createdAt");
 }
 
 /** The children in a group that a query and a scope both match; `null`: there are none. */

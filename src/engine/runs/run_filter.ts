@@ -2,6 +2,7 @@ import { ValidationError } from "../../model/error.ts";
 import { readInstant } from "../../values/instant.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { checkLabels, checkName } from "../../values/name.ts";
+import { kindOf } from "../../values/kind_of.ts";
 import { CONDITIONS, conditionsOf, isRunStatus, RUN_STATUSES, type RunFilter } from "../../model/run.ts";
 
 /** The maximum limit of a list. */
@@ -21,10 +22,11 @@ export const FILTER_FIELDS = { jobName: true, status: true, labels: true, ...CON
  * @returns The filter, with instants in UTC.
  * @throws {ValidationError} A field is not valid: an unknown status, a limit that is not 0 to 1,000, more than 50
  * jobs, more than 16 labels, ...
+ * @throws {TypeError} `jobName` or `status` is neither a string nor an array.
  */
 export function checkRunFilter(filter: RunFilter): RunFilter {
   const checked = checkFields(filter);
-  checkSize(listOf(filter.jobName).length, Object.keys(filter.labels ?? {}).length);
+  checkSize(listOf(filter.jobName, "jobName").length, Object.keys(filter.labels ?? {}).length);
   return checked;
 }
 
@@ -47,11 +49,12 @@ export function checkSize(jobs: number, labels: number): void {
  *
  * @returns The filter, with instants in UTC.
  * @throws {ValidationError} A field is not valid.
+ * @throws {TypeError} `jobName` or `status` is neither a string nor an array.
  */
 export function checkFields(filter: RunFilter): RunFilter {
   const { jobName, status, labels, limit, offset } = filter;
-  for (const name of listOf(jobName)) checkName(name, "jobName");
-  for (const one of listOf(status)) {
+  for (const name of listOf(jobName, "jobName")) checkName(name, "jobName");
+  for (const one of listOf(status, "status")) {
     if (!isRunStatus(one)) throw new ValidationError(`status must be one of ${RUN_STATUSES.join(", ")}`);
   }
   if (labels !== undefined) checkLabels(labels);
@@ -72,9 +75,13 @@ export function checkFields(filter: RunFilter): RunFilter {
   return instants.length === 0 ? filter : { ...filter, ...Object.fromEntries(instants) };
 }
 
-function listOf(value: string | readonly string[] | undefined): readonly string[] {
+function listOf(value: string | readonly string[] | undefined, name: string): readonly string[] {
   if (value === undefined) return [];
-  return typeof value === "string" ? [value] : value;
+  if (typeof value === "string") return [value];
+  if (!Array.isArray(value)) {
+    throw new TypeError(`${name} must be a string or an array of strings, not ${kindOf(value)}`);
+  }
+  return value;
 }
 
 function checkInteger(value: number | undefined, name: string, largest: number): void {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { NotFoundError, ValidationError } from "../../../src/model/error.ts";
-import { isTerminal } from "../../../src/model/run.ts";
+import { isTerminal, type RunFilter } from "../../../src/model/run.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { park } from "../../../src/testing/contract/arrange.ts";
 import { aHold } from "../../../src/testing/contract/fixtures.ts";
@@ -196,6 +196,30 @@ forEachStore("GET /children counts nothing if nobody says which runs the caller 
     next: null,
   });
 });
+
+forEachStore(
+  "GET /children does not say what a retry executes again to callers who may list only some states",
+  async (context) => {
+    const { store } = context;
+    const { runId, ids } = await addParent(store);
+    await store.cancel(runId, "request-1", null);
+    await claimAll(store); // cancels the children that have not ended
+    const executedAgain = async (scope: RunFilter) => {
+      const auth = {
+        authenticate: () => ({}),
+        onRunAccess: () => {},
+        scopeRuns: (_: object, filter: RunFilter) => ({ ...filter, ...scope }),
+      };
+      await using service = aService({ auth }, context);
+      return (await service.ask("GET", `/children?runId=${runId}`)).body.executedAgain;
+    };
+
+    assert.equal(await executedAgain({}), ids.length - 2);
+    assert.equal(await executedAgain({ createdAfter: "2000-01-01T00:00:00Z" }), ids.length - 2);
+    assert.equal(await executedAgain({ status: ["failed", "completed"] }), null);
+    assert.equal(await executedAgain({ retried: false }), null);
+  },
+);
 
 forEachStore("explain() of a run that waits for a held child says what that child is held for", async (context) => {
   const { store } = context;
