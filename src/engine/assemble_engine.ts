@@ -37,6 +37,8 @@ import type { SchemaLabels } from "./triggers/new_run.ts";
 import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry } from "./schedules/schedule_registry.ts";
 import { watchStrandedJobs } from "./runs/stranded_jobs.ts";
+import { shortestOf } from "./runs/purge_loop.ts";
+import { runSweeps } from "./transactions/sweep.ts";
 import { EngineTransactions } from "./transactions/transactions.ts";
 import { Triggers } from "./triggers/triggers.ts";
 import type { Surroundings } from "../execution/surroundings.ts";
@@ -173,11 +175,20 @@ export function assembleEngine<J extends Jobs, L>(
     slots: () => lifecycle.worker.slots,
     inBackground: (work) => lifecycle.inBackground(work),
   });
+  const retention = readRetention(options.retention ?? {});
   const lifecycle: Lifecycle = new Lifecycle({
     jobs,
     settings,
     watch,
-    retention: readRetention(options.retention ?? {}),
+    retention,
+    migrateSources: () => transactions.migrate(),
+    sweep: (abortSignal) =>
+      runSweeps({
+        ...deps,
+        sources: transactions.unjoined,
+        storeId: () => transactions.storeId(),
+        shortestRetentionMs: shortestOf(retention),
+      }, abortSignal),
     declareSchedules: () => schedules.declare(),
     scheduler,
     watchStranded: (abortSignal) => watchStrandedJobs({ ...deps, logger }, abortSignal),

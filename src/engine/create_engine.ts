@@ -135,7 +135,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   migrate(): Promise<void> {
-    return this.#store.migrate();
+    return this.#parts.lifecycle.migrate();
   }
 
   start(): Promise<void> {

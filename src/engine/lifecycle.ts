@@ -51,6 +51,10 @@ export interface LifecycleOptions {
   scheduler: Pick<Scheduler, "run" | "fireDue">;
   /** Reports jobs that no live worker knows, until the signal fires. */
   watchStranded: (abortSignal: AbortSignal) => Promise<void>;
+  /** Creates the tables of data sources. */
+  migrateSources: () => Promise<void>;
+  /** Deletes old effects of data sources, until the signal fires. */
+  sweep: (abortSignal: AbortSignal) => Promise<void>;
   /** Writes statistics and measures the event loop while the engine is started. */
   monitor: Pick<Monitor, "start" | "reportIdle" | "stop">;
 }
@@ -114,11 +118,17 @@ export class Lifecycle {
     this.#stopListeners.push(listener);
   }
 
+  /** Does `Engine.migrate()`. */
+  async migrate(): Promise<void> {
+    await this.#deps.store.migrate();
+    await this.#options.migrateSources();
+  }
+
   /** Does `Engine.start()`. */
   async start(): Promise<void> {
     const stopCount = this.#stopCount;
     await this.#stopping;
-    await this.#deps.store.migrate();
+    await this.migrate();
     await this.#options.declareSchedules();
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
     this.#isStopped = false;
@@ -130,6 +140,7 @@ export class Lifecycle {
       runPurgeLoop(store, this.#options.retention, this.#deps, upkeep.signal),
       this.#options.scheduler.run(upkeep.signal),
       polls ? this.#options.watchStranded(upkeep.signal) : undefined,
+      polls ? this.#options.sweep(upkeep.signal) : undefined,
     ]);
     const stops = [hub.on("run:trigger", noteChange), this.changes.on(noteChange), () => upkeep.abort()];
     this.#stopStarted = async () => {
@@ -190,7 +201,7 @@ export class Lifecycle {
     const timeout = options.timeout === undefined
       ? undefined
       : readDuration(options.timeout, "The timeout of runUntilIdle()");
-    await this.#deps.store.migrate();
+    await this.migrate();
     await this.#options.declareSchedules();
     const enough = new AbortController();
     const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());

@@ -307,8 +307,7 @@ export class Execution {
    * synchronous, so nothing begins after the job is over.
    */
   begin<T>(what: () => Promise<T>): Promise<T> {
-    const isSure = this.deps.host.monotonic() < this.leaseSureUntil;
-    return isSure && this.slot.isTaken && this.state.mayBegin
+    return this.isLeaseSure && this.slot.isTaken && this.state.mayBegin
       ? what()
       : this.#untilMayBegin().then(() => this.begin(what));
   }
@@ -318,12 +317,22 @@ export class Execution {
     if (this.state.isStopping) await this.#never();
     if (!this.slot.isTaken) await this.track(this.slot.take());
     // After the event loop was blocked, or the process suspended, another worker may hold the run.
-    if (this.deps.host.monotonic() >= this.leaseSureUntil) await this.track(this.#renewLease());
+    if (!this.isLeaseSure) await this.track(this.#renewLease());
   }
 
   #never(): Promise<never> {
     this.state.noteWaiting();
     return new Promise<never>(() => {});
+  }
+
+  /** Whether the lease is certainly held. */
+  get isLeaseSure(): boolean {
+    return this.deps.host.monotonic() < this.leaseSureUntil;
+  }
+
+  /** Renews the lease now, or interrupts the execution. */
+  renewLease(): Promise<void> {
+    return this.#renewLease();
   }
 
   /** Registers work of the job: the run does not park until {@linkcode Execution.endWork}. */

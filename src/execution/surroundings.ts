@@ -24,6 +24,8 @@ export interface Surroundings {
   callJob<T>(claim: Claim, input: unknown, step: StepContext, body: (step: StepContext) => T): T;
   /** Calls the function of a step; a test kit may return another result or throw in its place. */
   callStep(call: StepCall): unknown;
+  /** Called before a transaction of a step commits. What it throws rolls the transaction back. */
+  beforeCommit?(claim: Claim, stepName: string): void;
 }
 
 /** The surroundings of an engine in production. */

@@ -1,4 +1,5 @@
-import type { Duration } from "../values/duration.ts";
+import { type Duration, readDuration } from "../values/duration.ts";
+import type { Effects } from "./effects.ts";
 import type { RetryPolicy } from "./retry.ts";
 
 /**
@@ -13,6 +14,8 @@ export interface DataSource<Tx = unknown> {
    * `null`: it is a database of its own.
    */
   readonly store: object | null;
+  /** How the engine makes transactions there if it is not joined. */
+  readonly effects: Effects;
   /** Used only for type inference: it is never set. */
   readonly txType?: Tx;
 }
@@ -29,4 +32,20 @@ export interface TransactionOptions {
 export interface StepTransactionOptions extends TransactionOptions {
   /** How often and when the step is retried. Default: the job's policy, or no retries. */
   retry?: RetryPolicy;
+}
+
+/** Options of a data source. */
+export interface DataSourceOptions {
+  /**
+   * How long the effects of completed runs are kept at least, if the data source is not joined: longer than a worker may
+   * need between a commit there and its record. Default: an hour.
+   */
+  keepEffects?: Duration;
+}
+
+const HOUR_MS = 3_600_000;
+
+/** The option `keepEffects` in milliseconds. */
+export function readKeepEffects(options: DataSourceOptions): number {
+  return readDuration(options.keepEffects ?? HOUR_MS, "keepEffects of a data source");
 }

@@ -1,5 +1,7 @@
 /** What a store is, and how large. Sizes are in bytes; `null`: the store does not know it. */
 export interface StoreInfo {
+  /** Names the store: made with its tables, and copied with them. */
+  id: string;
   /** Where it keeps its data. */
   kind: "memory" | "sqlite" | "postgres";
   /** The version of its tables. */

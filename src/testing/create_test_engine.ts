@@ -25,6 +25,7 @@ import type { CrashMoment, RunRef, TestEngine, TestEngineOptions } from "./test_
 
 const OPTIONS: Record<keyof TestEngineOptions<Jobs>, true> = {
   jobs: true,
+  dataSources: true,
   now: true,
   seed: true,
   workers: true,
@@ -61,7 +62,15 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
 
   constructor(options: TestEngineOptions<J>) {
     checkOptionNames(options, OPTIONS, "createTestEngine()");
-    const { jobs, now = DEFAULT_START, seed = 1, workers = 1, patience = 200, unusedFakes = "throw" } = options;
+    const {
+      jobs,
+      dataSources = {},
+      now = DEFAULT_START,
+      seed = 1,
+      workers = 1,
+      patience = 200,
+      unusedFakes = "throw",
+    } = options;
     if (!Number.isInteger(workers) || workers < 1) throw new RangeError(`workers must be 1 or more, not ${workers}`);
     if (!Number.isFinite(seed)) throw new TypeError(`seed must be a number, not ${JSON.stringify(seed)}`);
     if (unusedFakes !== "throw" && unusedFakes !== "ignore") {
@@ -69,7 +78,13 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
     }
     this.#options = options;
     this.#jobs = jobs;
-    this.#system = new TestSystem({ jobs, now: toInstant(now), seed, patience: readDuration(patience, "patience") });
+    this.#system = new TestSystem({
+      jobs,
+      dataSources,
+      now: toInstant(now),
+      seed,
+      patience: readDuration(patience, "patience"),
+    });
     this.#started = this.#startWorkers(workers);
     this.#started.catch(() => {}); // the first call throws it
   }

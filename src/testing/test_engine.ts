@@ -1,4 +1,5 @@
 import type { Engine } from "../engine/engine.ts";
+import type { EngineOptions } from "../engine/engine_options.ts";
 import type { Jobs } from "../engine/job_handle.ts";
 import type { RetriggerOptions } from "../engine/triggers/retrigger_options.ts";
 import type { ExportHistoryOptions } from "../engine/runs/export_history.ts";
@@ -19,6 +20,8 @@ import type { FakeStep } from "./fakes.ts";
 export interface TestEngineOptions<J extends Jobs> {
   /** The jobs. */
   jobs: J;
+  /** The data sources of the jobs: a database of the test, such as `await sqliteDataSource(":memory:")`. */
+  dataSources?: EngineOptions<J>["dataSources"];
   /** When the clock stands at first. Default: 2030-01-01T00:00:00Z. */
   now?: Date | string;
   /** What the random numbers of the engine follow. Default: 1. */

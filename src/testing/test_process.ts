@@ -2,6 +2,7 @@ import { setImmediate } from "node:timers";
 import { StoreError } from "../model/error.ts";
 import { createEngineIn } from "../engine/create_engine.ts";
 import type { Engine } from "../engine/engine.ts";
+import type { EngineOptions } from "../engine/engine_options.ts";
 import type { Jobs } from "../engine/job_handle.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
 import type { EngineEvent } from "../model/event.ts";
@@ -26,6 +27,7 @@ export interface SharedWorld {
   store: Store;
   trace: Trace;
   seed: number;
+  dataSources: NonNullable<EngineOptions<Jobs>["dataSources"]>;
   surroundingsOf: (process: TestProcess) => Surroundings;
   /** Decides what goes wrong at a checkpoint. */
   faultAt: (checkpoint: Checkpoint, moment: Moment, process: TestProcess) => Fault | null;
@@ -67,6 +69,7 @@ export class TestProcess {
       store: this.#storeOf(world.store),
       host: this.#hostOf(no),
       jobs,
+      dataSources: world.dataSources,
       logger: { info: () => {}, warn: world.onWarning, error: () => {} },
     });
     this.engine.on("*", (event) => world.onEvent(event, this));

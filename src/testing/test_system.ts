@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
+import type { EngineOptions } from "../engine/engine_options.ts";
 import type { Jobs } from "../engine/job_handle.ts";
 import type { EngineEvent } from "../model/event.ts";
 import type { Surroundings } from "../execution/surroundings.ts";
@@ -36,6 +37,7 @@ export interface CodePlace {
 /** Options of a {@linkcode TestSystem}. */
 export interface TestSystemOptions {
   jobs: Jobs;
+  dataSources: NonNullable<EngineOptions<Jobs>["dataSources"]>;
   now: number;
   seed: number;
   /** For how much real time a function of a step may hang before time moves on, in milliseconds. */
@@ -61,6 +63,8 @@ export class TestSystem {
   readonly place = new AsyncLocalStorage<CodePlace>();
   /** Decides what goes wrong. */
   faultAt: FaultAt = () => null;
+  /** Called before the transaction of a step commits. It may kill the process. */
+  onCommit: (stepName: string, process: TestProcess) => void = () => {};
   readonly #options: TestSystemOptions;
   readonly #processes: TestProcess[] = [];
   readonly #inputs = new Map<string, unknown>();
@@ -91,6 +95,7 @@ export class TestSystem {
       store,
       trace,
       seed: this.#options.seed,
+      dataSources: this.#options.dataSources,
       surroundingsOf: (process) => this.#surroundingsOf(process),
       faultAt: (checkpoint, moment, process) => this.faultAt(checkpoint, moment, process),
       onEvent: (event, process) => this.#note(event, process),
@@ -163,6 +168,10 @@ export class TestSystem {
       callJob: ({ run: { id: runId, jobName } }, input, step, body) => {
         this.#inputs.set(runId, input);
         return this.place.run({ process, runId, jobName, stepName: null }, () => body(step));
+      },
+      beforeCommit: (_claim, stepName) => {
+        if (process.isAlive) this.onCommit(stepName, process);
+        if (!process.isAlive) throw new Error("The process has died"); // nothing of it commits any more
       },
       callStep: (call) => {
         const { stepName, claim: { run: { id: runId, jobName } } } = call;

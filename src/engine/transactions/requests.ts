@@ -33,8 +33,12 @@ export class Requests {
     this.#answers.promise.catch(() => {}); // there may be no plugin
   }
 
-  /** The calls of a synchronous transaction. */
-  readonly trigger = (
+  /** What the function is given beside what its database can do. */
+  get calls(): { trigger: unknown; signal: unknown } {
+    return { trigger: this.#trigger, signal: this.#signal };
+  }
+
+  readonly #trigger = (
     job: Job | string,
     input: unknown,
     options: StepTriggerOptions & ActorOptions = {},
@@ -50,8 +54,7 @@ export class Requests {
     );
   };
 
-  /** See {@linkcode Requests.trigger}. */
-  readonly signal = (waitId: string, signal: Signal, options: ActorOptions = {}): void => {
+  readonly #signal = (waitId: string, signal: Signal, options: ActorOptions = {}): void => {
     this.#check();
     const by = checkActor(options, "signal()");
     const checked = checkSignal(signal, this.#deps.maxValueBytes);

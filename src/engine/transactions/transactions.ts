@@ -1,12 +1,20 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { ExecutionDeps } from "../../execution/execution.ts";
-import { Mistake, type TransactionRequest, type Transactions } from "../../execution/transactions.ts";
-import { WorkError } from "../../model/error.ts";
+import {
+  Mistake,
+  type TransactionEnd,
+  type TransactionRequest,
+  type Transactions,
+} from "../../execution/transactions.ts";
+import { TimeoutError, WorkError } from "../../model/error.ts";
 import type { DataSource, TransactionOptions } from "../../model/data_source.ts";
+import type { NewEffect } from "../../model/effects.ts";
 import type { SignalReceipt } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
-import type { StoreAnswers, StoreWrites } from "../../store/transaction.ts";
-import { isPromise } from "../../values/at_once.ts";
+import type { StoreAnswers } from "../../store/transaction.ts";
+import { andThen, isPromise, type Soon } from "../../values/at_once.ts";
+import { readDuration } from "../../values/duration.ts";
+import type { JsonText } from "../../values/json.ts";
 import { isInstance } from "../../values/is_instance.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
@@ -33,7 +41,15 @@ type TransactionsDeps = Pick<ExecutionDeps, "store" | "host" | "around" | "maxVa
   runs: () => RunChanges;
 };
 
+/** One execution of the function of a transaction. */
+interface WorkExecution {
+  requests: Requests;
+  value: unknown;
+  output: JsonText | null;
+}
+
 const TRANSACTION_OPTIONS: Record<keyof TransactionOptions, true> = { isolation: true, timeout: true };
+const DEFAULT_TIMEOUT_MS = 60_000;
 // A longer function on SQLite is worth a warning: nobody else can write meanwhile.
 const SLOW_MS = 20;
 const MAX_SLOW = 1_000;
@@ -43,9 +59,29 @@ export class EngineTransactions implements Transactions {
   readonly #deps: TransactionsDeps;
   /** The subjects of the transactions that were slow. */
   readonly #slow = new Set<string>();
+  readonly #migrations = new Map<DataSource, Promise<void>>();
+  #storeId: Promise<string> | null = null;
 
   constructor(deps: TransactionsDeps) {
     this.#deps = deps;
+  }
+
+  /** The data sources that are not joined with the store of the engine. */
+  get unjoined(): DataSource[] {
+    return [...this.#deps.sources.keys()].filter((source) => !this.#isJoined(source));
+  }
+
+  /** Creates the tables of the data sources that are not joined. */
+  async migrate(): Promise<void> {
+    await Promise.all(this.unjoined.map((source) => this.#migrated(source)));
+  }
+
+  /** The id of the store, which effects are marked with. */
+  storeId(): Promise<string> {
+    return this.#storeId ??= this.#deps.store.getInfo().then(({ id }) => id, (error) => {
+      this.#storeId = null; // the next call tries again
+      throw error;
+    });
   }
 
   /** Does `Engine.transaction()`. */
@@ -63,12 +99,11 @@ export class EngineTransactions implements Transactions {
         options,
         work,
         create: (job, input, given) => triggers.requestNow(job, input, given),
-        toRecord: () => null,
       });
       return {
         value: value as Awaited<T>, // what `work` returned
-        runs: answers.runs.map(toTriggerResult),
-        signals: answers.signals.map(({ run: _, ...receipt }) => receipt),
+        runs: answers?.runs.map(toTriggerResult) ?? [],
+        signals: answers?.signals.map(({ run: _, ...receipt }) => receipt) ?? [],
       };
     } catch (error) {
       if (!(error instanceof WorkError)) throw error;
@@ -76,62 +111,160 @@ export class EngineTransactions implements Transactions {
     }
   }
 
-  async perform(
-    source: DataSource,
-    request: TransactionRequest,
-  ): Promise<{ value: unknown; answers: StoreAnswers }> {
-    const { store, triggers, runs } = this.#deps;
+  async perform(source: DataSource, request: TransactionRequest): Promise<TransactionEnd> {
     this.#check(source, request);
-    // A store calls the function from wherever it commits.
-    const within = AsyncLocalStorage.snapshot();
-    const executions: { requests: Requests; value: unknown }[] = [];
+    return await (this.#isJoined(source) ? this.#performJoined(source, request) : this.#performApart(source, request));
+  }
+
+  /** Lets the store commit. */
+  async #performJoined(source: DataSource, request: TransactionRequest): Promise<TransactionEnd> {
+    const { step } = request;
+    const { call, last, rollBack } = this.#executions(source, request);
     try {
-      const answers = await store.transact!(source, request.step, (tx) => {
-        executions.at(-1)?.requests.rollBack(new Error("The transaction was repeated"));
-        const execution = { requests: new Requests({ ...this.#deps, create: request.create }), value: undefined };
-        executions.push(execution);
-        return within(() => this.#execute(request, tx, execution));
-      });
-      const last = executions.at(-1); // there is none if an earlier try has recorded the step
-      last?.requests.commit(answers);
-      answers.runs.forEach((one, index) => triggers.publish(one, last!.requests.runs[index]!));
-      answers.signals.forEach((outcome) => runs().noteSignal(outcome));
-      return { value: last?.value, answers };
+      const answers = await this.#deps.store.transact!(
+        source,
+        step,
+        (tx) =>
+          andThen(call(tx), ({ requests: { runs, signals }, output }) => {
+            const record = step?.toRecord(output) ?? null;
+            step?.beforeCommit();
+            return { step: record, runs, signals };
+          }),
+      );
+      this.#publish(answers, last());
+      return { value: last()?.value, output: last()?.output ?? null, answers };
     } catch (error) {
-      executions.at(-1)?.requests.rollBack(error);
+      rollBack(error);
       throw error;
     }
   }
 
-  /** Calls the function, and says what the store has to write. */
+  /** Commits in a database that the store knows nothing of, where an effect says that the step has committed. */
+  async #performApart(source: DataSource, request: TransactionRequest): Promise<TransactionEnd> {
+    const { step } = request;
+    await this.#migrated(source);
+    const storeId = await this.storeId();
+    const { call, last, rollBack } = this.#executions(source, request);
+    const toEffect = (execution: WorkExecution): Soon<NewEffect | null> => {
+      refuseRequests(execution, request);
+      if (step === null) return null;
+      const effect = (): NewEffect => {
+        step.beforeCommit();
+        const { keys: [key], runId } = step;
+        return { key: key!, storeId, runId, output: execution.output, at: this.#deps.host.now() };
+      };
+      if (step.isLeaseSure()) return effect();
+      // A synchronous function cannot wait for it: it is executed again.
+      if (source.kind === "sqlite") throw new LeaseInDoubt();
+      return step.renewLease().then(effect);
+    };
+    const limit = this.#startTimeout(source, request);
+    try {
+      const answer = await source.effects.transact({
+        keys: step?.keys ?? [],
+        work: (tx) => andThen(call(tx), toEffect),
+        isolation: request.options.isolation,
+        abortSignal: limit?.abortSignal ?? null,
+      });
+      if ("found" in answer) return { value: undefined, output: answer.found, answers: null };
+      last()?.requests.commit({ step: null, runs: [], signals: [] });
+      return { value: last()?.value, output: last()?.output ?? null, answers: null };
+    } catch (error) {
+      rollBack(error);
+      if (!(error instanceof WorkError) || !isInstance(error.cause, LeaseInDoubt)) throw error;
+    } finally {
+      limit?.cancel();
+    }
+    await step?.renewLease();
+    return await this.#performApart(source, request);
+  }
+
+  /** What executes the function, and remembers the last execution: only that one can have been committed. */
+  #executions(source: DataSource, request: TransactionRequest) {
+    // A database calls the function from wherever it commits.
+    const within = AsyncLocalStorage.snapshot();
+    let last: WorkExecution | null = null;
+    const rollBack = (error: unknown) => last?.requests.rollBack(error);
+    return {
+      call: (tx: object): Soon<WorkExecution> => {
+        rollBack(new Error("The transaction was repeated"));
+        const execution = { requests: new Requests({ ...this.#deps, ...request }), value: undefined, output: null };
+        last = execution;
+        return within(() => this.#execute(source, request, tx, execution));
+      },
+      last: (): WorkExecution | null => last,
+      rollBack,
+    };
+  }
+
+  /** Calls the function. */
   #execute(
-    { subject, work, toRecord }: TransactionRequest,
+    { kind }: DataSource,
+    { subject, work, step }: TransactionRequest,
     tx: object,
-    execution: { requests: Requests; value: unknown },
-  ): StoreWrites {
+    execution: WorkExecution,
+  ): Soon<WorkExecution> {
     const { host } = this.#deps;
     const { requests } = execution;
     const since = host.monotonic();
+    const end = (value: unknown): WorkExecution => {
+      requests.end();
+      execution.value = value;
+      execution.output = step?.encode(value) ?? null;
+      return execution;
+    };
+    Object.assign(tx, requests.calls);
+    if (kind !== "sqlite") return (async () => end(await work(tx)))();
     try {
-      const value = execution.value = work(Object.assign(tx, { trigger: requests.trigger, signal: requests.signal }));
-      if (isPromise(value)) {
-        value.then(() => {}, () => {}); // nobody waits for it
-        throw new Mistake(
-          new TypeError(
-            `The function of ${subject} returned a promise: on SQLite it has to be synchronous, since other writes share its commit`,
-          ),
-        );
-      }
-      return { step: toRecord(value), runs: requests.runs, signals: requests.signals };
+      const value = work(tx);
+      if (!isPromise(value)) return end(value);
+      value.then(() => {}, () => {}); // nobody waits for it
+      throw new Mistake(
+        new TypeError(
+          `The function of ${subject} returned a promise: on SQLite it has to be synchronous, since other writes share its commit`,
+        ),
+      );
     } finally {
       requests.end();
       this.#noteDuration(subject, host.monotonic() - since);
     }
   }
 
+  #publish(answers: StoreAnswers, last: WorkExecution | null): void {
+    const { triggers, runs } = this.#deps;
+    last?.requests.commit(answers);
+    // There are none if an earlier try has recorded the step.
+    answers.runs.forEach((one, index) => triggers.publish(one, last!.requests.runs[index]!));
+    answers.signals.forEach((outcome) => runs().noteSignal(outcome));
+  }
+
+  #isJoined(source: DataSource): boolean {
+    return source.store === this.#deps.given && this.#deps.store.transact !== undefined;
+  }
+
+  #migrated(source: DataSource): Promise<void> {
+    let migration = this.#migrations.get(source);
+    if (migration === undefined) {
+      migration = source.effects.migrate();
+      this.#migrations.set(source, migration);
+      migration.catch(() => this.#migrations.delete(source)); // the next call tries again
+    }
+    return migration;
+  }
+
+  /** On SQLite nothing can interrupt the function. */
+  #startTimeout({ kind }: DataSource, { subject, step, options }: TransactionRequest) {
+    if (kind === "sqlite") return null;
+    const ms = readDuration(options.timeout ?? DEFAULT_TIMEOUT_MS, `The timeout of ${subject}`);
+    const late = new AbortController();
+    const error = new TimeoutError(`${capital(subject)} took longer than ${ms} ms`);
+    const cancel = this.#deps.host.schedule(ms, () => late.abort(error));
+    const abortSignal = step === null ? late.signal : AbortSignal.any([step.abortSignal, late.signal]);
+    return { abortSignal, cancel };
+  }
+
   #check(source: DataSource, { subject, options }: TransactionRequest): void {
-    const { sources, given } = this.#deps;
-    if (!sources.has(source)) {
+    if (!this.#deps.sources.has(source)) {
       throw mistake(`The data source of ${subject} is not one of the dataSources of createEngine()`);
     }
     if (options.timeout !== undefined && source.kind === "sqlite") {
@@ -140,15 +273,27 @@ export class EngineTransactions implements Transactions {
     if (options.isolation !== undefined && source.kind === "sqlite") {
       throw mistake(`An isolation of ${subject} is not possible: on SQLite all transactions are serializable`);
     }
-    if (source.store !== given) throw mistake(`The data source of ${subject} is not that of the store of the engine`);
   }
 
   #noteDuration(subject: string, ms: number): void {
     if (ms <= SLOW_MS || this.#slow.has(subject) || this.#slow.size >= MAX_SLOW) return;
     this.#slow.add(subject);
-    const start = subject.charAt(0).toUpperCase() + subject.slice(1);
-    this.#deps.warn(`${start} took ${Math.round(ms)} ms: nobody else can write to the file meanwhile`);
+    this.#deps.warn(`${capital(subject)} took ${Math.round(ms)} ms: nobody else can write to the file meanwhile`);
   }
+}
+
+/** The lease may have passed on: before the commit it has to be renewed. */
+class LeaseInDoubt extends Error {}
+
+function refuseRequests({ requests: { runs, signals } }: WorkExecution, { subject }: TransactionRequest): void {
+  if (runs.length + signals.length === 0) return;
+  throw new Mistake(
+    new TypeError(`tx.trigger() and tx.signal() in ${subject} need a data source that is joined with the store`),
+  );
+}
+
+function capital(subject: string): string {
+  return subject.charAt(0).toUpperCase() + subject.slice(1);
 }
 
 function mistake(message: string): WorkError {

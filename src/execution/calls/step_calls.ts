@@ -47,12 +47,12 @@ export interface TransactedAttempt {
   current: () => ExecutingStep;
 }
 
-/** The result of a transaction that has recorded its step. */
+/** The result of a transaction: of one that has recorded its step (`saved`), or of one whose record has to follow. */
 export class Committed {
   readonly output: JsonText | null;
-  readonly saved: SavedStep;
+  readonly saved: SavedStep | undefined;
 
-  constructor(output: JsonText | null, saved: SavedStep) {
+  constructor(output: JsonText | null, saved: SavedStep | undefined) {
     this.output = output;
     this.saved = saved;
   }
@@ -60,7 +60,7 @@ export class Committed {
 
 /** The result of an attempt at a step's function. `saved`: it is recorded already. */
 type Performed =
-  | { status: "completed"; output: JsonText | null; saved?: SavedStep }
+  | { status: "completed"; output: JsonText | null; saved?: SavedStep | undefined }
   | { status: "failed"; failure: Failure; thrown: unknown; delayMs: number | null };
 
 /** The recorded outcome of an attempt; after a failure with a `retry` another attempt follows. */

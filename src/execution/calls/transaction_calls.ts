@@ -1,12 +1,14 @@
 import { WorkError } from "../../model/error.ts";
-import type { Job, StepTools } from "../../model/job.ts";
+import type { StepTools } from "../../model/job.ts";
 import { checkRetryPolicy } from "../../model/retry.ts";
 import type { DataSource, StepTransactionOptions } from "../../model/data_source.ts";
 import type { Report } from "../../model/execution_report.ts";
+import { stepId } from "../../model/step.ts";
 import type { Json, JsonText } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Execution } from "../execution.ts";
-import { Mistake } from "../transactions.ts";
+import { Mistake, type TransactedStep } from "../transactions.ts";
+import { oldNamesOf } from "../replay/recorded_history.ts";
 import { STEP_TRIGGER_OPTIONS } from "./child_calls.ts";
 import { startedRun } from "./started_run.ts";
 import { Committed, type StepCalls, type TransactedAttempt } from "./step_calls.ts";
@@ -49,34 +51,45 @@ export class TransactionCalls {
     { tools, current }: TransactedAttempt,
   ): Promise<Committed> {
     const execution = this.#execution;
-    const { deps: { transactions }, claim: { run } } = execution;
+    const { deps: { transactions, surroundings }, claim, definition: { job: { changes } } } = execution;
     const { name } = current();
-    let output: JsonText | null = null;
     // Other results are held back only from when the record is sent.
     let sent: PromiseWithResolvers<void> | null = null;
-    const toRecord = (value: unknown, take: () => readonly Report[]) => {
-      execution.checkDeadline();
-      if (execution.state.isLate) throw execution.abortSignal.reason;
-      output = this.#encode(value, name);
-      if (sent === null) execution.order.expect((sent = Promise.withResolvers()).promise);
-      return { write: { ...current(), result: { status: "completed" as const, output } }, reports: take() };
-    };
+    const step = (take: () => readonly Report[]): TransactedStep => ({
+      name,
+      lease: () => execution.lease,
+      runId: claim.run.id,
+      keys: [name, ...oldNamesOf(name, changes)].map((name) => stepId(claim.originId, name)),
+      abortSignal: execution.abortSignal,
+      encode: (value) => {
+        execution.checkDeadline();
+        if (execution.state.isLate) throw execution.abortSignal.reason;
+        return this.#encode(value, name);
+      },
+      toRecord: (output) => {
+        if (sent === null) execution.order.expect((sent = Promise.withResolvers()).promise);
+        return { write: { ...current(), result: { status: "completed", output } }, reports: take() };
+      },
+      isLeaseSure: () => execution.isLeaseSure,
+      renewLease: () => execution.renewLease(),
+      beforeCommit: () => surroundings.beforeCommit?.(claim, name),
+    });
     try {
-      const { answers: { step } } = await execution.writeLate((take) =>
+      const { answers, output } = await execution.writeLate((take) =>
         transactions.perform(source, {
-          subject: `transaction "${name}" of job "${run.jobName}"`,
-          step: { name, lease: () => execution.lease },
+          subject: `transaction "${name}" of job "${claim.run.jobName}"`,
+          step: step(take),
           options,
           work: (tx) => work(tx as never, tools),
           create: (job, input, given) => {
             checkOptionNames(given, STEP_TRIGGER_OPTIONS, "tx.trigger()");
-            return startedRun(execution, `tx.trigger() in "${name}"`, job as Job, input, given);
+            return startedRun(execution, `tx.trigger() in "${name}"`, job, input, given);
           },
-          toRecord: (value) => toRecord(value, take),
         })
       );
-      if (!("recorded" in step!)) return new Committed(output, step!);
-      const { recorded: { result, recordedNo } } = step;
+      if (answers === null) return new Committed(output, undefined);
+      if (!("recorded" in answers.step!)) return new Committed(output, answers.step!);
+      const { recorded: { result, recordedNo } } = answers.step;
       return new Committed(result.status === "completed" ? result.output : null, { recordedNo, retry: null });
     } catch (error) {
       throw error instanceof WorkError ? error.cause : error;

@@ -125,7 +125,7 @@ export const LEFT_OUT: {
     "holdfast_journal": "positions are other ones: event streams continue after a gap",
     "holdfast_workers": "none is live, and each adds itself when it claims",
     "holdfast_stats": "statistics begin anew",
-    "holdfast_schema": "the version of the tables",
+    "holdfast_schema": "the version of the tables; its id is copied in the end",
     "holdfast_steps.fact_in_row": "part of the journal",
     "holdfast_serving.id": "always 1",
   },

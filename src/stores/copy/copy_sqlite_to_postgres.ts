@@ -85,7 +85,7 @@ async function copyFrom(source: SqliteSource, url: string | URL, options: CopyOp
     const tables: Record<string, RowDigest> = {};
     for (const table of COPIED_TABLES) tables[table.to] = await copyTable(table, source, target, onProgress);
     const now = host === undefined ? null : Math.floor(host.now());
-    await target.complete(source.lastNumber(), now);
+    await target.complete(source.lastNumber(), source.storeId(), now);
     for (const table of COPIED_TABLES) await checkTable(table, target, tables[table.to]!); // set above
     const runs = await compareRuns(source, new PostgresDatabase(session, schema, () => now));
     await target.commit();

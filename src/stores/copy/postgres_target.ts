@@ -74,15 +74,17 @@ export class PostgresTarget {
    * positions of the source: a cursor of the source is valid for none of its rows.
    *
    * @param lastNumber The greatest number that a run, a step or a fact of the source has had.
+   * @param storeId The id of the store.
    * @param now The instant of the journal's first row; `null`: that of the server.
    */
-  async complete(lastNumber: number, now: number | null): Promise<void> {
+  async complete(lastNumber: number, storeId: string, now: number | null): Promise<void> {
     const place = (Math.floor(lastNumber / FACTS_PER_ROW) + 2) * FACTS_PER_ROW;
     for (
       const sql of [
         "insert into {schema}.counts (status, job, runs) select status, job, count(*) from {schema}.runs group by 1, 2",
         `insert into {schema}.journal (position, at, facts) overriding system value
          values (${place}, fn.clock(${now}), '')`,
+        `update {schema}.schema_version set id = '${storeId.replaceAll("'", "''")}'`,
         `update {schema}.journal_start set trimmed_to = ${place - FACTS_PER_ROW}`,
         `select setval('{schema}.journal_position_seq', ${place})`,
         `select setval('{schema}.runs_seq_seq', ${Math.max(1, lastNumber)})`,

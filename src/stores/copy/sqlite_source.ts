@@ -87,6 +87,11 @@ export class SqliteSource {
     yield* (statement as unknown as { iterate(): Iterable<SqliteRow> }).iterate();
   }
 
+  /** The id of the store, which is copied with it. */
+  storeId(): string {
+    return this.database.one<{ id: string }>("SELECT id FROM holdfast_schema").id;
+  }
+
   /** The greatest number that a run, a step or a fact has ever had. */
   lastNumber(): number {
     return this.database.one<{ number: number }>(

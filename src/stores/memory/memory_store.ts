@@ -60,6 +60,7 @@ const STORE_OPTIONS = { host: true, journalLength: true } as const;
  */
 export class MemoryStore {
   readonly #host: Host;
+  readonly #id = crypto.randomUUID();
   readonly #runs: MemoryRuns;
   readonly #jobPauses: MemoryJobPauses;
   readonly #schedules: MemorySchedules;
@@ -203,6 +204,7 @@ export class MemoryStore {
       readStats: (store, query) => store.#perform((now) => ({ rows: store.#statistics.read(query), now })),
       getInfo: (store) =>
         store.#perform(() => ({
+          id: store.#id,
           kind: "memory",
           schemaVersion: 1,
           bytes: null,

@@ -21,6 +21,14 @@ export { PostgresStore } from "./postgres_store.ts";
 export type { PostgresStoreOptions } from "./postgres_store_options.ts";
 export type { PostgresClient } from "./database/client.ts";
 export type { PostgresListen } from "./notify/listen.ts";
+export {
+  type PostgresDataSource,
+  postgresDataSource,
+  type PostgresDataSourceOptions,
+  type PostgresTransaction,
+  type PostgresTransactionClient,
+} from "./transactions/postgres_data_source.ts";
+export type { PostgresPool } from "./transactions/drivers.ts";
 export type { PostgresWarning } from "./operator_reads.ts";
 export { type CopyOptions, type CopyReport, copySqliteToPostgres } from "../copy/copy_sqlite_to_postgres.ts";
 export type { RowDigest } from "../copy/row_digest.ts";

@@ -308,8 +308,8 @@ export class PostgresStore {
       },
       readStats: (store, query) => store.#database.read("read_stats", query),
       getInfo: async (store) => {
-        const { runs, bytes } = await store.#database.read<Pick<StoreInfo, "runs" | "bytes">>("get_info");
-        return { kind: "postgres", schemaVersion: VERSION, bytes, walBytes: null, freeBytes: null, runs };
+        const { id, runs, bytes } = await store.#database.read<Pick<StoreInfo, "id" | "runs" | "bytes">>("get_info");
+        return { id, kind: "postgres", schemaVersion: VERSION, bytes, walBytes: null, freeBytes: null, runs };
       },
       pauseJob: async (store, jobName, { by, note }) =>
         toJobPause(await store.#write<JobPauseRow>("pause_job", { jobName, by, note })),

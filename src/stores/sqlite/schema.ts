@@ -473,9 +473,9 @@ export function migrateTables(database: SqliteDatabase, migrations: readonly str
   if (version === migrations.length) return;
   for (const migration of migrations.slice(version)) database.exec(migration);
   database.exec(`
-    CREATE TABLE IF NOT EXISTS holdfast_schema (version INTEGER NOT NULL) STRICT;
-    DELETE FROM holdfast_schema;
-    INSERT INTO holdfast_schema VALUES (${migrations.length});
+    CREATE TABLE IF NOT EXISTS holdfast_schema (version INTEGER NOT NULL, id TEXT NOT NULL) STRICT;
+    INSERT INTO holdfast_schema SELECT 0, lower(hex(randomblob(16))) WHERE NOT EXISTS (SELECT 1 FROM holdfast_schema);
+    UPDATE holdfast_schema SET version = ${migrations.length};
   `);
 }
 

@@ -52,7 +52,8 @@ import { addCalls } from "../store_calls.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import type { StepPlace, StoreAnswers, StoreWrites } from "../../store/transaction.ts";
 import { transactNow } from "./transactions/transact.ts";
-import { type SqliteTransaction, UserStatements } from "./transactions/sqlite_transaction.ts";
+import { SqliteDataSource } from "./transactions/sqlite_data_source.ts";
+import { UserStatements } from "./transactions/sqlite_transaction.ts";
 
 /**
  * Keeps everything in one SQLite file, which several processes on one machine can share.
@@ -86,8 +87,8 @@ export class SqliteStore {
   readonly #reads: RetriedReads;
   readonly #writes: WriteBatch;
   readonly #secureDelete: SecureDelete | null;
-  readonly #source: DataSource<SqliteTransaction> = { kind: "sqlite", store: this };
   readonly #statements = new UserStatements(() => this.#db.driver);
+  readonly #source: SqliteDataSource;
   /** Aborted when the store is closed: reads that wait for a lock end. */
   readonly #closing = new AbortController();
   /** Whether the last claim has left ready runs behind: the next one need not look whether there are any. */
@@ -100,6 +101,16 @@ export class SqliteStore {
     this.#host = host;
     this.#reads = new RetriedReads(this.#db, connection.file, host, this.#closing.signal);
     this.#writes = new WriteBatch(this.#db, host);
+    this.#source = new SqliteDataSource(
+      {
+        db: this.#db,
+        writes: this.#writes,
+        statements: this.#statements,
+        close: () => {},
+      },
+      this,
+      {},
+    );
     this.#secureDelete = secureDelete ? new SecureDelete(this.#db, host) : null;
   }
 
@@ -174,7 +185,7 @@ export class SqliteStore {
    * This database as a data source, for `step.transaction()` and `engine.transaction()`: what they write to your tables
    * and what the store has to write are one commit.
    */
-  dataSource(): DataSource<SqliteTransaction> {
+  dataSource(): SqliteDataSource {
     return this.#source;
   }
 

@@ -76,8 +76,9 @@ class CrashExecution {
           begin: (method, stepName, process) => this.#beginCall(method, stepName, process),
         }),
     });
-    const { job, jobs = {} } = this.#plan;
-    this.#system = new TestSystem({ jobs: { ...jobs, [job.name]: job }, now: START, seed: 1, patience });
+    const { job, jobs = {}, dataSources = {} } = this.#plan;
+    this.#system = new TestSystem({ jobs: { ...jobs, [job.name]: job }, dataSources, now: START, seed: 1, patience });
+    this.#system.onCommit = (stepName, process) => this.#beforeCommit(stepName, process);
     this.#system.faultAt = (checkpoint, moment, process) => this.#faultAt(checkpoint, moment, process);
     for (const [stepName, fake] of Object.entries(this.#plan.fakes ?? {})) {
       this.#system.fakes.of(job.name, stepName).does(typeof fake === "function" ? (call) => fake(call) : () => fake);
@@ -190,6 +191,16 @@ class CrashExecution {
       process.kill();
       return true;
     };
+  }
+
+  #beforeCommit(stepName: string, process: TestProcess): void {
+    const name = `commit of "${stepName}"`;
+    const no = this.#pass({ name, kind: "commit", stepName });
+    if (this.#crashAt(name, no) !== "dies before") return;
+    this.#missing += 1;
+    this.#strike("dies");
+    this.#system.trace.add(process.name, `${name}: DIES before it`);
+    process.kill();
   }
 
   /** Counts a checkpoint, and returns its number. Others of its name can come before it is over. */

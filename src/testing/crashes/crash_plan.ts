@@ -1,4 +1,5 @@
 import type { Duration } from "../../values/duration.ts";
+import type { EngineOptions } from "../../engine/engine_options.ts";
 import type { Jobs } from "../../engine/job_handle.ts";
 import type { Job } from "../../model/job.ts";
 import type { Json } from "../../values/json.ts";
@@ -33,6 +34,11 @@ export interface CrashPlan<Input = unknown> {
   input: NoInfer<Input>;
   /** Other jobs that it invokes or triggers. */
   jobs?: Jobs;
+  /**
+   * The data sources of the jobs. Their tables must be empty when an execution begins, `holdfast_effects` included: the
+   * ids of runs are the same in each.
+   */
+  dataSources?: NonNullable<EngineOptions<Jobs>["dataSources"]>;
   /** The payloads that its waits get, by their names; `review#2` is for the second one of this name alone. */
   signals?: Readonly<Record<string, Json>>;
   /** Replacements of functions of steps, by their names: a value that is returned, or a function that is called. */
@@ -61,8 +67,11 @@ export interface CheckpointKey {
   name: string;
   /** 1 for the first such checkpoint of the execution. */
   no: number;
-  /** `record`: a write under the lease. `claim`: the answer of a claim. `call`: a call of the world. */
-  kind: "record" | "claim" | "call";
+  /**
+   * `record`: a write under the lease. `claim`: the answer of a claim. `call`: a call of the world. `commit`: that of a
+   * transaction in a database, before its record.
+   */
+  kind: "record" | "claim" | "call" | "commit";
   /** The step that it belongs to; `null`: none. */
   stepName: string | null;
 }
@@ -78,6 +87,7 @@ const MODES_OF: Readonly<Record<CheckpointKey["kind"], readonly CrashMode[]>> = 
   // What dies before the commit of its claim, or is overtaken there, has claimed nothing.
   claim: ["dies after", "answer lost", "overtaken after"],
   call: ["dies before", "dies after"],
+  commit: ["dies before"], // what comes after it is the record
 };
 
 /** The crashes at some checkpoints, the first of each kind in front. */

@@ -85,7 +85,8 @@ begin
     perform 1 from pg_catalog.pg_namespace where nspname = {literal};
     if not found then execute $execute$ create schema {schema} $execute$; end if;
     execute $execute$
-      create table {schema}.schema_version (version int not null, functions text, package text);
+      create table {schema}.schema_version (version int not null, functions text, package text,
+        id text not null default gen_random_uuid()::text);
       insert into {schema}.schema_version values (0);
     $execute$;
   end if;

@@ -1,4 +1,4 @@
-import { HoldfastError, LeaseLostError, StoreError, WaitExpiredError, WorkError } from "../../../model/error.ts";
+import { HoldfastError, LeaseLostError, StoreError, WaitExpiredError, type WorkError } from "../../../model/error.ts";
 import type { Host } from "../../../model/host.ts";
 import type { StepRecord } from "../../../model/step.ts";
 import type { StepPlace, StoreAnswers, StoreWrites, TransactionSignal } from "../../../store/transaction.ts";
@@ -9,10 +9,8 @@ import { enqueueRuns } from "../writes/enqueue.ts";
 import { deliver } from "../writes/pauses.ts";
 import { recordStep } from "../writes/steps.ts";
 import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
-import { OpenSqliteTransaction, type UserStatements } from "./sqlite_transaction.ts";
-
-const ENDED =
-  "The transaction was ended by one of its statements: RAISE(ROLLBACK) in a trigger, COMMIT, or a full disk";
+import { inSavepoint } from "./savepoint.ts";
+import type { UserStatements } from "./sqlite_transaction.ts";
 
 /** What a transaction is executed with. */
 export interface TransactDeps {
@@ -34,21 +32,9 @@ export function transactNow(
 ): StoreAnswers | { thrown: WorkError } {
   const recorded = step === null ? null : findRecord(db, step);
   if (recorded !== null) return { step: { recorded }, runs: [], signals: [] };
-  const open = new OpenSqliteTransaction(db.driver, statements);
-  db.exec("SAVEPOINT holdfast_work");
-  let writes: StoreWrites;
-  try {
-    writes = work(open.tx) as StoreWrites; // the engine refuses a function that is not synchronous
-  } catch (error) {
-    if (!open.isOpen) throw new Undone(new WorkError(error));
-    db.exec("ROLLBACK TO holdfast_work; RELEASE holdfast_work");
-    return { thrown: new WorkError(error) };
-  } finally {
-    open.end();
-  }
-  // It had the writes of others, too: each is tried again alone.
-  if (!open.isOpen) throw new Undone(new WorkError(new StoreError(ENDED, { code: "internal" })));
-  db.exec("RELEASE holdfast_work");
+  const done = inSavepoint(db, statements, work);
+  if ("thrown" in done) return done;
+  const writes = done.value;
   try {
     const runs = writes.runs.length === 0 ? [] : enqueueRuns(db, writes.runs, host, now);
     const signals = writes.signals.map((signal) => deliverNow(db, signal, now));

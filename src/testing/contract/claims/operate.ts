@@ -291,6 +291,8 @@ test("getInfo() says what the store is, and how many runs it has", async ({ stor
   const info = await store.getInfo();
 
   assert.equal(info.runs, 2);
+  assert.ok(info.id.length > 10);
+  assert.equal((await store.getInfo()).id, info.id);
   assert.ok(["memory", "sqlite", "postgres"].includes(info.kind));
   assert.ok(info.schemaVersion >= 1);
   if (info.kind !== "memory") assert.ok(info.bytes! > 1_000);

@@ -67,7 +67,7 @@ end $$;
 
 -- How large the tables are. See Store.getInfo().
 create or replace function fn.get_info(p jsonb, p_now bigint) returns jsonb language sql stable ${ENTRY} as $$
-  select jsonb_build_object('runs', fn.count_runs(null, null), 'bytes', (
+  select jsonb_build_object('id', (select v.id from {schema}.schema_version v), 'runs', fn.count_runs(null, null), 'bytes', (
     select sum(pg_total_relation_size(c.oid)) from pg_catalog.pg_class c
     where c.relnamespace = (select n.oid from pg_catalog.pg_namespace n where n.nspname = {literal}) and c.relkind = 'r'))
 $$;

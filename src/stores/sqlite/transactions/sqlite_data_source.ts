@@ -1,0 +1,158 @@
+import type { WorkError } from "../../../model/error.ts";
+import type { DataSource, DataSourceOptions } from "../../../model/data_source.ts";
+import { readKeepEffects } from "../../../model/data_source.ts";
+import type { EffectRequest, Effects, NewEffect, StoredEffect } from "../../../model/effects.ts";
+import { systemHost } from "../../../model/host.ts";
+import type { JsonText } from "../../../values/json.ts";
+import { checkDriver } from "../check_driver.ts";
+import { openConnection } from "../connection.ts";
+import { SqliteDatabase, type SqliteDriver } from "../sqlite_database.ts";
+import { WriteBatch } from "../write_batch.ts";
+import { inSavepoint } from "./savepoint.ts";
+import { type SqliteTransaction, UserStatements } from "./sqlite_transaction.ts";
+
+/** A SQLite database as a data source. {@linkcode sqliteDataSource} and `SqliteStore.dataSource()` make one. */
+export class SqliteDataSource implements DataSource<SqliteTransaction>, AsyncDisposable {
+  readonly kind = "sqlite";
+  readonly store: object | null;
+  readonly effects: Effects;
+  declare readonly txType?: SqliteTransaction;
+  readonly #connection: SqliteConnection;
+
+  /** Use {@linkcode sqliteDataSource} or `SqliteStore.dataSource()`. */
+  constructor(connection: SqliteConnection, store: object | null, options: DataSourceOptions) {
+    this.#connection = connection;
+    this.store = store;
+    this.effects = new SqliteEffects(connection, readKeepEffects(options));
+  }
+
+  /** Executes statements of any kind without parameters, such as those that make tables: in one commit. */
+  exec(sql: string): Promise<void> {
+    const { db, writes } = this.#connection;
+    return writes.submit(() => db.exec(sql));
+  }
+
+  /** Completes pending transactions, and closes the file if the data source has opened it. */
+  async close(): Promise<void> {
+    if (this.store !== null) return; // the store closes it
+    await this.#connection.writes.close();
+    this.#connection.close();
+  }
+
+  /** The same as {@linkcode SqliteDataSource.close}. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+/** A connection with the queue of its writes. */
+export interface SqliteConnection {
+  db: SqliteDatabase;
+  writes: Pick<WriteBatch, "submit" | "close">;
+  statements: UserStatements;
+  close(): void;
+}
+
+/**
+ * Another SQLite file than that of the store as a data source, in which steps leave effects. The table
+ * `holdfast_effects` is made there. A file that it opens gets a write-ahead log, as that of a store.
+ *
+ * @param place The path of the file, `":memory:"`, or an open database as `SqliteStore.from()` takes it.
+ * @throws {StoreError} The file cannot be opened.
+ * @throws {TypeError} The database cannot be used.
+ */
+export async function sqliteDataSource(
+  place: string | SqliteDriver,
+  options: DataSourceOptions = {},
+): Promise<SqliteDataSource> {
+  const keepMs = readKeepEffects(options); // refused before anything is opened
+  if (typeof place !== "string") checkDriver(place);
+  const opened = typeof place === "string" ? await openConnection(place, `Cannot open the database "${place}"`) : null;
+  const db = new SqliteDatabase(opened?.driver ?? place as SqliteDriver);
+  db.get("PRAGMA busy_timeout = 0"); // `WriteBatch` waits without blocking the event loop
+  if (opened !== null) {
+    db.get("PRAGMA journal_mode = WAL");
+    db.exec("PRAGMA synchronous = full; PRAGMA foreign_keys = ON");
+  }
+  const connection: SqliteConnection = {
+    db,
+    writes: new WriteBatch(db, systemHost),
+    statements: new UserStatements(() => db.driver),
+    close: () => opened?.close(),
+  };
+  return new SqliteDataSource(connection, null, { keepEffects: keepMs });
+}
+
+const TABLES = `CREATE TABLE IF NOT EXISTS holdfast_effects (
+  step_key TEXT NOT NULL PRIMARY KEY,
+  store_id TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  output TEXT,
+  at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;`;
+
+class SqliteEffects implements Effects {
+  readonly keepMs: number;
+  readonly #connection: SqliteConnection;
+
+  constructor(connection: SqliteConnection, keepMs: number) {
+    this.#connection = connection;
+    this.keepMs = keepMs;
+  }
+
+  migrate(): Promise<void> {
+    const { db, writes } = this.#connection;
+    return writes.submit(() => {
+      // Even a statement that changes nothing would compile all statements of the connection anew.
+      const found = db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_effects'");
+      if (found === undefined) db.exec(TABLES);
+    });
+  }
+
+  async transact({ keys, work }: EffectRequest): Promise<{ found: JsonText | null } | { committed: true }> {
+    const { db, writes } = this.#connection;
+    const done = await writes.submit(() => this.#transactNow(db, keys, work));
+    if ("thrown" in done) throw done.thrown;
+    return done;
+  }
+
+  #transactNow(
+    db: SqliteDatabase,
+    keys: readonly string[],
+    work: EffectRequest["work"],
+  ): { found: JsonText | null } | { committed: true } | { thrown: WorkError } {
+    for (const key of keys) {
+      const row = db.get<{ output: string | null }>("SELECT output FROM holdfast_effects WHERE step_key = ?", key);
+      if (row !== undefined) return { found: row.output };
+    }
+    const done = inSavepoint<NewEffect | null>(db, this.#connection.statements, work);
+    if ("thrown" in done) return done;
+    if (done.value !== null) {
+      const { key, storeId, runId, output, at } = done.value;
+      db.run("INSERT INTO holdfast_effects VALUES (?, ?, ?, ?, ?)", key, storeId, runId, output, at);
+    }
+    return { committed: true };
+  }
+
+  findOlder(storeId: string, at: number, after: string, limit: number): Promise<StoredEffect[]> {
+    const { db, writes } = this.#connection;
+    return writes.submit(() =>
+      db.all<{ key: string; runId: string; at: number }>(
+        `SELECT step_key AS key, run_id AS runId, at FROM holdfast_effects
+         WHERE step_key > ? AND store_id = ? AND at < ? ORDER BY step_key LIMIT ?`,
+        after,
+        storeId,
+        at,
+        limit,
+      )
+    );
+  }
+
+  async forget(keys: readonly string[]): Promise<void> {
+    const { db, writes } = this.#connection;
+    const list = JSON.stringify(keys);
+    await writes.submit(() =>
+      db.run("DELETE FROM holdfast_effects WHERE step_key IN (SELECT value FROM json_each(?))", list)
+    );
+  }
+}
