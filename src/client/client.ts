@@ -1,6 +1,8 @@
 import type { Children } from "../model/children.ts";
 import type { RunStatus } from "../model/run.ts";
 import type { ClientStep } from "../model/step.ts";
+import type { Stream, StreamPart } from "../model/stream.ts";
+import type { Json, Jsonify } from "../values/json.ts";
 import type { LogEntry } from "../model/log.ts";
 import type { SignalReceipt, Wait } from "../model/wait.ts";
 import { ClientError } from "./client_error.ts";
@@ -23,6 +25,7 @@ import type {
   Triggered,
 } from "./client_types.ts";
 import { follow } from "./follow.ts";
+import { readItems } from "./read_items.ts";
 import { openService, type Query, type ServiceOptions } from "./service.ts";
 
 /**
@@ -92,6 +95,15 @@ export interface Client<J extends ClientJobs> {
     filter?: Pick<ClientFilter<Name>, "jobName" | "labels">,
     options?: CallOptions,
   ): AsyncGenerator<ListSnapshot<RunOf<J, Name>> | EventOf<J, Name>, void>;
+  /**
+   * Reads a stream that the steps of a run write, from the beginning or after a position, through reconnects, to the end
+   * of the run. Put `items` at index `from` of your list, and drop what was there and after it.
+   */
+  readStream<T = Json>(
+    runId: string,
+    stream: Stream<T> | string,
+    options?: CallOptions & { after?: string },
+  ): AsyncGenerator<StreamPart<Jsonify<T>>, void>;
   /**
    * Waits until a run has completed.
    *
@@ -187,6 +199,7 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
         async () => ({ type: "snapshot" as const, page: await client.page(filter, options) }),
         options,
       ),
+    readStream: (runId, stream, options) => readItems(ask, runId, stream, options),
     async waitForRun(runId, { timeout, abortSignal } = {}) {
       const timing = new AbortController();
       // A longer timer would fire at once: 25 days are without limit.

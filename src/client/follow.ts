@@ -4,59 +4,82 @@ import type { Query, Service } from "./service.ts";
 import { sseLines } from "./sse_lines.ts";
 
 /**
- * Follows an event stream, and reconnects when it breaks: after 0.5 to 30 seconds, no sooner than the service asks for,
- * and at once when the browser is online again. Events that were missed come first, or, if the service does not have
- * them any more, a new snapshot. It ends when the service says that there is nothing more (204).
+ * Follows an event stream, and reconnects when it breaks. Events that were missed come first, or, if the service does not
+ * have them any more, a new snapshot. It ends when the service says that there is nothing more (204).
  *
  * @param route The route of the stream.
  * @param query Its parameters.
  * @param readSnapshot Reads the state, which the events then change.
- * @throws {ClientError} The service refuses the request, other than for now.
- * @throws What `headers()` throws, and an error if the stream is not one of events.
  */
-export async function* follow<Snapshot>(
+export function follow<Snapshot>(
   send: Service,
   route: string,
   query: Query,
   readSnapshot: () => Promise<Snapshot>,
-  { abortSignal }: CallOptions = {},
+  options?: CallOptions,
   // deno-lint-ignore no-explicit-any -- the service sends events, and the client states of which job
 ): AsyncGenerator<Snapshot | any, void> {
   let lastId: string | undefined;
   // The next connection repeats the events since the last id, and perhaps the latest progress.
   let shown: string[] = [];
   let progress: string;
+  return reconnect(send, route, () => ({ ...query, lastEventId: lastId }), async function* (lines) {
+    // Connected first, and read then: what happens in between is in the stream.
+    if (!lastId) yield await readSnapshot();
+    let repeated = [progress!, ...shown];
+    for await (const [field, value] of lines) {
+      if (field === "id") {
+        lastId = value;
+        shown = [];
+        repeated = [];
+      } else if (field === "data") {
+        const event = JSON.parse(value!);
+        // The time and the number are last. They differ when the service repeats the latest progress.
+        const key = value!.slice(0, value!.lastIndexOf('"timestamp"'));
+        const at = repeated.indexOf(key);
+        delete repeated[at];
+        if (event.type === "gap") yield await readSnapshot();
+        else if (at < 0) {
+          if (event.progress) progress = key;
+          else if (lastId) shown.push(key);
+          yield event;
+        }
+      }
+    }
+  }, options);
+}
+
+type Lines = AsyncIterable<string[]>;
+
+/**
+ * Reads a stream of server-sent events, and reconnects when it breaks: after 0.5 to 30 seconds, no sooner than the service
+ * asks for, and at once when the browser is online again. It ends when the service says that there is nothing more (204),
+ * or `read` returns `true`.
+ *
+ * @param query Makes the parameters of the next connection.
+ * @param read Reads the lines of a connection.
+ * @throws {ClientError} The service refuses the request, other than for now.
+ * @throws What `headers()` throws, and an error if the stream is not one of events.
+ */
+export async function* reconnect<T>(
+  send: Service,
+  route: string,
+  query: () => Query,
+  read: (lines: Lines) => AsyncGenerator<T, unknown>,
+  { abortSignal }: CallOptions = {},
+): AsyncGenerator<T, void> {
   // The shortest pause before the next connection, in milliseconds. It takes up to twice as long.
   for (let delay = 500;; delay = Math.min(2 * delay, 15_000)) {
     let reader: ReadableStreamDefaultReader<string> | undefined;
     let retryAfter: number | null = 0;
     try {
-      const { body }: Response = await send(route, { query: { ...query, lastEventId: lastId }, abortSignal }, true);
+      const { body }: Response = await send(route, { query: query(), abortSignal }, true);
       if (!body) return;
-      const lines = sseLines(reader = body.pipeThrough(new TextDecoderStream()).getReader());
-      // Connected first, and read then: what happens in between is in the stream.
-      if (!lastId) yield await readSnapshot();
-      let repeated = [progress!, ...shown];
-      for await (const [field, value] of lines) {
-        delay = 500;
-        if (field === "id") {
-          lastId = value;
-          shown = [];
-          repeated = [];
-        } else if (field === "data") {
-          const event = JSON.parse(value!);
-          // The time and the number are last. They differ when the service repeats the latest progress.
-          const key = value!.slice(0, value!.lastIndexOf('"timestamp"'));
-          const at = repeated.indexOf(key);
-          delete repeated[at];
-          if (event.type === "gap") yield await readSnapshot();
-          else if (at < 0) {
-            if (event.progress) progress = key;
-            else if (lastId) shown.push(key);
-            yield event;
-          }
-        }
-      }
+      const lines = sseLines(
+        reader = body.pipeThrough(new TextDecoderStream()).getReader(),
+        () => delay = 500,
+      );
+      if (yield* read(lines)) return;
     } catch (error) {
       if (!(error instanceof ClientError) || /^4(?!08|29)/.test(error.status as never)) throw error;
       retryAfter = error.retryAfter;

@@ -21,3 +21,5 @@ export { type Client, createClient } from "./client.ts";
 export { ClientError } from "./client_error.ts";
 export type * from "./client_types.ts";
 export type { ClientHeaders, ServiceOptions } from "./service.ts";
+export { defineStream } from "./read_items.ts";
+export type { Stream, StreamPart } from "../model/stream.ts";

@@ -201,6 +201,7 @@ export function assembleEngine<J extends Jobs, L>(
   const bulk = new BulkOperations({ store, host, runs, triggers, heldRuns });
   const internals: EngineInternals = {
     reader: lifecycle.reader,
+    items: lifecycle.streams,
     store,
     jobs: () => jobs.newest.values(),
     isStopped: () => lifecycle.isStopped,

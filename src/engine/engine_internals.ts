@@ -3,6 +3,7 @@ import type { BulkOperation, StoredRun } from "../model/run.ts";
 import type { Store } from "../store/store.ts";
 import type { Enqueued } from "../store/new_run.ts";
 import type { JournalReader } from "../events/journal_reader.ts";
+import type { StreamReader } from "../events/stream_reader.ts";
 import type { BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { Health } from "./operate/health.ts";
@@ -15,6 +16,8 @@ import type { Signal, SignalReceipt, Wait } from "../model/wait.ts";
 export interface EngineInternals {
   /** Reads the journal and publishes the events of all runs, no matter which process executes them. */
   reader: JournalReader;
+  /** Reads streams of items. */
+  items: StreamReader;
   /** Logs that the store does not answer. */
   outages: OutageLog;
   /** The names of the plugins that it uses. */

@@ -19,12 +19,18 @@ export interface ReadOptions {
 
 /** The items of a stream from a place on, for one reader. */
 export interface StreamReading {
-  /** The next part; `null` at the end. While nothing comes, it waits, unless it does not follow. */
+  /**
+   * What the store has behind the place, once that is something new: items, that the items before the place do not count
+   * any more, or the end of the run. `null`: it was stopped, the run was deleted, or there is nothing and it does not
+   * follow.
+   *
+   * @throws {NotFoundError} There is no such run.
+   */
+  nextText(): Promise<StreamText | null>;
+  /** The next part; `null` at the end. */
   next(): Promise<StreamPart<Json> | null>;
-  /** The next part if there is one now; `undefined`: there is none yet. `null` at the end of the run. */
-  nextNow(): Promise<StreamPart<Json> | null | undefined>;
-  /** The place after the last part. */
-  readonly place: StreamPlace;
+  /** Where it goes on. */
+  place: StreamPlace;
   /** Ends it: a pending call answers `null`. */
   stop(): void;
 }
@@ -144,7 +150,6 @@ class Reading implements StreamReading {
   #following: Promise<() => void> | null = null;
   /** Whether the run was found. */
   #isKnown = false;
-  #hasEnded = false;
   #wake: () => void = () => {};
 
   constructor(runId: string, place: StreamPlace, deps: ReadingDeps) {
@@ -168,44 +173,48 @@ class Reading implements StreamReading {
     this.#wake();
   }
 
-  async next(): Promise<StreamPart<Json> | null> {
+  async nextText(): Promise<StreamText | null> {
     if (this.#deps.follow !== null) await (this.#following ??= this.#deps.follow(this)).catch(() => {});
-    while (true) {
+    while (!this.abortSignal.aborted) {
       // Before the read: a commit during it is not missed.
       const woken = new Promise<void>((resolve) => this.#wake = resolve);
-      const part = await this.nextNow();
-      if (part !== undefined) return part;
-      if (this.#deps.follow === null) return null;
-      if (!this.abortSignal.aborted) await woken;
-    }
-  }
-
-  async nextNow(): Promise<StreamPart<Json> | null | undefined> {
-    while (!this.#hasEnded && !this.abortSignal.aborted) {
-      const text = await this.#read(this.place);
+      const text = await this.#read();
       if (text === undefined) break;
       if (text === null) {
         if (!this.#isKnown) throw new NotFoundError(`There is no run "${this.#runId}"`);
         break; // it was deleted
       }
       this.#isKnown = true;
-      const isPlace = text.isPlace;
-      const found = isPlace ? text : await this.#read(STREAM_START);
-      if (found === undefined || found === null) break;
-      const { part, place } = fold(found, isPlace ? this.place : null);
+      if (text.chunks.length > 0 || isCut(text, this.place) || text.isEnded) return text;
+      if (this.#deps.follow === null) break;
+      await woken;
+    }
+    return null;
+  }
+
+  async next(): Promise<StreamPart<Json> | null> {
+    for (let text; (text = await this.nextText()) !== null;) {
+      if (!text.isPlace) {
+        // Everything is sent again. What is behind the beginning may be nothing.
+        this.place = STREAM_START;
+        text = await this.#read();
+        if (text === undefined || text === null) return null;
+        const { part, place } = fold(text, null);
+        this.place = place;
+        return part;
+      }
+      const { part, place } = fold(text, this.place);
       this.place = place;
       if (part !== null) return part;
-      if (found.chunks.length > 0) continue;
-      if (!found.isEnded) return undefined;
-      this.#hasEnded = true;
+      if (text.chunks.length === 0) return null; // the run has ended
     }
     return null;
   }
 
   /** `undefined`: it was stopped meanwhile. */
-  async #read(place: StreamPlace): Promise<StreamText | null | undefined> {
+  async #read(): Promise<StreamText | null | undefined> {
     try {
-      const text = await this.#deps.read(place, this.version(), this.abortSignal);
+      const text = await this.#deps.read(this.place, this.version(), this.abortSignal);
       return this.abortSignal.aborted ? undefined : text;
     } catch (error) {
       if (this.abortSignal.aborted) return undefined;
@@ -214,26 +223,21 @@ class Reading implements StreamReading {
   }
 }
 
-/**
- * What a reader receives of what the store has behind its place. The items after its place are void if the first chunk
- * behind it follows one before it, or if nothing counts behind an earlier place: then the part says where to cut.
- *
- * @param place The place of the reader; `null`: it is none, and everything is sent again.
- */
-export function fold(
-  { chunks, end }: StreamText,
-  place: StreamPlace | null,
-): { part: StreamPart<Json> | null; place: StreamPlace } {
+/** Whether the items before a place do not count any more, or it is none. */
+export function isCut({ chunks, end, isPlace }: StreamText, place: StreamPlace): boolean {
   const [first] = chunks;
-  const last = chunks.at(-1);
-  if (first === undefined || last === undefined) {
-    if (place !== null && end.position >= place.position) return { part: null, place };
-    return { part: { from: end.items, items: [], position: formatPlace(end) }, place: toPlace(end) };
-  }
+  return !isPlace || (first === undefined ? end.position < place.position : first.after < place.position);
+}
+
+/** What a reader receives of what the store has behind its place. `place`: `null` if it is none, and all is sent again. */
+function fold(text: StreamText, place: StreamPlace | null): { part: StreamPart<Json> | null; place: StreamPlace } {
+  const { chunks, end } = text;
+  const first = chunks[0];
+  const last = toPlace(chunks.at(-1) ?? end);
+  const cuts = place === null || isCut(text, place);
   const items = chunks.flatMap((chunk) => JSON.parse(chunk.items) as Json[]);
-  const isCut = place === null || first.after < place.position;
-  const part = items.length > 0 || isCut ? { from: first.first, items, position: formatPlace(last) } : null;
-  return { part, place: toPlace(last) };
+  if (!cuts && items.length === 0) return { part: null, place: first === undefined ? place : last };
+  return { part: { from: first?.first ?? end.items, items, position: formatPlace(last) }, place: last };
 }
 
 function toPlace({ position, at }: StreamPlace): StreamPlace {

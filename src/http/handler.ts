@@ -169,8 +169,8 @@ function pickRoute(candidates: readonly Route[], method: string): Route {
 }
 
 /** The methods of a route: load balancers ask with `HEAD` for what a host can open. */
-function methodsOf({ method, part }: Route): readonly string[] {
-  return part === undefined ? [method] : [method, "HEAD"];
+function methodsOf({ method, part, hasHead = part !== undefined }: Route): readonly string[] {
+  return hasHead ? [method, "HEAD"] : [method];
 }
 
 /** Whether the host has opened a route to callers that are not authenticated. */

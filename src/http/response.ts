@@ -42,6 +42,7 @@ const STATUS: Record<ErrorCode, number> = {
   conflict: 409,
   key_in_use: 409,
   wait_expired: 410,
+  stream_reset: 410,
   body_too_large: 413,
   unsupported_encoding: 415,
   unknown_host: 421,

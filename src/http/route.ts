@@ -27,8 +27,8 @@ export interface RouteCall {
   settings: Settings;
 }
 
-/** What a route answers: JSON of a schema or a list of it, a stream of events, plain text, or an OpenAPI document. */
-export type AnswerDescription = { schema: string } | { listOf: string } | "events" | "text" | "document";
+/** What a route answers: JSON of a schema or a list of it, a stream of events, items of a stream, plain text, or an OpenAPI document. */
+export type AnswerDescription = { schema: string } | { listOf: string } | "events" | "items" | "text" | "document";
 
 /** One method of a path: all that the handler and the OpenAPI document know of it. `Result` is what it answers. */
 export interface Route<Method extends string = string, Path extends string = string, Result = unknown> {
@@ -55,6 +55,8 @@ export interface Route<Method extends string = string, Path extends string = str
    * asked by load balancers, so it answers `HEAD`, too.
    */
   readonly part?: OpenPart;
+  /** Whether it answers `HEAD`, too, for another reason. Default: `false`. */
+  readonly hasHead?: boolean;
   /** Whether it is answered without `onRequest`, which may wait for the store. Default: `false`. */
   readonly isProbe?: boolean;
   /** Handles the request. */

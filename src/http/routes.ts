@@ -9,6 +9,10 @@ export interface RouteFunctions {
   readonly trigger: Respond;
   /** `GET /subscribe?runId=`: streams the events of a run. */
   readonly subscribe: Respond;
+  /** `GET /stream?runId=&name=&offset=&live=`: reads the items of a stream of a run. */
+  readonly stream: Respond;
+  /** `GET /streams?runId=`: shows the streams of a run. */
+  readonly streams: Respond;
   /** `GET /runs`: lists runs, newest first. */
   readonly runs: Respond;
   /** `GET /run?runId=`: shows a run. */

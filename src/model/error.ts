@@ -17,6 +17,7 @@ export type ErrorCode =
   | "conflict"
   | "key_in_use"
   | "wait_expired"
+  | "stream_reset"
   | "body_too_large"
   | "unsupported_encoding"
   | "unknown_host"

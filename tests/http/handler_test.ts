@@ -12,7 +12,7 @@ Deno.test("createHandler() has a function for each route, the two that route, an
   assert.deepEqual(
     Object.keys(service.handler).sort(),
     [
-      ...["trigger", "subscribe", "runs", "run", "steps", "waits", "wait", "signal", "logs"],
+      ...["trigger", "subscribe", "stream", "streams", "runs", "run", "steps", "waits", "wait", "signal", "logs"],
       ...["runsCancel", "runsRetrigger", "runsResume", "runsDelete"],
       ...["stats", "series", "jobs", "jobsPause", "jobsResume", "workers", "health", "healthLive", "metrics"],
       ...["explain", "timeline", "children", "failure", "waitsOpen", "failures", "held", "find"],
@@ -113,9 +113,9 @@ Deno.test("fetch() trusts no host that a request names", async () => {
   assert.equal(response.status, 200);
 });
 
-for (const [name, { method, path, part }] of all) {
-  // Load balancers ask with HEAD for what a host can open.
-  const methods = part === undefined ? [method] : [method, "HEAD"];
+for (const [name, { method, path, part, hasHead }] of all) {
+  // Load balancers ask with HEAD for what a host can open, and readers of a stream for its end.
+  const methods = part === undefined && hasHead !== true ? [method] : [method, "HEAD"];
   const allowed = [
     ...all.filter(([, route]) => route.path === path).map(([, route]) => route.method),
     ...methods.slice(1),

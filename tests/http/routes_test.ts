@@ -749,7 +749,7 @@ for (const [name, { method, path }] of NEED_A_RUN) {
 
     const answers = [];
     for (const id of [...ODD_IDS, `${runId}%00`, ` ${runId}`, runId.toUpperCase()]) {
-      answers.push(await service.ask(method, `${path}?runId=${id}&waitId=${waitId}`, body));
+      answers.push(await service.ask(method, `${path}?runId=${id}&waitId=${waitId}&name=tokens`, body));
     }
 
     for (const { status, body } of answers) assert.deepEqual([status, body.code], [404, "not_found"]);

@@ -19,6 +19,8 @@ import { isEndedBy, type Signal, type Wait } from "../../model/wait.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import type { ListSource } from "../json_lists.ts";
 import { noSuchRun } from "../response.ts";
+import type { ItemsQuery } from "../streams/item_query.ts";
+import { followItems, itemsNow } from "../streams/item_stream.ts";
 import type { Resume } from "../streams/resume.ts";
 import type { PermittedStream, Streams } from "../streams/streams.ts";
 import { withoutUndefined } from "../without_undefined.ts";
@@ -140,12 +142,32 @@ export class Access extends Caller {
   /** Opens a stream of events, once it is known what it may show. */
   async openStream(
     resume: Resume,
-    authorise: () => Promise<Pick<PermittedStream, "runId" | "filter">>,
+    authorise: () => Promise<Pick<PermittedStream, "runId" | "filter" | "stream">>,
   ): Promise<Response> {
     return await this.#deps.served.streams.open(resume, async () => {
       const shown = await authorise();
       return { context: this.context, tenant: await this.#tenant(), ...shown };
     });
+  }
+
+  /** Answers a request for the items of a stream. */
+  async readItems(query: ItemsQuery): Promise<Response> {
+    const { internals, streams } = this.#deps.served;
+    const findRun = async () => (await this.findRun("read", query.runId)).id;
+    if (query.live === undefined) {
+      await findRun();
+      return await itemsNow(internals.store, query);
+    }
+    return await streams.openItems(
+      async () => ({
+        runId: await findRun(),
+        filter: null,
+        stream: query.name,
+        context: this.context,
+        tenant: await this.#tenant(),
+      }),
+      (register) => followItems({ ...internals, host: this.host }, query, register),
+    );
   }
 
   /** Calls the hook for a trigger, before a run is added; and `onRunAccess`, before an existing one is returned. */

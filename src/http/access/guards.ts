@@ -4,6 +4,7 @@ import type { BulkOperation, ListFilter, Run, RunFilter } from "../../model/run.
 import type { RunQuery } from "../../store/run_query.ts";
 import type { Signal, Wait } from "../../model/wait.ts";
 import type { BulkRequest, TriggerRequest } from "../requests/bodies.ts";
+import type { ItemsQuery } from "../streams/item_query.ts";
 import type { Resume } from "../streams/resume.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import type { Access, Admitted } from "./access.ts";
@@ -158,6 +159,7 @@ export function followRun(): Guard<{ runId: string; resume: Resume }, unknown, {
       stream: await access.openStream(resume, async () => ({
         runId: (await access.findRun("subscribe", runId)).id,
         filter: null,
+        stream: null,
       })),
     }),
   };
@@ -171,7 +173,17 @@ export function followRuns(): Guard<{ filter: ListFilter; resume: Resume }, unkn
       stream: await access.openStream(resume, async () => ({
         runId: null,
         filter: await access.streamFilter(filter),
+        stream: null,
       })),
     }),
+  };
+}
+
+/** Asks who may read the run of the query. A request that waits for items is counted as a stream before it does. */
+export function readItems(): Guard<ItemsQuery, unknown, { response: Response }> {
+  return {
+    hook: "onRunAccess",
+    operation: "read",
+    admit: async (access, query) => ({ response: await access.readItems(query) }),
   };
 }

@@ -55,7 +55,9 @@ export function openApiDocument(
   };
 }
 
-const ERROR: JsonSchema = objectOf<{ error: string; code: ErrorCode; issues: unknown; issuesLeftOut: number }>({
+const ERROR: JsonSchema = objectOf<
+  { error: string; code: ErrorCode; issues: unknown; issuesLeftOut: number; from: number; offset: string }
+>({
   error: { ...TEXT, description: "The error in words" },
   code: oneOf(CLIENT_CODES),
   issues: {
@@ -66,7 +68,9 @@ const ERROR: JsonSchema = objectOf<{ error: string; code: ErrorCode; issues: unk
     description: "Why a schema has refused the input or the body: 20 at most",
   },
   issuesLeftOut: { type: "integer", minimum: 1 },
-}, ["issues", "issuesLeftOut"]);
+  from: { type: "integer", minimum: 0, description: "With stream_reset: how many items still count" },
+  offset: { ...TEXT, description: "With stream_reset: where to go on from" },
+}, ["issues", "issuesLeftOut", "from", "offset"]);
 
 function toOperation(operationId: string, route: Route): JsonSchema {
   const { summary, parameters, body } = route;
@@ -109,6 +113,9 @@ function toResponses(route: Route, hasBody: boolean): JsonSchema {
   return {
     "200": toAnswer(answers),
     ...(answers === "events" ? { "204": { description: "The stream that the client resumes has ended" } } : {}),
+    ...(answers === "items"
+      ? { "204": { description: "Nothing came" }, "304": { description: "The client has these items" } }
+      : {}),
     ...Object.fromEntries(failures),
     default: { description: "What a hook of the host answers" },
   };
@@ -118,6 +125,13 @@ function toAnswer(answer: AnswerDescription): JsonSchema {
   if (answer === "text") return { description: "Text", content: { "text/plain": { schema: TEXT } } };
   if (answer === "document") {
     return { description: "This document", content: { "application/json": { schema: { type: "object" } } } };
+  }
+  if (answer === "items") {
+    const list = { schema: { type: "array", items: {} } };
+    return {
+      description: "Items; as server-sent events with live=sse, as text with as=text",
+      content: { "application/json": list, "text/event-stream": { schema: TEXT }, "text/plain": { schema: TEXT } },
+    };
   }
   if (answer === "events") {
     return {

@@ -5,6 +5,7 @@ import type { LogEntry } from "../../model/log.ts";
 import type { ClientRun } from "../../model/client_run.ts";
 import { type Progress, RUN_STATUSES, type RunPage } from "../../model/run.ts";
 import type { ClientStep } from "../../model/step.ts";
+import type { StreamInfo } from "../../model/stream.ts";
 import type { SignalReceipt, Wait } from "../../model/wait.ts";
 import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
 import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
@@ -110,6 +111,7 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     startedAt: INSTANT,
     completedAt: orNull(INSTANT),
   }),
+  StreamInfo: objectOf<StreamInfo>({ name: TEXT, items: COUNT, bytes: COUNT, isOpen: FLAG, updatedAt: INSTANT }),
   Wait: objectOf<Wait>(WAIT_FIELDS, ["payloadSchema"]),
   LogEntry: objectOf<LogEntry>({
     id: TEXT,

@@ -1,6 +1,6 @@
 import { toClientRun } from "../../model/client_run.ts";
 import type { BulkOperation } from "../../model/run.ts";
-import { bulk, followRun, followRuns, run, scoped, signal, trigger, wait } from "../access/guards.ts";
+import { bulk, followRun, followRuns, readItems, run, scoped, signal, trigger, wait } from "../access/guards.ts";
 import { logsJson, runsJson, stepsJson, streamJson, waitsJson } from "../json_lists.ts";
 import { bulk as bulkBody, NO_FROM, SIGNAL, TRIGGER } from "../requests/bodies.ts";
 import {
@@ -15,6 +15,7 @@ import {
   RUN_ID,
 } from "../requests/parameters.ts";
 import { route } from "../route.ts";
+import { ITEMS } from "../streams/item_query.ts";
 
 const WAIT_ID = all(RUN_ID, required("waitId"));
 const SUCCESS = { success: true } as const;
@@ -73,6 +74,27 @@ export const RUN_ROUTES = {
     errors: ["not_found", "too_many_streams"],
     guard: followRun(),
     does: ({ stream }) => stream,
+  }),
+  stream: route({
+    method: "GET",
+    path: "/stream",
+    summary: "Reads the items of a stream of a run: the read side of the Durable Streams protocol",
+    query: ITEMS,
+    answers: "items",
+    errors: ["not_found", "stream_reset", "too_many_streams"],
+    hasHead: true,
+    guard: readItems(),
+    does: ({ response }) => response,
+  }),
+  streams: route({
+    method: "GET",
+    path: "/streams",
+    summary: "Shows the streams of a run",
+    query: RUN_ID,
+    answers: { listOf: "StreamInfo" },
+    errors: ["not_found"],
+    guard: run("read"),
+    does: async ({ run, source }) => await source.store.getStreams(run.id),
   }),
   runs: route({
     method: "GET",

@@ -36,12 +36,22 @@ export interface OpenStream<Context = unknown> {
   readonly runId: string | null;
   /** The filter of its runs: that of the client and the hooks combined; `null` if it shows one run. */
   readonly filter: ListFilter | null;
+  /** The name of the stream of items that it shows; `null` if it shows events. */
+  readonly stream: string | null;
 }
 
 /** A stream that its client may open. */
 export interface PermittedStream extends OpenStream {
   /** The tenant; `null` without the `tenant` hook. */
   readonly tenant: string | null;
+}
+
+/** What is sent to one client, and counted. */
+export interface SentStream {
+  /** Ends it now. */
+  close(): void;
+  /** Sends something to keep the connection alive, unless data is buffered. */
+  keepAlive(place: Cursor | null): void;
 }
 
 type Predicate = (stream: OpenStream) => boolean;
@@ -53,7 +63,7 @@ type Predicate = (stream: OpenStream) => boolean;
 export class Streams {
   readonly #internals: EngineInternals;
   readonly #settings: StreamSettings;
-  readonly #open = new Map<ClientStream, OpenStream>();
+  readonly #open = new Map<SentStream, OpenStream>();
   /** How many are open, by tenant. */
   readonly #openOf = new Map<string, number>();
   /** The fan-outs by the row number of their run; `null`: that of the streams of several runs. */
@@ -87,17 +97,44 @@ export class Streams {
    * @returns The stream; 204 if the client already has the last event of the run.
    * @throws {HoldfastError} Too many streams are open (`unavailable`, or `too_many_streams` of one tenant).
    */
-  async open(resume: Resume, authorise: () => Promise<PermittedStream>): Promise<Response> {
-    const closing: Predicate[] = [];
-    this.#authorising.add(closing);
-    try {
-      const { tenant, ...shown } = await authorise();
+  open(resume: Resume, authorise: () => Promise<PermittedStream>): Promise<Response> {
+    return this.#authorise(authorise, async ({ tenant, ...shown }) => {
       const { runId } = shown;
-      if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return endedStream();
       const filter = runId === null ? deepFreeze(shown.filter ?? {}) : null;
       const stream = this.#newStream({ ...shown, filter }, tenant, resume); // it counts before it reads
       // What a client does after it has the response is after the beginning of its stream.
       return await this.#follow(stream, runId, resume) === "whole" ? noMoreEvents() : stream.toResponse();
+    });
+  }
+
+  /**
+   * Opens a stream of items, or a request that waits for some.
+   *
+   * @param authorise See {@linkcode Streams.open}.
+   * @param answer Makes the response. It is given what registers the stream: that counts it, ends it in time, and returns
+   * a function to call when it has ended.
+   */
+  openItems(
+    authorise: () => Promise<PermittedStream>,
+    answer: (register: (stream: SentStream) => () => void) => Promise<Response>,
+  ): Promise<Response> {
+    return this.#authorise(
+      authorise,
+      ({ tenant, ...shown }) => answer((stream) => this.#register(stream, shown, tenant)),
+    );
+  }
+
+  async #authorise(
+    authorise: () => Promise<PermittedStream>,
+    open: (permitted: PermittedStream) => Promise<Response>,
+  ): Promise<Response> {
+    const closing: Predicate[] = [];
+    this.#authorising.add(closing);
+    try {
+      const permitted = await authorise();
+      const { tenant: _, ...shown } = permitted;
+      if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return endedStream();
+      return await open(permitted);
     } finally {
       this.#authorising.delete(closing);
     }
@@ -207,23 +244,29 @@ export class Streams {
   }
 
   #newStream(shown: OpenStream, tenant: string | null, { hasIds, digestMs }: Resume): ClientStream {
-    this.#checkRoom(tenant);
-    const { maxStreamMs, throttleMs, host } = this.#settings;
+    const { throttleMs, host } = this.#settings;
     const { filter } = shown;
     const isCounted = tenant !== null;
     const stream = new ClientStream({ filter, hasIds, isCounted, throttleMs, host, digestMs: filter && digestMs });
+    stream.onClose(this.#register(stream, shown, tenant));
+    return stream;
+  }
+
+  /** Counts a stream, and closes it in time. Returns a function to call when it is closed. */
+  #register(stream: SentStream, shown: OpenStream, tenant: string | null): () => void {
+    this.#checkRoom(tenant);
+    const { maxStreamMs, host } = this.#settings;
     // Closed, not ended: unread events are dropped.
     const cancelEnd = maxStreamMs === Infinity ? () => {} : host.schedule(maxStreamMs, () => stream.close());
     this.#open.set(stream, Object.freeze(shown));
     if (tenant !== null) this.#count(tenant, 1);
     if (this.#cancelTimer === null) this.#keepAlive();
-    stream.onClose(() => {
+    return () => {
       cancelEnd();
-      this.#open.delete(stream);
+      if (!this.#open.delete(stream)) return;
       if (tenant !== null) this.#count(tenant, -1);
       if (this.#open.size === 0) this.#stopKeepingAlive();
-    });
-    return stream;
+    };
   }
 
   #checkRoom(tenant: string | null): void {

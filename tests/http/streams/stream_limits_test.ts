@@ -260,9 +260,14 @@ forEachStore("closeStreams() shows each open stream, and ends those that are cho
   handler.closeStreams((stream) => left.push(stream) < 0);
 
   assert.deepEqual(seen, [
-    { context: { org: "a" }, runId: id, filter: null },
-    { context: { org: "a" }, runId: null, filter: { jobName: ["echo"], labels: { team: "red", org: "a" } } },
-    { context: { org: "b" }, runId: null, filter: { labels: { org: "b" } } },
+    { context: { org: "a" }, runId: id, filter: null, stream: null },
+    {
+      context: { org: "a" },
+      runId: null,
+      filter: { jobName: ["echo"], labels: { team: "red", org: "a" } },
+      stream: null,
+    },
+    { context: { org: "b" }, runId: null, filter: { labels: { org: "b" } }, stream: null },
   ]);
   assert.ok(
     seen.every((stream) => Object.isFrozen(stream) && (stream.filter === null || Object.isFrozen(stream.filter))),

@@ -23,6 +23,8 @@ export type RouteCase =
 export const CASES: { readonly [Name in RouteName]: RouteCase } = {
   trigger: { hook: "onTrigger", body: { jobName: "echo", input: {}, labels: { org: "b" } } },
   subscribe: { hook: "onRunAccess", operation: "subscribe", works: "completed" },
+  stream: { hook: "onRunAccess", operation: "read", works: "completed" },
+  streams: { hook: "onRunAccess", operation: "read", works: "failed" },
   runs: { hook: "scopeRuns" },
   run: { hook: "onRunAccess", operation: "read", works: "failed" },
   steps: { hook: "onRunAccess", operation: "steps", works: "completed" },
@@ -80,7 +82,9 @@ export function askRoute(handler: Handler, name: RouteName, way: Way, run = NOBO
   const { method, path } = routes[name];
   const route = CASES[name];
   const { body } = route;
-  const query = route.hook === "onRunAccess" ? `?runId=${run.runId}&waitId=${run.waitId}` : route.query ?? "";
+  const query = route.hook === "onRunAccess"
+    ? `?runId=${run.runId}&waitId=${run.waitId}&name=tokens`
+    : route.query ?? "";
   const asked: Asked = body === undefined ? { headers } : { headers, body };
   return way === "by its path"
     ? handler.fetch(aRequest(method, `${path}${query}`, asked))
