@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { setTimeout } from "node:timers/promises";
+import type { Route } from "playwright-core";
 import { uiTest, untilStatus } from "./support/browser.ts";
 
 uiTest("the overview shows counts, and what needs attention", async ({ service, open }) => {
@@ -15,6 +16,31 @@ uiTest("the overview shows counts, and what needs attention", async ({ service, 
   assert.match((await page.locator(".tile").allTextContents())[3]!, /^Completed2/);
   await page.getByRole("region", { name: "Workers" }).getByText("web-1").waitFor();
 });
+
+uiTest("each part of the overview that fails shows its own error, and the rest works", async (opened) => {
+  const { service: { engine }, open, context } = opened;
+  await engine.jobs.quick.trigger({ n: 1 });
+  await engine.jobs.quick.trigger({ n: 2 });
+  await engine.start();
+  const broken = (error: string) => (route: Route) => route.fulfill({ status: 500, json: { error } });
+  await context.route(/\/failures$/, broken("the failures are broken"));
+  await context.route(/\/series/, broken("the series are broken"));
+  await context.route(/\/workers$/, (route) => route.fulfill({ json: [{}] }));
+  const page = await open();
+
+  await page.getByRole("region", { name: "Failures by error" }).getByText("the failures are broken").waitFor();
+  for (const title of ["Ended per minute", "Start delay"]) {
+    await page.getByRole("region", { name: title }).getByText("the series are broken").waitFor();
+  }
+  await page.getByRole("region", { name: "Workers" }).getByText("This part could not be shown").waitFor();
+  await page.getByRole("region", { name: "Jobs" }).getByText("resize").waitFor();
+  assert.match((await page.locator(".tile").allTextContents()).join(" "), /Completed2/);
+
+  await context.route(/\/stats$/, broken("the counts are broken"));
+  const other = await open();
+  await other.getByRole("region", { name: "Jobs" }).getByText("the counts are broken").waitFor();
+  await other.getByRole("region", { name: "Failures by error" }).waitFor();
+}, { expectedErrors: /console|null/ });
 
 uiTest("a wait is signalled on the page of waits", async ({ service, open }) => {
   const { engine } = service;

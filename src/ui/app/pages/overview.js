@@ -21,21 +21,24 @@ const SLOTS_OF_5_MINUTES = 6;
 /** What needs attention, and how it is going. @param {{ onLive: (isLive: boolean) => void }} props */
 export function OverviewPage({ onLive }) {
   const [window, setWindow] = useState("1h");
-  const { data: stats, error, reload } = useData("stats");
-  const { data: whole } = useData("series", { window: window === "24h" ? "24h" : "1h" });
-  const { data: failures } = useData("failures");
-  const { data: workers } = useData("workers");
-  const { data: waits } = useData("waits/open", {}, 5_000, getWaits);
-  const { data: health } = useData("health", {}, 20_000, getAnyway);
-  const { data: schedules } = useData("schedules", {}, 30_000);
-  const { data: day } = useData("series", { window: "24h" }, 300_000);
-  const { data: held, reload: reloadHeld } = useData(stats?.held ? "held" : null);
+  const ofStats = useData("stats");
+  const { data: stats, error, reload } = ofStats;
+  const ofSeries = useData("series", { window: window === "24h" ? "24h" : "1h" });
+  const ofFailures = useData("failures");
+  const ofWorkers = useData("workers");
+  const ofWaits = useData("waits/open", {}, 5_000, getWaits);
+  const ofHealth = useData("health", {}, 20_000, getAnyway);
+  const ofSchedules = useData("schedules", {}, 30_000);
+  const ofDay = useData("series", { window: "24h" }, 300_000);
+  const ofHeld = useData(stats?.held ? "held" : null);
+  const [whole, workers, waits, day] = [ofSeries.data, ofWorkers.data, ofWaits.data, ofDay.data];
   // Rounded, so that it stays the same for a while.
   const hourAgo = new Date(Math.floor(Date.now() / 60_000 - 60) * 60_000).toISOString();
   const toDo = { status: "failed", retried: false, limit: 0 };
   const { data: failed } = useData("runs", toDo);
-  const { data: failedLately } = useData("runs", { ...toDo, completedAfter: hourAgo });
-  const { data: groups } = useData(failedLately?.total > 0 ? "failures" : null, { since: hourAgo });
+  const ofFailedLately = useData("runs", { ...toDo, completedAfter: hourAgo });
+  const failedLately = ofFailedLately.data;
+  const ofGroups = useData(failedLately?.total > 0 ? "failures" : null, { since: hourAgo });
   const isLive = useChanges({}, reload);
   useEffect(() => onLive(isLive), [isLive]);
   const title = html`
@@ -46,52 +49,97 @@ export function OverviewPage({ onLive }) {
       </div>
     </div>
   `;
-  if (stats === null) return html`${title}<${Problem} error=${error} />`;
+  if (stats === null && error === null) return title;
   const series = window === "5m" && whole !== null ? lastOf(whole, SLOTS_OF_5_MINUTES) : whole;
   const rates = window === "5m" ? "5m" : "1h";
-  const jobs = stats.jobs.toSorted((/** @type {any} */ one, /** @type {any} */ other) =>
-    weightOf(other) - weightOf(one)
-  ).slice(0, MAX_JOBS);
-  const reloadAll = () => [reload, reloadHeld].forEach((each) => each());
-  const points = attentionOf({
-    ...{ stats, workers, waits, health, schedules, day, held },
-    failures: groups,
-    failed: failedLately?.total ?? 0,
-    since: hourAgo,
-    series: window === "24h" ? null : whole,
-  });
-  if (stats.total === 0 && (day?.triggered ?? []).every((/** @type {number} */ value) => value === 0)) {
-    return html`${title}<${Attention} points=${points} reload=${reloadAll} /><${FirstSteps} jobs=${stats.jobs} workers=${workers} />`;
+  const reloadAll = () => [reload, ofHeld.reload].forEach((each) => each());
+  const sources = [ofStats, ofWorkers, ofWaits, ofHealth, ofSchedules, ofDay, ofHeld, ofFailedLately, ofGroups];
+  const attention = html`
+    <${Guarded} title="Needs attention">
+      <${NeedsAttention} error=${sources.find(({ error }) => isShown(error))?.error} reload=${reloadAll} data=${stats &&
+        {
+          ...{ stats, workers, waits, health: ofHealth.data, schedules: ofSchedules.data, day, held: ofHeld.data },
+          failures: ofGroups.data,
+          failed: failedLately?.total ?? 0,
+          since: hourAgo,
+          series: window === "24h" ? null : whole,
+        }} />
+      <//>
+  `;
+  if (stats?.total === 0 && (day?.triggered ?? []).every((/** @type {number} */ value) => value === 0)) {
+    return html`${title}${attention}<${FirstSteps} jobs=${stats.jobs} workers=${workers} />`;
   }
   return html`
-    ${title}<${Guarded} title="Needs attention">
-      <${Attention} points=${points} reload=${reloadAll} />
-      <//>
-      <${Guarded} title="Counts"><${Tiles} stats=${stats} series=${series} rates=${stats.windows[rates]}
-      waits=${waits} failed=${failed} /><//>
-        ${series !== null && html`
-          <div class="charts">
-            <${EndedChart} series=${series} />
-            <${LatencyChart} title="Start delay" series=${series} of=${series.startDelay} />
-          </div>
-        `}
+    ${title}${attention}${stats && html`
+      <${Guarded} title="Counts">
+        <${Tiles} stats=${stats} series=${series} rates=${rates} waits=${waits} failed=${failed} />
+        <//>
+    `}<div class="charts">
+      <${Part} title="Ended per minute" of=${ofSeries} show=${() => html`<${EndedChart} series=${series} />`} />
+      <${Part} title="Start delay" of=${ofSeries} show=${() =>
+        html`<${LatencyChart} title="Start delay" series=${series} of=${series.startDelay} />`} />
+    </div>
+    <${Part} title="Jobs" of=${ofStats} show=${(/** @type {any} */ { jobs }) =>
+      html`
         <${Panel} title="Jobs" aside=${rates === "5m"
           ? "last 5 minutes"
           : "last hour"} actions=${html`<a class="small" href="#/jobs">All jobs</a>`}>
-      <${JobTable} jobs=${jobs} window=${rates} hasBars=${true} />
-      <//>
-      <div class="cols">${failures !== null && html`
-        <${Panel} title="Failures by error" aside=${`of the newest ${
-          number(failures.examined)
-        }`} actions=${html`<a class="small" href="#/runs?status=failed">All failed runs</a>`}>
-          <${FailureRows} groups=${failures.groups.slice(0, MAX_ROWS)} />
+          <${JobTable} jobs=${jobs.toSorted((/** @type {any} */ one, /** @type {any} */ other) =>
+            weightOf(other) - weightOf(one)
+          ).slice(0, MAX_JOBS)} window=${rates} hasBars=${true} />
           <//>
-      `}${workers !== null && html`
-        <${Panel} title="Workers" actions=${html`<a class="small" href="#/workers">All workers</a>`}>
-          <${WorkerRows} workers=${workers.slice(0, MAX_ROWS)} />
-          <//>
-      `}</div>
+      `} />
+    <div class="cols">
+      <${Part} title="Failures by error" of=${ofFailures} show=${(/** @type {any} */ { examined, groups }) =>
+        html`
+          <${Panel} title="Failures by error" aside=${`of the newest ${
+            number(examined)
+          }`} actions=${html`<a class="small" href="#/runs?status=failed">All failed runs</a>`}>
+            <${FailureRows} groups=${groups.slice(0, MAX_ROWS)} />
+            <//>
+        `} />
+      <${Part} title="Workers" of=${ofWorkers} show=${(/** @type {any} */ all) =>
+        html`
+          <${Panel} title="Workers" actions=${html`<a class="small" href="#/workers">All workers</a>`}>
+            <${WorkerRows} workers=${all.slice(0, MAX_ROWS)} />
+            <//>
+        `} />
+    </div>
   `;
+}
+
+/** Whoever may not see something is not told so. @param {any} error */
+const isShown = (error) => error !== null && error.status !== 403;
+
+/**
+ * What a route answers, or why it cannot be shown: the other parts of the page are shown all the same.
+ * @param {{ title: string, of: { data: any, error: any }, show: (data: any) => any }} props
+ */
+function Part({ title, of: { data, error }, show }) {
+  if (data !== null) {
+    return html`
+      <${Guarded} title=${title}>
+        <${Shown} data=${data} show=${show} />
+        <//>
+    `;
+  }
+  return isShown(error) && html`
+    <${Panel} title=${title}>
+      <div class="pad">
+        <${Problem} error=${error} />
+      </div>
+      <//>
+  `;
+}
+
+/** @param {{ data: any, show: (data: any) => any }} props */
+const Shown = ({ data, show }) => show(data);
+
+/** @param {{ data: any, error: any, reload: () => void }} props */
+function NeedsAttention({ data, error, reload }) {
+  return html`${error && html`<${Problem} error=${error} />`}${
+    data && html`<${Attention} points=${attentionOf(data)} reload=${reload} />`
+  }`;
 }
 
 /** @param {any} job */
@@ -134,8 +182,9 @@ const getAnyway = (path, query, signal) =>
     throw error;
   });
 
-/** @param {{ stats: any, series: any, rates: any, waits: any, failed: any }} props */
-function Tiles({ stats: { byStatus, jobs, slots, at }, series, rates, waits, failed }) {
+/** @param {{ stats: any, series: any, rates: string, waits: any, failed: any }} props */
+function Tiles({ stats: { byStatus, jobs, slots, at, windows }, series, rates: window, waits, failed }) {
+  const rates = windows[window];
   const due = jobs.map((/** @type {any} */ job) => job.oldestDue?.dueSince).filter(Boolean).sort()[0];
   const open = waits === null ? "" : `${countOfWaits(waits)} for a signal`;
   const ended = rates.completed + rates.failed;
