@@ -5,10 +5,11 @@ import { jobs, pause, resume, trigger } from "./commands/jobs.ts";
 import { children, runs, show, why } from "./commands/runs.ts";
 import { signal, waits } from "./commands/waits.ts";
 import { stats, workers } from "./commands/numbers.ts";
+import { stream } from "./commands/stream.ts";
 import { tail } from "./commands/tail.ts";
 import { ui } from "./commands/ui.ts";
 
-const READING = [runs, show, children, why, jobs, workers, waits, stats, tail, doctor, ui];
+const READING = [runs, show, children, why, jobs, workers, waits, stats, tail, stream, doctor, ui];
 const CHANGING = [trigger, signal, cancel, retrigger, resumeRuns, deleteRuns, pause, resume, purge, backup, migrate];
 
 /** Every command, in the order of the help. */

@@ -161,8 +161,10 @@ export class Execution {
     this.reports = new ReportOutbox(claim.run, deps.hub, deps.host, () => {
       if (!this.state.isOver) options.onReport();
     });
-    const { store, hub, host, maxStreamBytes } = deps;
-    const ofRun = { store, hub, host, maxStreamBytes, runId: claim.run.id, abortSignal: this.abortSignal };
+    const { store, hub, host, maxStreamBytes, recorder } = deps;
+    const { id: runId, jobName } = claim.run;
+    const onStored = (items: number, bytes: number) => recorder.noteItems(jobName, items, bytes);
+    const ofRun = { store, hub, host, maxStreamBytes, runId, abortSignal: this.abortSignal, onStored };
     this.streams = new RunStreams(ofRun, () => {
       if (!this.state.isInterrupted) options.onItems();
     });

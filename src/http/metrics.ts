@@ -108,6 +108,11 @@ const COUNTERS = [
   ["waits", "holdfast_waits_resolved_total", "outcome", "Waits that ended, by outcome."],
 ] as const;
 
+const STREAMED = [
+  ["items", "holdfast_stream_items_total", "Items of streams that were stored."],
+  ["bytes", "holdfast_stream_bytes_total", "Bytes of JSON of the items of streams that were stored."],
+] as const;
+
 const HISTOGRAMS = [
   ["startDelay", "holdfast_start_delay_seconds", "How long runs were due before they started."],
   ["duration", "holdfast_run_duration_seconds", "How long runs took from their first start on, pauses included."],
@@ -126,6 +131,10 @@ function writeJobs(text: PrometheusText, process: ProcessMetrics, nameOf: (jobNa
     for (const [job, metrics] of groups) {
       for (const [value, count] of metrics[field].values) text.add({ job, [label]: value }, count);
     }
+  }
+  for (const [field, name, help] of STREAMED) {
+    text.begin(name, "counter", help);
+    for (const [job, { streamed }] of groups) if (streamed.items > 0) text.add({ job }, streamed[field]);
   }
   for (const [field, name, help] of HISTOGRAMS) {
     text.begin(name, "histogram", help);

@@ -28,6 +28,8 @@ export class JobMetrics {
   readonly steps = new Counter();
   /** Waits that ended, by outcome. */
   readonly waits = new Counter();
+  /** Items that were stored of streams, and their bytes. */
+  readonly streamed = { items: 0, bytes: 0 };
   /** How long runs were due before they started. */
   readonly startDelay = new SecondsHistogram();
   /** How long runs took, pauses included. */
@@ -38,6 +40,7 @@ export class JobMetrics {
   /** Adds the counts of another job. */
   addAll(other: JobMetrics): void {
     for (const name of ["triggers", "ended", "executions", "steps", "waits"] as const) this[name].addAll(other[name]);
+    for (const name of ["items", "bytes"] as const) this.streamed[name] += other.streamed[name];
     for (const name of ["startDelay", "duration", "stepDuration"] as const) this[name].addAll(other[name]);
   }
 }

@@ -117,6 +117,13 @@ export class Recorder {
     this.#job(jobName).metrics.waits.add(outcome);
   }
 
+  /** Counts items of streams that were stored. */
+  noteItems(jobName: string, items: number, bytes: number): void {
+    const { streamed } = this.#job(jobName).metrics;
+    streamed.items += items;
+    streamed.bytes += bytes;
+  }
+
   /** What was counted since the last report, of each job and of all together (`""`); empty if nothing. */
   take(): JobStatistics[] {
     if (!this.#hasUnreported) return [];

@@ -8,7 +8,8 @@ import type { ExportedHistory } from "../model/exported_history.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { Job } from "../model/job.ts";
 import { kindOf } from "../values/kind_of.ts";
-import type { Json } from "../values/json.ts";
+import type { Stream } from "../model/stream.ts";
+import type { Json, Jsonify } from "../values/json.ts";
 import { type Duration, readDuration } from "../values/duration.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Run } from "../model/run.ts";
@@ -230,6 +231,14 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   async addWorker(): Promise<void> {
     await this.#ready();
     await this.#startWorkers(1);
+  }
+
+  async readStream<T = Json>(run: RunRef, stream: Stream<T> | string): Promise<Jsonify<T>[]> {
+    await this.#ready();
+    const all: Jsonify<T>[] = [];
+    const parts = this.engine.readStream(idOf(run), stream, { follow: false });
+    for await (const { from, items } of parts) all.splice(from, Infinity, ...items);
+    return all;
   }
 
   async exportHistory(run: RunRef, options?: ExportHistoryOptions): Promise<ExportedHistory> {

@@ -7,7 +7,8 @@ import type { TriggerOptions, TriggerResult } from "../engine/triggers/new_run.t
 import type { EngineEvent } from "../model/event.ts";
 import type { ExportedHistory } from "../model/exported_history.ts";
 import type { Job } from "../model/job.ts";
-import type { Json } from "../values/json.ts";
+import type { Stream } from "../model/stream.ts";
+import type { Json, Jsonify } from "../values/json.ts";
 import type { Run } from "../model/run.ts";
 import type { MemoryStore } from "../stores/memory/memory_store.ts";
 import type { SignalReceipt } from "../model/wait.ts";
@@ -109,6 +110,8 @@ export interface TestEngine<J extends Jobs = Jobs> extends AsyncDisposable {
   deploy(jobs: Jobs): Promise<void>;
   /** Starts another worker. */
   addWorker(): Promise<void>;
+  /** The items of a stream of a run that count now. */
+  readStream<T = Json>(run: RunRef, stream: Stream<T> | string): Promise<Jsonify<T>[]>;
   /** Exports the history of a run, for `replay()`. */
   exportHistory(run: RunRef, options?: ExportHistoryOptions): Promise<ExportedHistory>;
   /** Replaces `Date` until the end of the block: it reads the clock of the test. Reads outside of steps are warned of. */

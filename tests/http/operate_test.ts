@@ -326,6 +326,18 @@ forEachStore(
   },
 );
 
+forEachStore("GET /metrics counts the items of streams, by job", async (world) => {
+  const chat = aJob((step) => step.run("say", ({ stream }) => stream("tokens").pipe(ReadableStream.from(["a", "bc"]))));
+  await using service = aService({}, world, { chat });
+  await service.engine.trigger("job", null);
+  await service.engine.runUntilIdle();
+
+  const text = await (await service.handler.fetch(aRequest("GET", "/metrics"))).text();
+
+  assert.deepEqual(linesOf(text, "holdfast_stream_items_total"), ['holdfast_stream_items_total{job="job"} 2']);
+  assert.deepEqual(linesOf(text, "holdfast_stream_bytes_total"), ['holdfast_stream_bytes_total{job="job"} 7']);
+});
+
 Deno.test("GET /metrics is text in the format of Prometheus, whatever the names of jobs", async () => {
   const names = ['quote"d', "back\\slash", "line\u2028x", "ünï"];
   const jobs = Object.fromEntries(names.map((name, n) => [`odd${n}`, aJob((step) => step.run("s", () => null), name)]));

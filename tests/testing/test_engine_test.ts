@@ -1,6 +1,7 @@
 import assert, { AssertionError } from "node:assert/strict";
 import { z } from "zod";
 import { defineJob } from "../../src/model/job.ts";
+import { defineStream } from "../../src/model/stream.ts";
 import { createTestEngine, fakeChance } from "../../src/testing/mod.ts";
 import { replay } from "../../src/replay/mod.ts";
 
@@ -368,4 +369,26 @@ Deno.test("advance() and advanceTo() refuse what is no duration and what has pas
   await assert.rejects(t.advanceTo("2029-12-31T00:00:00Z"), /^RangeError: 2029-12-31T00:00:00.000Z has passed: it is /);
   await t.advance("1d12h");
   assert.equal(t.now.toISOString(), "2030-01-02T12:00:00.000Z");
+});
+
+Deno.test("readStream() gives the items of a stream that count", async () => {
+  const words = defineStream<string>("words");
+  const say = defineJob({
+    name: "say",
+    input: z.null(),
+    retry: { maxAttempts: 2, delay: "1h" },
+    run: (step) =>
+      step.run("say", async ({ stream, attempt }) => {
+        await stream(words).write(`${attempt}`);
+        if (attempt === 1) throw new Error("broken");
+      }),
+  });
+  await using t = createTestEngine({ jobs: { say } });
+  const run = await t.trigger(say, null);
+
+  const before = await t.readStream(run, words);
+  await t.drain();
+  const after = await t.readStream(run, words);
+
+  assert.deepEqual([before, after], [[], ["2"]]);
 });

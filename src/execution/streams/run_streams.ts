@@ -22,6 +22,8 @@ export interface StreamDeps extends RetryDeps {
   maxStreamBytes: number;
   /** Fires when nothing more is recorded. */
   abortSignal: AbortSignal;
+  /** Counts items that were stored. */
+  onStored: (items: number, bytes: number) => void;
 }
 
 /** An attempt that writes to streams. */
@@ -235,6 +237,7 @@ export class OpenStream {
 
   /** Notes that the end of its writer's attempt is recorded, with these chunks. */
   noteRecorded(chunks: readonly Chunk[]): void {
+    this.#count(Infinity);
     const mark = chunks.findLast(({ stream, isPermanent }) => stream === this.name && isPermanent);
     if (mark !== undefined) this.#permanent = endOf(mark);
     this.#end = null;
@@ -245,8 +248,15 @@ export class OpenStream {
 
   /** Notes that all chunks up to a number are stored. */
   noteStored(position: number): void {
+    this.#count(position);
     this.#unstored = this.#unstored.filter(({ chunk }) => chunk.position > position);
     this.wake();
+  }
+
+  #count(position: number): void {
+    for (const { chunk, bytes } of this.#unstored) {
+      if (chunk.position <= position && chunk.count > 0) this.#deps.onStored(chunk.count, bytes);
+    }
   }
 
   /** Forgets what is not stored. */
