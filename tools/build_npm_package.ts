@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { isDocument, packedFiles, toPackedText } from "./packed_docs.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 
@@ -68,6 +69,7 @@ export async function buildNpmPackage(folder: string, repository?: string): Prom
     const manifest = complete(JSON.parse(await Deno.readTextFile(manifestPath)), imports, repository);
     await Deno.writeTextFile(manifestPath, `${JSON.stringify(manifest, null, 2)}\n`);
     await addCommands(content);
+    await writeDocuments(content, repository ?? REPOSITORY);
     await writeReadme(content, repository ?? REPOSITORY);
     await referToDisposables(content, manifest);
     await Deno.mkdir(folder, { recursive: true });
@@ -106,6 +108,7 @@ function complete(
       homepage: `https://github.com/${repository}#readme`,
     }),
     engines: { node: NODE },
+    directories: { doc: "docs" },
     bin: Object.fromEntries(Object.keys(COMMANDS).map((name) => [name, `./bin/${name}.js`])),
   };
 }
@@ -115,6 +118,15 @@ async function addCommands(content: string): Promise<void> {
   await Deno.mkdir(join(content, "bin"));
   for (const [name, code] of Object.entries(COMMANDS)) {
     await Deno.writeTextFile(join(content, "bin", `${name}.js`), `#!/usr/bin/env node\n${code}`, { mode: 0o755 });
+  }
+}
+
+/** Lets links of documents to what the package does not have lead to the repository. */
+async function writeDocuments(content: string, repository: string): Promise<void> {
+  const packed = new Set(packedFiles());
+  for (const path of [...packed].filter(isDocument)) {
+    const text = await Deno.readTextFile(join(ROOT, path));
+    await Deno.writeTextFile(join(content, path), toPackedText(path, text, packed, repository));
   }
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { PGlite } from "@electric-sql/pglite";
 import { COMMANDS } from "../../src/cli/commands.ts";
@@ -11,7 +11,7 @@ import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import configuration from "../../deno.json" with { type: "json" };
 import { findProgram } from "../support/find_program.ts";
-import { type CodeBlock, readPage, readPages, toPath, toUrl } from "./pages.ts";
+import { type CodeBlock, readPage, readPages, toPath, toUrl, writeModules } from "./pages.ts";
 
 /** How the blocks of each language are checked. Others are not allowed. */
 const CHECKED_BY: Record<string, string> = {
@@ -39,19 +39,6 @@ Deno.test("each code block has a language that is checked, or of which it is sai
   assert.ok(blocks.length > 50, `${blocks.length} blocks`);
   assert.deepEqual(others.map((block) => `${placeOf(block)} ${block.info}`), []);
 });
-
-/** Writes a block and what it takes as given as modules, in a folder of its own. */
-function writeModules(folder: string, { given, code }: CodeBlock): string {
-  const [own, ...files] = (given ?? "").split(/^\/\/ file (?=\.\/)/m);
-  for (const file of files) {
-    const path = join(folder, file.split("\n")[0]!);
-    mkdirSync(dirname(path), { recursive: true });
-    writeFileSync(path, file.slice(file.indexOf("\n")));
-  }
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "block.ts"), `${own}\n${code}\nexport {};\n`);
-  return join(folder, "block.ts");
-}
 
 /** The errors that `deno check` finds in blocks. */
 function typeErrors(checked: readonly CodeBlock[]): string {

@@ -1,4 +1,5 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { githubSlug } from "../../site/github_slug.ts";
 
@@ -76,6 +77,19 @@ function givenBefore(prose: readonly string[]): string | null {
   const begin = prose.findLastIndex((line, at) => at <= end && line.trimStart().startsWith("<!--"));
   const comment = prose.slice(begin, end + 1).join("\n").trim().slice("<!--".length, -"-->".length).trim();
   return comment.startsWith("Given:") ? comment.slice("Given:".length).trim() : null;
+}
+
+/** Writes a block and what it takes as given as modules, in a folder of its own. Returns the path of the block. */
+export function writeModules(folder: string, { given, code }: CodeBlock): string {
+  const [own, ...files] = (given ?? "").split(/^\/\/ file (?=\.\/)/m);
+  for (const file of files) {
+    const path = join(folder, file.split("\n")[0]!);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, file.slice(file.indexOf("\n")));
+  }
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "block.ts"), `${own}\n${code}\nexport {};\n`);
+  return join(folder, "block.ts");
 }
 
 const LINK = /\]\(([^()\s]+)\)|\b(?:src|srcset|href)="([^"\s]+)"/g;

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { cp } from "node:fs/promises";
 import { join } from "node:path";
-import { readPage, readPages } from "../docs/pages.ts";
+import { isDocument, packedFiles, toPackedText } from "../../tools/packed_docs.ts";
+import { type CodeBlock, readPage, writeModules } from "../docs/pages.ts";
 import { bundle } from "../node/bundle.ts";
 import { inTime } from "../processes/deadline.ts";
 import { TextLineStream } from "../processes/text_line_stream.ts";
@@ -50,13 +51,15 @@ test("the npm package says what it is, and has types of every entry point", asyn
   for (const name of ["README.md", "LICENSE", "CHANGELOG.md"]) await Deno.stat(join(content, name));
 });
 
-test("the npm package has the guides of the repository, SKILL.md, and a README for Node with absolute links", async () => {
+test("the npm package has the documents of the repository, the skill, and a README for Node with absolute links", async () => {
   const content = join(installation.folder, "node_modules", "@holdfast", "jobs");
-  const pages = readPages().map(({ path }) => path).filter((path) => path.startsWith("docs/"))
-    .filter((path) => !path.startsWith("docs/adr/") && path !== "docs/home.md");
+  const packed = new Set(packedFiles());
+  const documents = [...packed].filter((path) => isDocument(path) && path !== "README.md");
 
-  for (const path of [...pages, "SKILL.md", "llms.txt"]) {
-    assert.equal(await Deno.readTextFile(join(content, path)), await Deno.readTextFile(pathOf(path)), path);
+  assert.ok(documents.includes("skills/holdfast/SKILL.md") && documents.length > 40, `${documents.length}`);
+  for (const path of documents) {
+    const expected = toPackedText(path, await Deno.readTextFile(pathOf(path)), packed, "holdfast/jobs");
+    assert.equal(await Deno.readTextFile(join(content, path)), expected, path);
   }
   const readme = await Deno.readTextFile(join(content, "README.md"));
   const links = [...readme.matchAll(/\]\(([^)]+)\)/g)].map(([, link]) => link!);
@@ -66,6 +69,47 @@ test("the npm package has the guides of the repository, SKILL.md, and a README f
     await Deno.stat(pathOf(path ?? `no path in ${link}`));
   }
   assert.doesNotMatch(readme, /\bdeno (?:run|task|add)\b/);
+});
+
+test("each block of TypeScript in the packed documents compiles against the packed package", async () => {
+  const folder = await Deno.makeTempDir();
+  const { imports, compilerOptions } = JSON.parse(await Deno.readTextFile(pathOf("deno.json")));
+  const mapped = Object.entries<string>(imports).filter(([, target]) => !target.startsWith("jsr:")).map((
+    [name, target],
+  ) => [
+    name,
+    target.startsWith("./") ? name.replace("@holdfast/jobs", `npm:@holdfast/jobs@${PACKAGE_VERSION}`) : target,
+  ]);
+  const configuration = {
+    imports: Object.fromEntries(mapped),
+    compilerOptions,
+    links: ["./package"],
+    nodeModulesDir: "auto",
+  };
+  try {
+    await run("tar", ["-xzf", installation.tarball, "-C", folder], folder);
+    await Deno.writeTextFile(join(folder, "deno.json"), JSON.stringify(configuration));
+    const places: string[] = [];
+    const modules: string[] = [];
+    for (const path of packedFiles().filter(isDocument)) {
+      const { blocks } = readPage(path, await Deno.readTextFile(join(folder, "package", path)));
+      for (const block of blocks.filter(({ info }: CodeBlock) => info === "ts" || info === "ts ignore")) {
+        places.push(`${modules.length}: ${path}:${block.line}`);
+        modules.push(writeModules(join(folder, "blocks", `${modules.length}`), block));
+      }
+    }
+
+    const { success, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: ["check", "--quiet", "--no-lock", ...modules],
+      cwd: folder,
+      env: { NO_COLOR: "1" },
+    }).output();
+
+    assert.ok(modules.length > 80, `${modules.length}`);
+    assert.ok(success, `${new TextDecoder().decode(stderr)}\n${places.join("\n")}`);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 });
 
 test("the program of the README of the npm package survives a kill on Node", async () => {
