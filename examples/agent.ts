@@ -1,28 +1,30 @@
 // deno run -A examples/agent.ts
 //
-// A research agent: it looks things up with two tools at once, asks a person before it publishes, and prints its words as
-// they come. It is killed while it waits, and goes on; no call of the model is made again. The model is a mock, so it
+// A research agent: it looks things up with two tools at once, asks a person before it publishes, and streams its words as
+// they come, to a reader that could be a page. It is killed while it waits, and goes on; no call of the model is made again. The model is a mock, so it
 // needs no keys: put openai("…") in its place, or any other model of the AI SDK.
 
-import { createEngine, defineJob, SqliteStore } from "@holdfast/jobs";
+import { createEngine, defineJob, defineStream, SqliteStore, type StepTools } from "@holdfast/jobs";
 import { durableModel } from "@holdfast/jobs/ai";
 import { stepCountIs, streamText, tool } from "ai";
 import { MockLanguageModelV4, simulateReadableStream } from "ai/test";
 import { z } from "zod";
 
+/** The words of the agent, for whoever reads along. */
+const words = defineStream<string>("words");
 let modelCalls = 0;
 
 const research = defineJob({
   name: "research",
   input: z.object({ question: z.string() }),
   async run(step, { question }) {
-    const print = (part: { type: string; delta?: string }) => {
-      if (part.type === "text-delta") console.log(`  ${part.delta}`); // a page reads them from a stream
+    const onPart = async (part: { type: string; delta?: string }, { stream }: StepTools) => {
+      if (part.type === "text-delta") await stream(words).write(part.delta!);
     };
     const answer = streamText({
       model: durableModel(step, model(), {
         retry: { maxAttempts: 5, delay: 1_000, backoff: "exponential" },
-        onPart: print,
+        onPart,
       }),
       maxRetries: 0, // the steps are retried
       prompt: question,
@@ -73,6 +75,11 @@ async function execute(title: string, act: (engine: ReturnType<typeof open>) => 
   await using engine = open(store);
   const id = await act(engine);
   await engine.runUntilIdle();
+  const all: string[] = [];
+  for await (const { from, items } of engine.readStream(id, words, { follow: false })) {
+    all.splice(from, Infinity, ...items); // the one rule of readers
+  }
+  console.log(`A reader sees: ${all.join("")}`);
   const run = (await engine.getRun(id))!;
   console.log(`The run is ${run.status}`, run.output ?? "");
   return id;

@@ -90,7 +90,7 @@ for (
     ["multi_tenant.ts", /token-1 POST/],
     [
       "agent.ts",
-      /The run is waiting[^]*is completed It is published[^]*called 3 times/,
+      /The run is waiting[^]*A reader sees: I have six letters\.It is published\.[^]*called 3 times/,
     ],
     ["mcp_server.ts", /The user is asked: [^]*refunded: 1250/],
     [

@@ -145,6 +145,49 @@ Deno.test("durableModel() passes on the parts of a stream as they come, and reco
   ]);
 });
 
+Deno.test("onPart writes what comes to a stream of the run, of which readers see nothing of an attempt that failed", async () => {
+  const onPart: DurableModelOptions["onPart"] = async (part, { stream }) => {
+    const { type, delta } = part as { type: string; delta?: string };
+    if (type === "text-delta") await stream("tokens").write(delta!);
+  };
+  let calls = 0;
+  const job = defineJob({
+    name: "call",
+    input: z.object({}),
+    async run(step) {
+      const model = SDK.model(() => TEXT);
+      const { doStream } = model;
+      model.doStream = async (options) => {
+        const { stream, ...rest } = await doStream.call(model, options);
+        return ++calls > 1 ? { stream, ...rest } : { stream: cutOff(stream), ...rest };
+      };
+      return await SDK.streamText({
+        model: durableModel(step, model, { onPart, retry: { maxAttempts: 2 } }),
+        prompt: PROMPT,
+      }).text;
+    },
+  });
+  await using t = createTestEngine({ jobs: { job } });
+
+  const run = await t.trigger(job, {});
+  await t.drain();
+
+  await t.expectRun(run).completed("Four words of text");
+  const all: unknown[] = [];
+  for await (const { from, items } of t.engine.readStream(run.id, "tokens")) all.splice(from, Infinity, ...items);
+  assert.deepEqual([calls, all.join("")], [2, "Four words of text"]);
+});
+
+/** A stream that ends after six parts. */
+function cutOff(stream: ReadableStream<unknown>): ReadableStream<unknown> {
+  let left = 6;
+  return stream.pipeThrough(
+    new TransformStream({
+      transform: (part, controller) => left-- > 0 ? controller.enqueue(part) : controller.terminate(),
+    }),
+  );
+}
+
 const failure = (members: object) => Object.assign(new Error("The provider refuses"), members);
 
 Deno.test("durableModel() retries what can be retried, after the delay that the provider asks for", async () => {
