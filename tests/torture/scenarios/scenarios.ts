@@ -1,4 +1,5 @@
 import type { Scenario } from "../scenario.ts";
+import { bank } from "./bank.ts";
 import { damagedFile } from "./damaged_file.ts";
 import { diskErrors } from "./disk_errors.ts";
 import { foreignLock } from "./foreign_lock.ts";
@@ -13,7 +14,7 @@ import { replacedFile } from "./replaced_file.ts";
 export const FILE_SCENARIOS: readonly Scenario[] = [fullDisk, readOnlyFile, replacedFile, damagedFile, diskErrors];
 
 /** Scenarios of other processes and of the clock. */
-export const PROCESS_SCENARIOS: readonly Scenario[] = [foreignLock, openingTogether, killedOpening, movedClock];
+export const PROCESS_SCENARIOS: readonly Scenario[] = [foreignLock, openingTogether, killedOpening, movedClock, bank];
 
 /** All scenarios, in the order in which they are run. */
 export const SCENARIOS: readonly Scenario[] = [...FILE_SCENARIOS, ...PROCESS_SCENARIOS];
