@@ -204,9 +204,18 @@ export type { SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store_option
 export type { SqliteDriver, SqliteDriverStatement, SqliteValue } from "./src/stores/sqlite/sqlite_database.ts";
 export type { SqliteParameter, SqliteTransaction } from "./src/stores/sqlite/transactions/sqlite_transaction.ts";
 export type { DataSource, StepTransactionOptions, TransactionOptions } from "./src/model/data_source.ts";
-export type { TransactionCalls, TransactionTrigger } from "./src/model/transaction.ts";
+export type { AsyncTransactionCalls, TransactionCalls, TransactionTrigger } from "./src/model/transaction.ts";
 export type { ActorOptions, TraceContext } from "./src/model/origin.ts";
 export { type SqliteDataSource, sqliteDataSource } from "./src/stores/sqlite/transactions/sqlite_data_source.ts";
 export type { DataSourceOptions } from "./src/model/data_source.ts";
-export type { EffectRequest, Effects, NewEffect, StoredEffect } from "./src/model/effects.ts";
+export type {
+  EffectRequest,
+  Effects,
+  NewEffect,
+  NewOutboxRow,
+  OutboxRequest,
+  OutboxRow,
+  SourceWrites,
+  StoredEffect,
+} from "./src/model/effects.ts";
 export type { PauseKind, Signal, SignalReceipt, Wait, WaitResult, WaitStatus } from "./src/model/wait.ts";

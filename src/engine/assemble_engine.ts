@@ -38,6 +38,7 @@ import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry } from "./schedules/schedule_registry.ts";
 import { watchStrandedJobs } from "./runs/stranded_jobs.ts";
 import { shortestOf } from "./runs/purge_loop.ts";
+import { Relay } from "./transactions/relay.ts";
 import { runSweeps } from "./transactions/sweep.ts";
 import { EngineTransactions } from "./transactions/transactions.ts";
 import { Triggers } from "./triggers/triggers.ts";
@@ -124,6 +125,7 @@ export function assembleEngine<J extends Jobs, L>(
     warn,
     triggers,
     runs: () => runs,
+    relay: () => relay,
   });
   const settings = workerSettings(options.worker);
   const deps: ExecutionDeps = {
@@ -182,6 +184,7 @@ export function assembleEngine<J extends Jobs, L>(
     watch,
     retention,
     migrateSources: () => transactions.migrate(),
+    relay: (abortSignal) => relay.run(abortSignal),
     sweep: (abortSignal) =>
       runSweeps({
         ...deps,
@@ -198,6 +201,16 @@ export function assembleEngine<J extends Jobs, L>(
   const pauses = new JobPauses({ jobs, store, hub, operator, onResume });
   const heldRuns = new HeldRuns({ store, hub, onResume });
   const runs: RunChanges = new RunChanges({ ...deps, worker: () => lifecycle.worker });
+  const relay: Relay = new Relay({
+    host,
+    hub,
+    sources: transactions.sources,
+    jobs: [...jobs.newest.keys()],
+    storeId: () => transactions.storeId(),
+    intervalMs: settings.pollingInterval,
+    triggers,
+    signal: (waitId, signal, by) => runs.signal(waitId, checkSignal(signal, maxValueBytes), by),
+  });
   const bulk = new BulkOperations({ store, host, runs, triggers, heldRuns });
   const internals: EngineInternals = {
     reader: lifecycle.reader,

@@ -60,6 +60,7 @@ import { checkRunFilter, FILTER_FIELDS } from "./runs/run_filter.ts";
 import { endedStream, subscribe } from "../events/run_event_stream.ts";
 import { toTriggerResult, type TriggerOptions, type TriggerResult } from "./triggers/new_run.ts";
 import type { DataSource, TransactionOptions } from "../model/data_source.ts";
+import type { AsyncTransactionCalls } from "../model/transaction.ts";
 import type { TransactionResult } from "./transactions/transactions.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";
 import { TRIGGER_OPTIONS } from "./triggers/triggers.ts";
@@ -163,6 +164,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return this.#parts.transactions.transact(source, work as (tx: object) => unknown, options) as Promise<
       TransactionResult<T>
     >;
+  }
+
+  inTransaction(source: DataSource, client: unknown): AsyncTransactionCalls {
+    return this.#parts.transactions.inTransaction(source, client);
   }
 
   async getRun(runId: string): Promise<Run | null> {

@@ -36,6 +36,7 @@ import type { Plugin } from "./plugin.ts";
 import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import type { RetriggerOptions } from "./triggers/retrigger_options.ts";
 import type { DataSource, TransactionOptions } from "../model/data_source.ts";
+import type { AsyncTransactionCalls } from "../model/transaction.ts";
 import type { TransactionResult } from "./transactions/transactions.ts";
 import type { PurgeOptions } from "./runs/purge_loop.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";
@@ -100,6 +101,15 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
     work: (tx: Tx) => T | Promise<T>,
     options?: TransactionOptions,
   ): Promise<TransactionResult<T>>;
+  /**
+   * `trigger()` and `signal()` in a transaction of a data source that somebody else has begun, such as an ORM. They add
+   * rows to its outbox, which this or another engine relays to the store after the commit.
+   *
+   * @param client The client of the transaction: of npm:pg, npm:postgres, PGlite or a SQLite database, or a function
+   * `(sql, parameters)`.
+   * @throws {TypeError} It is none of these, or the source is not one of this engine.
+   */
+  inTransaction(source: DataSource, client: unknown): AsyncTransactionCalls;
   /** A run, or `null` if there is none. */
   getRun(runId: string): Promise<Run | null>;
   /**

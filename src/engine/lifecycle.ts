@@ -53,6 +53,8 @@ export interface LifecycleOptions {
   watchStranded: (abortSignal: AbortSignal) => Promise<void>;
   /** Creates the tables of data sources. */
   migrateSources: () => Promise<void>;
+  /** Relays the outboxes of data sources, until the signal fires. */
+  relay: (abortSignal: AbortSignal) => Promise<void>;
   /** Deletes old effects of data sources, until the signal fires. */
   sweep: (abortSignal: AbortSignal) => Promise<void>;
   /** Writes statistics and measures the event loop while the engine is started. */
@@ -141,6 +143,7 @@ export class Lifecycle {
       this.#options.scheduler.run(upkeep.signal),
       polls ? this.#options.watchStranded(upkeep.signal) : undefined,
       polls ? this.#options.sweep(upkeep.signal) : undefined,
+      polls ? this.#options.relay(upkeep.signal) : undefined,
     ]);
     const stops = [hub.on("run:trigger", noteChange), this.changes.on(noteChange), () => upkeep.abort()];
     this.#stopStarted = async () => {

@@ -7,7 +7,7 @@ export interface Effects {
   /** Creates the tables, unless they exist. */
   migrate(): Promise<void>;
   /**
-   * Executes `work` in a transaction, adds the effect that it returns, and commits. If there is an effect under one of
+   * Executes `work` in a transaction, adds the effect and the rows of the outbox that it returns, and commits. If there is an effect under one of
    * the keys, or another transaction has added it meanwhile, everything is rolled back and the answer is that one.
    *
    * @throws {WorkError} `work` has thrown, or the database has failed: nothing was committed, as far as it is known.
@@ -18,6 +18,61 @@ export interface Effects {
   findOlder(storeId: string, at: number, after: string, limit: number): Promise<StoredEffect[]>;
   /** Deletes effects. */
   forget(keys: readonly string[]): Promise<void>;
+  /** The statement that adds a row to the outbox in a transaction of somebody else, with its parameters. */
+  insertion(row: NewOutboxRow): { sql: string; parameters: (string | number | null)[] };
+  /**
+   * The first rows of the outbox that this store may relay: triggers of these jobs, and signals. They are taken for some
+   * seconds, so that one engine relays them; none if another one has taken them.
+   */
+  takeRows(request: OutboxRequest): Promise<OutboxRow[]>;
+  /** Deletes rows of the outbox, by their numbers. */
+  deleteRows(nos: readonly number[]): Promise<void>;
+  /** Leaves a row in the outbox that was refused, with the reason. */
+  refuseRow(no: number, error: string): Promise<void>;
+}
+
+/** A trigger or a signal that the store does not have yet. */
+export interface NewOutboxRow {
+  /** Of the run, or of the signal. */
+  id: string;
+  /** What it is. */
+  kind: "trigger" | "signal";
+  /** The job, or the wait. */
+  name: string;
+  /** The input, or the payload. */
+  value: JsonText | null;
+  /** The options of a trigger as JSON; `null`: it has none. */
+  options: JsonText | null;
+  /** The store that it is for; `null`: any that has the job. */
+  storeId: string | null;
+  /** When it was added: milliseconds since 1970. */
+  at: number;
+}
+
+/** A row of the outbox. */
+export interface OutboxRow extends Pick<NewOutboxRow, "id" | "kind" | "name" | "value" | "options"> {
+  /** Its number, which is never used twice. */
+  no: number;
+}
+
+/** Which rows of the outbox to take. */
+export interface OutboxRequest {
+  /** The store. */
+  storeId: string;
+  /** The jobs that the engine has. */
+  jobs: readonly string[];
+  /** The instant, by the clock of the engine. */
+  now: number;
+  /** How many rows at most. */
+  limit: number;
+}
+
+/** What a transaction adds to the tables of its data source. */
+export interface SourceWrites {
+  /** The effect of its step; `null`: it is made in no step. */
+  effect: NewEffect | null;
+  /** The rows of the outbox. */
+  rows: readonly NewOutboxRow[];
 }
 
 /** A transaction to make. */
@@ -25,7 +80,7 @@ export interface EffectRequest {
   /** The key of the step, and those that it may have had under its old names; none: it is made in no step. */
   keys: readonly string[];
   /** The function. It is given a new object with what the database can do. */
-  work: (tx: object) => NewEffect | null | Promise<NewEffect | null>;
+  work: (tx: object) => SourceWrites | Promise<SourceWrites>;
   /** Isolation on PostgreSQL. */
   isolation: string | undefined;
   /** Ends it: the connection is destroyed. */

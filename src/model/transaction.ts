@@ -30,3 +30,21 @@ export interface TransactionCalls {
    */
   signal(waitId: string, signal: Signal, options?: ActorOptions): void;
 }
+
+/** What the function of an asynchronous transaction asks of the engine: as {@linkcode TransactionCalls}, with promises. */
+export interface AsyncTransactionCalls {
+  /** Triggers a run. */
+  trigger<Input>(
+    job: Job<Input>,
+    input: NoInfer<Input>,
+    options?: StepTriggerOptions & ActorOptions,
+  ): Promise<TransactionTrigger>;
+  /** Triggers a run of the job with this name. */
+  trigger(
+    jobName: string,
+    input: unknown,
+    options?: StepTriggerOptions & ActorOptions,
+  ): Promise<TransactionTrigger>;
+  /** Ends a wait by a signal. A refusal is noted in the outbox. */
+  signal(waitId: string, signal: Signal, options?: ActorOptions): Promise<void>;
+}

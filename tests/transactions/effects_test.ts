@@ -1,58 +1,15 @@
 import assert from "node:assert/strict";
-import { DatabaseSync } from "node:sqlite";
 import { PGlite } from "@electric-sql/pglite";
 import { sweep } from "../../src/engine/transactions/sweep.ts";
-import type { DataSource } from "../../src/model/data_source.ts";
 import type { ChangeDefinition } from "../../src/model/job/job_changes.ts";
 import { defineJob, type Job } from "../../src/model/job.ts";
 import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { postgresDataSource } from "../../src/stores/postgres/transactions/postgres_data_source.ts";
-import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
-import { sqliteDataSource } from "../../src/stores/sqlite/transactions/sqlite_data_source.ts";
+import { forEachSource, type Rows } from "./for_each_source.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { anything, LEASE_MS, pass } from "../support/stores/for_each_store.ts";
-
-/** A database of a user with a table, and how a transaction there inserts a name. */
-interface Rows {
-  source: DataSource;
-  insert(tx: never, name: string): unknown;
-  names(): Promise<string[]>;
-  effects(): Promise<string[]>;
-}
-
-/** A test on SQLite and on PostgreSQL. */
-function forEachSource(title: string, body: (rows: Rows) => Promise<void>): void {
-  Deno.test(`SQLite: ${title}`, async () => {
-    const database = new DatabaseSync(":memory:");
-    const source = await sqliteDataSource(database as unknown as SqliteDriver);
-    await source.exec("CREATE TABLE rows (name TEXT NOT NULL)");
-    const all = (sql: string) => Promise.resolve(database.prepare(sql).all().map(({ v }) => String(v)));
-    await body({
-      source,
-      insert: (tx: { run(sql: string, name: string): unknown }, name) => tx.run("INSERT INTO rows VALUES (?)", name),
-      names: () => all("SELECT name AS v FROM rows ORDER BY rowid"),
-      effects: () => all("SELECT step_key AS v FROM holdfast_effects"),
-    });
-    await source.close();
-    database.close();
-  });
-  Deno.test(`PostgreSQL: ${title}`, async () => {
-    const database = await PGlite.create();
-    await database.exec("CREATE TABLE rows (no serial, name text NOT NULL)");
-    const all = async (sql: string) => (await database.query<{ v: string }>(sql)).rows.map(({ v }) => v);
-    const insert = (tx: { client: { query(sql: string, names: string[]): Promise<unknown> } }, name: string) =>
-      tx.client.query("INSERT INTO rows (name) VALUES ($1)", [name]);
-    await body({
-      source: postgresDataSource(database),
-      insert,
-      names: () => all("SELECT name AS v FROM rows ORDER BY no"),
-      effects: () => all("SELECT step_key AS v FROM holdfast.effects"),
-    });
-    await database.close();
-  });
-}
 
 /** A job whose only step writes a row, and counts how often its function is executed. */
 function aBooking({ source, insert }: Rows, { step = "book", changes }: { step?: string } & ChangeDefinition = {}) {

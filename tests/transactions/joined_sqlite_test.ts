@@ -437,13 +437,13 @@ Deno.test("engine.transaction() returns the value, the runs and the signals, whi
     return first.runId;
   });
 
-  assert.deepEqual(runs.map(({ id, input, disposition }) => [id, input, disposition]), [
+  assert.deepEqual(runs!.map(({ id, input, disposition }) => [id, input, disposition]), [
     [value, { n: 1 }, "created"],
-    [runs[1]!.id, { n: 2 }, "created"],
+    [runs![1]!.id, { n: 2 }, "created"],
   ]);
-  assert.deepEqual(runs[0]!.labels, { org: "acme" });
-  assert.deepEqual(signals.map(({ disposition }) => disposition), ["accepted"]);
-  assert.deepEqual(types, runs.map(({ id }) => id));
+  assert.deepEqual(runs![0]!.labels, { org: "acme" });
+  assert.deepEqual(signals!.map(({ disposition }) => disposition), ["accepted"]);
+  assert.deepEqual(types, runs!.map(({ id }) => id));
   assert.deepEqual(bank.names(), ["a"]);
   await engine.runUntilIdle();
   assert.equal((await engine.getRun(waiting.id))!.status, "completed");
@@ -546,7 +546,7 @@ Deno.test("tx.trigger() keeps the trace that a plugin sets, and tells it of the 
 
   await bank.host.settle();
   assert.deepEqual(outcomes, ["triggered", "refused"]);
-  assert.ok((await bank.store.getRunState(runs[0]!.id))!.trace !== null);
+  assert.ok((await bank.store.getRunState(runs![0]!.id))!.trace !== null);
 });
 
 Deno.test("steps, triggers and signals without a data source execute no statement of transactions", async () => {

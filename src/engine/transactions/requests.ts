@@ -2,11 +2,13 @@ import type { SignalInfo, SignalResult, TriggerInfo, TriggerOutcome } from "../.
 import { type AroundHooks, runAround } from "../../model/around.ts";
 import type { Job, StepTriggerOptions } from "../../model/job.ts";
 import { actorOf, type ActorOptions, checkActor, encodeOrigin, type TraceContext } from "../../model/origin.ts";
-import type { TransactionTrigger } from "../../model/transaction.ts";
+import type { TransactionCalls, TransactionTrigger } from "../../model/transaction.ts";
+import { inPromise } from "./open_transaction.ts";
+import type { DataSource } from "../../model/data_source.ts";
 import { checkSignal, type Signal } from "../../model/wait.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { StoreAnswers, TransactionSignal } from "../../store/transaction.ts";
-import { isPromise, type Soon } from "../../values/at_once.ts";
+import { andThen, isPromise, type Soon } from "../../values/at_once.ts";
 
 /** The dependencies of {@linkcode Requests}. */
 export interface RequestsDeps {
@@ -22,6 +24,10 @@ export interface RequestsDeps {
 export class Requests {
   /** The runs to add. */
   readonly runs: NewRun[] = [];
+  /** The options of each run, as they were given. */
+  readonly options: object[] = [];
+  /** Who sends each signal. */
+  readonly signalsBy: (string | null)[] = [];
   /** The signals to deliver. */
   readonly signals: TransactionSignal[] = [];
   readonly #deps: RequestsDeps;
@@ -34,8 +40,24 @@ export class Requests {
   }
 
   /** What the function is given beside what its database can do. */
-  get calls(): { trigger: unknown; signal: unknown } {
-    return { trigger: this.#trigger, signal: this.#signal };
+  calls(kind: DataSource["kind"]): { trigger: unknown; signal: unknown } {
+    if (kind === "sqlite") return { trigger: this.#trigger, signal: this.#signal };
+    const trigger = async (...given: Parameters<Requests["triggerSoon"]>) => await this.triggerSoon(...given);
+    const signal = (...given: Parameters<TransactionCalls["signal"]>) => inPromise(() => this.#signal(...given));
+    return { trigger, signal };
+  }
+
+  /** Builds the request for a run: at once, if the schemas answer at once. */
+  triggerSoon(
+    job: Job | string,
+    input: unknown,
+    options: StepTriggerOptions & ActorOptions = {},
+  ): Soon<TransactionTrigger> {
+    this.#check();
+    return andThen(this.#deps.create(job, input, options), (run) => {
+      this.#check();
+      return this.#add(run, options);
+    });
   }
 
   readonly #trigger = (
@@ -45,7 +67,7 @@ export class Requests {
   ): TransactionTrigger => {
     this.#check();
     const run = this.#deps.create(job, input, options);
-    if (!isPromise(run)) return this.#add(run);
+    if (!isPromise(run)) return this.#add(run, options);
     run.catch(() => {}); // it is refused, whatever it says
     const name = typeof job === "string" ? job : job.name;
     throw new TypeError(
@@ -59,6 +81,7 @@ export class Requests {
     const by = checkActor(options, "signal()");
     const checked = checkSignal(signal, this.#deps.maxValueBytes);
     const trace = this.#traceOfSignal(waitId, checked, this.signals.length);
+    this.signalsBy.push(by);
     this.signals.push({ waitId, signal: checked, trace: encodeOrigin(trace, by) });
   };
 
@@ -82,18 +105,19 @@ export class Requests {
     if (this.#hasEnded) throw new TypeError("The transaction has ended");
   }
 
-  #add(run: NewRun): TransactionTrigger {
+  #add(run: NewRun, options: object): TransactionTrigger {
+    this.options.push(options);
     const trace = this.#traceOfTrigger(run, this.runs.length);
     this.runs.push({ ...run, trace: encodeOrigin(trace, actorOf(run.trace)) });
     return { runId: run.id };
   }
 
   /** The trace that a plugin has set before it has called `next()`, which settles with the commit. */
-  #traceOfTrigger({ jobName }: NewRun, index: number): TraceContext | null {
+  #traceOfTrigger(run: NewRun, index: number): TraceContext | null {
     const { trigger } = this.#deps.around;
     if (trigger === null) return null;
     const info: TriggerInfo = {
-      jobName,
+      jobName: run.jobName,
       count: 1,
       retriggerOf: null,
       parentRunId: null,
@@ -103,7 +127,8 @@ export class Requests {
     let trace: TraceContext | null = null;
     runAround<TriggerInfo, TriggerOutcome, void>(trigger, info, async (end) => {
       trace = info.trace;
-      const { run: { id }, disposition } = (await this.#answers.promise).runs[index]!;
+      const added = (await this.#answers.promise).runs[index]; // there is none while it is in the outbox
+      const { run: { id }, disposition } = added ?? { run, disposition: "created" as const };
       end({ kind: "triggered", runs: [{ id, disposition, trace: null }] });
     }, (error) => ({ kind: "refused", error })).catch(() => {}); // the outcome has the error
     return trace;

@@ -8,7 +8,10 @@ import {
 } from "../../execution/transactions.ts";
 import { TimeoutError, WorkError } from "../../model/error.ts";
 import type { DataSource, TransactionOptions } from "../../model/data_source.ts";
-import type { NewEffect } from "../../model/effects.ts";
+import type { NewOutboxRow, SourceWrites } from "../../model/effects.ts";
+import type { Job, StepTriggerOptions } from "../../model/job.ts";
+import type { ActorOptions } from "../../model/origin.ts";
+import type { AsyncTransactionCalls, TransactionCalls } from "../../model/transaction.ts";
 import type { SignalReceipt } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
 import type { StoreAnswers } from "../../store/transaction.ts";
@@ -20,16 +23,21 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
 import { toTriggerResult, type TriggerResult } from "../triggers/new_run.ts";
 import type { Triggers } from "../triggers/triggers.ts";
+import { executorOf, inPromise } from "./open_transaction.ts";
+import type { Relay, Relayed } from "./relay.ts";
 import { Requests } from "./requests.ts";
 
 /** What a transaction has committed. */
 export interface TransactionResult<T> {
   /** What the function returned. */
   value: T;
-  /** The runs that it triggered, in their order. */
-  runs: TriggerResult[];
-  /** The signals that it sent, in their order. */
-  signals: SignalReceipt[];
+  /**
+   * The runs that it triggered, in their order. `null`: the data source is not joined, and the store has not answered for
+   * five seconds. The transaction is committed, and the runs are added later.
+   */
+  runs: TriggerResult[] | null;
+  /** The signals that it sent, in their order; `null` as for `runs`. */
+  signals: SignalReceipt[] | null;
 }
 
 type TransactionsDeps = Pick<ExecutionDeps, "store" | "host" | "around" | "maxValueBytes" | "warn"> & {
@@ -39,7 +47,11 @@ type TransactionsDeps = Pick<ExecutionDeps, "store" | "host" | "around" | "maxVa
   sources: ReadonlyMap<DataSource, string>;
   triggers: Triggers;
   runs: () => RunChanges;
+  relay: () => Relay;
 };
+
+/** A transaction whose requests went through an outbox. */
+type RelayedEnd = TransactionEnd & { relayed?: Relayed[] | null };
 
 /** One execution of the function of a transaction. */
 interface WorkExecution {
@@ -66,14 +78,19 @@ export class EngineTransactions implements Transactions {
     this.#deps = deps;
   }
 
+  /** All data sources. */
+  get sources(): DataSource[] {
+    return [...this.#deps.sources.keys()];
+  }
+
   /** The data sources that are not joined with the store of the engine. */
   get unjoined(): DataSource[] {
     return [...this.#deps.sources.keys()].filter((source) => !this.#isJoined(source));
   }
 
-  /** Creates the tables of the data sources that are not joined. */
+  /** Creates the tables of the data sources. */
   async migrate(): Promise<void> {
-    await Promise.all(this.unjoined.map((source) => this.#migrated(source)));
+    await Promise.all(this.sources.map((source) => this.#migrated(source)));
   }
 
   /** The id of the store, which effects are marked with. */
@@ -93,17 +110,18 @@ export class EngineTransactions implements Transactions {
     checkOptionNames(options, TRANSACTION_OPTIONS, "engine.transaction()");
     const { triggers } = this.#deps;
     try {
-      const { value, answers } = await this.perform(source, {
+      const { value, answers, relayed = [] } = await this.perform(source, {
         subject: "engine.transaction()",
         step: null,
         options,
         work,
         create: (job, input, given) => triggers.requestNow(job, input, given),
       });
+      if (answers === null) return { value: value as Awaited<T>, ...toResults(relayed) };
       return {
         value: value as Awaited<T>, // what `work` returned
-        runs: answers?.runs.map(toTriggerResult) ?? [],
-        signals: answers?.signals.map(({ run: _, ...receipt }) => receipt) ?? [],
+        runs: answers.runs.map(toTriggerResult),
+        signals: answers.signals.map(({ run: _, ...receipt }) => receipt),
       };
     } catch (error) {
       if (!(error instanceof WorkError)) throw error;
@@ -111,7 +129,7 @@ export class EngineTransactions implements Transactions {
     }
   }
 
-  async perform(source: DataSource, request: TransactionRequest): Promise<TransactionEnd> {
+  async perform(source: DataSource, request: TransactionRequest): Promise<RelayedEnd> {
     this.#check(source, request);
     return await (this.#isJoined(source) ? this.#performJoined(source, request) : this.#performApart(source, request));
   }
@@ -140,35 +158,37 @@ export class EngineTransactions implements Transactions {
   }
 
   /** Commits in a database that the store knows nothing of, where an effect says that the step has committed. */
-  async #performApart(source: DataSource, request: TransactionRequest): Promise<TransactionEnd> {
+  async #performApart(source: DataSource, request: TransactionRequest): Promise<RelayedEnd> {
     const { step } = request;
     await this.#migrated(source);
     const storeId = await this.storeId();
     const { call, last, rollBack } = this.#executions(source, request);
-    const toEffect = (execution: WorkExecution): Soon<NewEffect | null> => {
-      refuseRequests(execution, request);
-      if (step === null) return null;
-      const effect = (): NewEffect => {
+    const toWrites = (execution: WorkExecution): Soon<SourceWrites> => {
+      const rows = toRows(execution.requests, storeId, this.#deps.host.now());
+      if (step === null) return { effect: null, rows };
+      const writes = (): SourceWrites => {
         step.beforeCommit();
         const { keys: [key], runId } = step;
-        return { key: key!, storeId, runId, output: execution.output, at: this.#deps.host.now() };
+        const effect = { key: key!, storeId, runId, output: execution.output, at: this.#deps.host.now() };
+        return { effect, rows };
       };
-      if (step.isLeaseSure()) return effect();
+      if (step.isLeaseSure()) return writes();
       // A synchronous function cannot wait for it: it is executed again.
       if (source.kind === "sqlite") throw new LeaseInDoubt();
-      return step.renewLease().then(effect);
+      return step.renewLease().then(writes);
     };
     const limit = this.#startTimeout(source, request);
     try {
       const answer = await source.effects.transact({
         keys: step?.keys ?? [],
-        work: (tx) => andThen(call(tx), toEffect),
+        work: (tx) => andThen(call(tx), toWrites),
         isolation: request.options.isolation,
         abortSignal: limit?.abortSignal ?? null,
       });
       if ("found" in answer) return { value: undefined, output: answer.found, answers: null };
-      last()?.requests.commit({ step: null, runs: [], signals: [] });
-      return { value: last()?.value, output: last()?.output ?? null, answers: null };
+      const { value, output, requests } = last()!; // it was committed
+      const relayed = await this.#relayNow(requests);
+      return { value, output, answers: null, relayed };
     } catch (error) {
       rollBack(error);
       if (!(error instanceof WorkError) || !isInstance(error.cause, LeaseInDoubt)) throw error;
@@ -177,6 +197,49 @@ export class EngineTransactions implements Transactions {
     }
     await step?.renewLease();
     return await this.#performApart(source, request);
+  }
+
+  /** Moves what a transaction has left in the outbox, at once if the store answers. */
+  async #relayNow(requests: Requests): Promise<Relayed[] | null> {
+    const ids = [...requests.runs.map(({ id }) => id), ...requests.signals.map(({ signal }) => signal.signalId)];
+    const relayed = ids.length === 0 ? [] : await this.#deps.relay().relayNow(ids);
+    const runs = relayed?.flatMap((one) => "run" in one && one.run !== null ? [one.run] : []) ?? [];
+    if (relayed === null || relayed.length === 0) requests.commit({ step: null, runs, signals: [] });
+    return relayed;
+  }
+
+  /** Does `Engine.inTransaction()`. */
+  inTransaction(source: DataSource, client: unknown): AsyncTransactionCalls {
+    const { host, triggers, maxValueBytes } = this.#deps;
+    this.#check(source, { subject: "engine.inTransaction()", options: {} });
+    const execute = executorOf(client);
+    const requests = () =>
+      new Requests({ ...this.#deps, maxValueBytes, create: (...given) => triggers.requestNow(...given) });
+    const insert = (asked: Requests): Soon<void> => {
+      const rows = toRows(asked, null, host.now());
+      asked.commit({ step: null, runs: [], signals: [] });
+      this.#deps.relay().wake();
+      return rows.reduce<Soon<void>>((before, row) => {
+        const { sql, parameters } = source.effects.insertion(row);
+        return andThen(before, () => execute(sql, parameters));
+      }, undefined);
+    };
+    return {
+      trigger: (job: Job | string, input: unknown, options: StepTriggerOptions & ActorOptions = {}) =>
+        inPromise(() => {
+          const asked = requests();
+          return andThen(
+            asked.triggerSoon(job, input, options),
+            (run) => andThen(insert(asked), () => run),
+          );
+        }),
+      signal: (waitId, signal, options) =>
+        inPromise(() => {
+          const asked = requests();
+          (asked.calls("sqlite").signal as TransactionCalls["signal"])(waitId, signal, options);
+          return insert(asked);
+        }),
+    };
   }
 
   /** What executes the function, and remembers the last execution: only that one can have been committed. */
@@ -213,7 +276,7 @@ export class EngineTransactions implements Transactions {
       execution.output = step?.encode(value) ?? null;
       return execution;
     };
-    Object.assign(tx, requests.calls);
+    Object.assign(tx, requests.calls(kind));
     if (kind !== "sqlite") return (async () => end(await work(tx)))();
     try {
       const value = work(tx);
@@ -263,7 +326,7 @@ export class EngineTransactions implements Transactions {
     return { abortSignal, cancel };
   }
 
-  #check(source: DataSource, { subject, options }: TransactionRequest): void {
+  #check(source: DataSource, { subject, options }: Pick<TransactionRequest, "subject" | "options">): void {
     if (!this.#deps.sources.has(source)) {
       throw mistake(`The data source of ${subject} is not one of the dataSources of createEngine()`);
     }
@@ -285,11 +348,37 @@ export class EngineTransactions implements Transactions {
 /** The lease may have passed on: before the commit it has to be renewed. */
 class LeaseInDoubt extends Error {}
 
-function refuseRequests({ requests: { runs, signals } }: WorkExecution, { subject }: TransactionRequest): void {
-  if (runs.length + signals.length === 0) return;
-  throw new Mistake(
-    new TypeError(`tx.trigger() and tx.signal() in ${subject} need a data source that is joined with the store`),
-  );
+/** The requests of a function as rows of the outbox: as they were given, with what the run inherits. */
+function toRows({ runs, signals, signalsBy, options }: Requests, storeId: string | null, at: number): NewOutboxRow[] {
+  return [
+    ...runs.map(({ id, jobName, payload, labels, flow: { priority, fairnessKey } }, index): NewOutboxRow => {
+      const inherited = { labels, priority, ...(fairnessKey === null ? {} : { fairnessKey }) };
+      const given = { ...options[index], ...inherited };
+      if ("coalesce" in given) throw new Mistake(new TypeError("coalesce needs a data source that is joined"));
+      return { id, kind: "trigger", name: jobName, value: payload, options: JSON.stringify(given), storeId, at };
+    }),
+    ...signals.map(({ waitId, signal: { signalId, payload } }, index): NewOutboxRow => {
+      const by = signalsBy[index] ?? null;
+      const given = by === null ? null : JSON.stringify({ by });
+      return {
+        id: signalId,
+        kind: "signal",
+        name: waitId,
+        value: JSON.stringify(payload),
+        options: given,
+        storeId,
+        at,
+      };
+    }),
+  ];
+}
+
+function toResults(relayed: Relayed[] | null): Pick<TransactionResult<never>, "runs" | "signals"> {
+  if (relayed === null) return { runs: null, signals: null };
+  return {
+    runs: relayed.flatMap((one) => "run" in one && one.run !== null ? [toTriggerResult(one.run)] : []),
+    signals: relayed.flatMap((one) => "signal" in one ? [one.signal] : []),
+  };
 }
 
 function capital(subject: string): string {

@@ -1,13 +1,23 @@
 import { StoreError, WorkError } from "../../../model/error.ts";
 import { type DataSource, type DataSourceOptions, readKeepEffects } from "../../../model/data_source.ts";
-import type { EffectRequest, Effects, NewEffect, StoredEffect } from "../../../model/effects.ts";
+import type {
+  EffectRequest,
+  Effects,
+  NewEffect,
+  NewOutboxRow,
+  OutboxRequest,
+  OutboxRow,
+  SourceWrites,
+  StoredEffect,
+} from "../../../model/effects.ts";
+import type { AsyncTransactionCalls } from "../../../model/transaction.ts";
 import { checkOptionNames } from "../../../values/option_names.ts";
 import { checkDatabaseUrl, loadDriver, sqlState } from "../database/client.ts";
 import { checkSchema } from "../sql/names.ts";
 import { driverOf, type OpenTransaction, type PostgresPool, type SqlDriver } from "./drivers.ts";
 
 /** What the function of a transaction on PostgreSQL is given. It ends with the function. */
-export interface PostgresTransaction<Client = PostgresTransactionClient, Db = undefined> {
+export interface PostgresTransaction<Client = PostgresTransactionClient, Db = undefined> extends AsyncTransactionCalls {
   /** The client of the driver, in the transaction. */
   readonly client: Client;
   /** What `wrap` has made of it. */
@@ -42,6 +52,8 @@ const OPTIONS: Record<keyof PostgresDataSourceOptions<never, never>, true> = {
 };
 const MAX_CONNECTIONS = 10;
 const MAX_REPEATS = 10;
+// How long the rows that an engine has taken are not relayed by another one.
+const TAKEN_MS = 5_000;
 const MAX_PAUSE_MS = 50;
 // Serialization failure, deadlock, lock not available: another try may succeed.
 const REPEATED = /^(40001|40P01|55P03)$/;
@@ -131,10 +143,23 @@ class PostgresEffects implements Effects {
       `CREATE SCHEMA IF NOT EXISTS ${this.#schema}`,
       `CREATE TABLE IF NOT EXISTS ${this.#schema}.effects (step_key text PRIMARY KEY, store_id text NOT NULL,
   run_id text NOT NULL, output text, at bigint NOT NULL)`,
+      `CREATE TABLE IF NOT EXISTS ${this.#schema}.outbox (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  id text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::text,
+  kind text NOT NULL CHECK (kind IN ('trigger', 'signal')), name text NOT NULL, value text, options text,
+  store_id text, at bigint NOT NULL DEFAULT floor(extract(epoch from pg_catalog.clock_timestamp()) * 1000),
+  taken_until bigint, error text)`,
+      `CREATE OR REPLACE FUNCTION ${this.#schema}.trigger(job text, input jsonb DEFAULT 'null',
+  idempotency_key text DEFAULT NULL, labels jsonb DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS text
+  LANGUAGE sql AS $function$
+    INSERT INTO ${this.#schema}.outbox (kind, name, value, options) VALUES ('trigger', job, input::text,
+      (options || pg_catalog.jsonb_strip_nulls(
+        pg_catalog.jsonb_build_object('idempotencyKey', idempotency_key, 'labels', labels)))::text)
+    RETURNING id
+  $function$`,
     ];
     const find = `SELECT pg_catalog.to_regclass($1)::text AS found`;
     try {
-      const [row] = await this.#execute([[find, [`${this.#schema}.effects`]]]);
+      const [row] = await this.#execute([[find, [`${this.#schema}.outbox`]]]);
       if (row?.found != null) return;
       // Two processes can make them at the same moment: one of them fails, and finds them.
       await this.#execute([
@@ -143,10 +168,13 @@ class PostgresEffects implements Effects {
       ]);
     } catch (error) {
       const sql = statements.map((statement) => `${statement};`).join("\n");
-      throw new StoreError(`The table of effects cannot be made: ${messageOf(error)}. Execute it yourself:\n${sql}`, {
-        cause: error,
-        code: "internal",
-      });
+      throw new StoreError(
+        `The tables of a data source cannot be made: ${messageOf(error)}. Execute it yourself:\n${sql}`,
+        {
+          cause: error,
+          code: "internal",
+        },
+      );
     }
   }
 
@@ -181,7 +209,11 @@ class PostgresEffects implements Effects {
           return { found: row.output as string | null };
         }
       }
-      const effect = await untilAborted(callWork(work, this.#toTx(open.client)), abortSignal);
+      const { effect, rows } = await untilAborted(callWork(work, this.#toTx(open.client)), abortSignal);
+      for (const row of rows) {
+        const { sql, parameters } = this.insertion(row);
+        await open.query(sql, parameters).catch(own);
+      }
       if (effect !== null) await this.#insert(open, effect).catch(own);
       await open.commit().catch(own);
       return { committed: true };
@@ -222,6 +254,43 @@ class PostgresEffects implements Effects {
     await this.#execute([[sql, [JSON.stringify(keys)]]]);
   }
 
+  insertion({ id, kind, name, value, options, storeId, at }: NewOutboxRow) {
+    const sql = `INSERT INTO ${this.#schema}.outbox (id, kind, name, value, options, store_id, at)
+      VALUES ($1, $2, $3, $4, $5, $6, $7)`;
+    return { sql, parameters: [id, kind, name, value, options, storeId, at] };
+  }
+
+  async takeRows({ storeId, jobs, now, limit }: OutboxRequest): Promise<OutboxRow[]> {
+    const mine = `error IS NULL AND (store_id IS NULL OR store_id = $1) AND (kind = 'signal' OR name IN
+      (SELECT pg_catalog.jsonb_array_elements_text($2::text::jsonb)))`;
+    const parameters = [storeId, JSON.stringify(jobs)];
+    const found = await this.#execute([[`SELECT 1 FROM ${this.#schema}.outbox WHERE ${mine} LIMIT 1`, parameters]]);
+    if (found.length === 0) return [];
+    // Two transactions: what other engines see of the first is committed before the second.
+    const taken = await this.#execute([[
+      `UPDATE ${this.#schema}.outbox SET taken_until = $4 WHERE no = (SELECT min(no) FROM ${this.#schema}.outbox
+         WHERE ${mine}) AND (taken_until IS NULL OR taken_until <= $3) RETURNING no`,
+      [...parameters, Math.floor(now), Math.floor(now) + TAKEN_MS],
+    ]]);
+    if (taken.length === 0) return [];
+    const rows = await this.#execute([[
+      `SELECT no::text AS no, id, kind, name, value, options FROM ${this.#schema}.outbox WHERE ${mine} ORDER BY no LIMIT $3`,
+      [...parameters, limit],
+    ]]);
+    // The columns of the statement.
+    return rows.map((row) => ({ ...row as unknown as OutboxRow, no: Number(row.no) }));
+  }
+
+  async deleteRows(nos: readonly number[]): Promise<void> {
+    const sql = `DELETE FROM ${this.#schema}.outbox WHERE no IN
+      (SELECT pg_catalog.jsonb_array_elements_text($1::text::jsonb)::bigint)`;
+    await this.#execute([[sql, [JSON.stringify(nos)]]]);
+  }
+
+  async refuseRow(no: number, error: string): Promise<void> {
+    await this.#execute([[`UPDATE ${this.#schema}.outbox SET error = $1 WHERE no = $2`, [error, no]]]);
+  }
+
   /** Executes statements in one transaction, and returns the rows of the last one. */
   async #execute(statements: readonly (readonly [sql: string, parameters: readonly (string | number | null)[]])[]) {
     const open = await this.#begin({ isolation: undefined });
@@ -237,7 +306,7 @@ class PostgresEffects implements Effects {
   }
 }
 
-async function callWork(work: EffectRequest["work"], tx: object): Promise<NewEffect | null> {
+async function callWork(work: EffectRequest["work"], tx: object): Promise<SourceWrites> {
   try {
     return await work(tx);
   } catch (error) {

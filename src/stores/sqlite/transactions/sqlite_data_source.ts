@@ -1,7 +1,15 @@
 import type { WorkError } from "../../../model/error.ts";
 import type { DataSource, DataSourceOptions } from "../../../model/data_source.ts";
 import { readKeepEffects } from "../../../model/data_source.ts";
-import type { EffectRequest, Effects, NewEffect, StoredEffect } from "../../../model/effects.ts";
+import type {
+  EffectRequest,
+  Effects,
+  NewOutboxRow,
+  OutboxRequest,
+  OutboxRow,
+  SourceWrites,
+  StoredEffect,
+} from "../../../model/effects.ts";
 import { systemHost } from "../../../model/host.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { checkDriver } from "../check_driver.ts";
@@ -89,7 +97,24 @@ const TABLES = `CREATE TABLE IF NOT EXISTS holdfast_effects (
   run_id TEXT NOT NULL,
   output TEXT,
   at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;`;
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS holdfast_outbox (
+  no INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL DEFAULT (lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' ||
+    substr(hex(randomblob(2)), 2) || '-8' || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))),
+  kind TEXT NOT NULL CHECK (kind IN ('trigger', 'signal')),
+  name TEXT NOT NULL,
+  value TEXT CHECK (json_valid(value)),
+  options TEXT CHECK (json_valid(options)),
+  store_id TEXT,
+  at INTEGER NOT NULL DEFAULT (unixepoch() * 1000),
+  taken_until INTEGER,
+  error TEXT
+) STRICT;`;
+const INSERT_ROW =
+  "INSERT INTO holdfast_outbox (id, kind, name, value, options, store_id, at) VALUES (?, ?, ?, ?, ?, ?, ?)";
+// How long the rows that an engine has taken are not relayed by another one.
+const TAKEN_MS = 5_000;
 
 class SqliteEffects implements Effects {
   readonly keepMs: number;
@@ -104,7 +129,7 @@ class SqliteEffects implements Effects {
     const { db, writes } = this.#connection;
     return writes.submit(() => {
       // Even a statement that changes nothing would compile all statements of the connection anew.
-      const found = db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_effects'");
+      const found = db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_outbox'");
       if (found === undefined) db.exec(TABLES);
     });
   }
@@ -125,12 +150,14 @@ class SqliteEffects implements Effects {
       const row = db.get<{ output: string | null }>("SELECT output FROM holdfast_effects WHERE step_key = ?", key);
       if (row !== undefined) return { found: row.output };
     }
-    const done = inSavepoint<NewEffect | null>(db, this.#connection.statements, work);
+    const done = inSavepoint<SourceWrites>(db, this.#connection.statements, work);
     if ("thrown" in done) return done;
-    if (done.value !== null) {
-      const { key, storeId, runId, output, at } = done.value;
+    const { effect, rows } = done.value;
+    if (effect !== null) {
+      const { key, storeId, runId, output, at } = effect;
       db.run("INSERT INTO holdfast_effects VALUES (?, ?, ?, ?, ?)", key, storeId, runId, output, at);
     }
+    for (const row of rows) db.run(INSERT_ROW, ...parametersOf(row));
     return { committed: true };
   }
 
@@ -155,4 +182,50 @@ class SqliteEffects implements Effects {
       db.run("DELETE FROM holdfast_effects WHERE step_key IN (SELECT value FROM json_each(?))", list)
     );
   }
+
+  insertion(row: NewOutboxRow) {
+    return { sql: INSERT_ROW, parameters: parametersOf(row) };
+  }
+
+  takeRows({ storeId, jobs, now, limit }: OutboxRequest): Promise<OutboxRow[]> {
+    const { db, writes } = this.#connection;
+    const mine = `error IS NULL AND (store_id IS NULL OR store_id = ?) AND
+      (kind = 'signal' OR name IN (SELECT value FROM json_each(?)))`;
+    const parameters = [storeId, JSON.stringify(jobs)];
+    // It writes only if there is something.
+    const find = () => db.get(`SELECT 1 FROM holdfast_outbox WHERE ${mine} LIMIT 1`, ...parameters);
+    if (find() === undefined) return Promise.resolve([]);
+    return writes.submit(() => {
+      const taken = db.run(
+        `UPDATE holdfast_outbox SET taken_until = ? WHERE no = (SELECT min(no) FROM holdfast_outbox WHERE ${mine}) AND
+           (taken_until IS NULL OR taken_until <= ?)`,
+        now + TAKEN_MS,
+        ...parameters,
+        now,
+      );
+      if (taken === 0) return [];
+      return db.all<
+        { no: number; id: string; kind: OutboxRow["kind"]; name: string; value: string | null; options: string | null }
+      >(
+        `SELECT no, id, kind, name, value, options FROM holdfast_outbox WHERE ${mine} ORDER BY no LIMIT ?`,
+        ...parameters,
+        limit,
+      );
+    });
+  }
+
+  async deleteRows(nos: readonly number[]): Promise<void> {
+    const { db, writes } = this.#connection;
+    const list = JSON.stringify(nos);
+    await writes.submit(() => db.run("DELETE FROM holdfast_outbox WHERE no IN (SELECT value FROM json_each(?))", list));
+  }
+
+  async refuseRow(no: number, error: string): Promise<void> {
+    const { db, writes } = this.#connection;
+    await writes.submit(() => db.run("UPDATE holdfast_outbox SET error = ? WHERE no = ?", error, no));
+  }
+}
+
+function parametersOf({ id, kind, name, value, options, storeId, at }: NewOutboxRow) {
+  return [id, kind, name, value, options, storeId, at];
 }

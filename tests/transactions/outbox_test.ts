@@ -1,0 +1,212 @@
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import type { Rows } from "./for_each_source.ts";
+import { forEachSource } from "./for_each_source.ts";
+import { defineJob } from "../../src/model/job.ts";
+import type { Schema } from "../../src/model/schema.ts";
+import type { Store } from "../../src/store/store.ts";
+import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
+import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
+import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
+import { createEngine } from "../support/quiet_engine.ts";
+import { FakeHost } from "../support/fake_host.ts";
+import { anything } from "../support/stores/for_each_store.ts";
+
+const positive: Schema<{ n: number }> = {
+  "~standard": {
+    version: 1,
+    vendor: "test",
+    validate: (value) => {
+      const { n } = value as { n: number };
+      return n > 0 ? { value: { n } } : { issues: [{ message: "must be positive" }] };
+    },
+  },
+};
+const note = defineJob({ name: "note", input: positive, run: () => null });
+const review = defineJob({ name: "review", input: anything, run: (step) => step.wait("review") });
+
+function anEngine(store: Store, { source }: Rows, host?: FakeHost) {
+  return createEngine({
+    store,
+    ...(host === undefined ? {} : { host }),
+    jobs: { note, review },
+    dataSources: { app: source },
+  });
+}
+
+/** Starts an engine, which relays, until a run of "note" is there. */
+async function untilRelayed(engine: ReturnType<typeof anEngine>, count = 1): Promise<{ id: string; input: unknown }[]> {
+  await engine.start();
+  while (true) {
+    const { runs, total } = await engine.getRuns({ jobName: "note", status: "completed" });
+    if (total >= count) return runs.toReversed();
+    await new Promise((resolve) => setTimeout(resolve, 5)); // the database is no part of any fake time
+  }
+}
+
+forEachSource("engine.transaction() in a database of its own relays its triggers before it resolves", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+
+  const { runs, value } = await engine.transaction(rows.source, (tx) => {
+    const calls = tx as { trigger(job: unknown, input: unknown, options: unknown): unknown };
+    const inserted = rows.insert(tx as never, "a");
+    const triggered = calls.trigger(note, { n: 1 }, { idempotencyKey: "k", labels: { org: "acme" } });
+    return rows.source.kind === "sqlite" ? triggered : (async () => (await inserted, await triggered))();
+  });
+
+  assert.deepEqual(runs!.map(({ id, labels, input, disposition }) => [id, labels, input, disposition]), [
+    [(value as { runId: string }).runId, { org: "acme" }, { n: 1 }, "created"],
+  ]);
+  assert.deepEqual(await rows.names(), ["a"]);
+  assert.deepEqual(await rows.outbox(), []);
+});
+
+forEachSource("tx.trigger() in a step adds the run once, with the labels of its run", async (rows) => {
+  await using store = new MemoryStore({ host: new FakeHost() });
+  const order = defineJob({
+    name: "order",
+    input: anything,
+    run: (step) =>
+      step.transaction("book", rows.source, async (tx) => {
+        await (tx as { trigger(job: unknown, input: unknown): Promise<unknown> }).trigger(note, { n: 1 });
+      }),
+  });
+  const orderNow = defineJob({
+    name: "order",
+    input: anything,
+    run: (step) =>
+      step.transaction("book", rows.source, (tx) => {
+        (tx as { trigger(job: unknown, input: unknown): unknown }).trigger(note, { n: 1 });
+      }),
+  });
+  const jobs = { note, order: rows.source.kind === "sqlite" ? orderNow : order };
+  await using engine = createEngine({ store, jobs, dataSources: { app: rows.source } });
+  await engine.trigger("order", null, { labels: { org: "acme" } });
+
+  await engine.runUntilIdle();
+
+  const { runs } = await engine.getRuns({ jobName: "note" });
+  assert.deepEqual(runs.map(({ labels }) => labels), [{ org: "acme" }]);
+  assert.deepEqual(await rows.outbox(), []);
+});
+
+forEachSource(
+  "rows that a dead process has left are relayed by another one, each once, in their order",
+  async (rows) => {
+    await using store = new MemoryStore();
+    const dead = anEngine(store, rows, new FakeHost());
+    await dead.migrate();
+    rows.source.effects.takeRows = ((take) => {
+      let isDead = true;
+      return (request) => {
+        if (!isDead) return take(request);
+        isDead = false;
+        return new Promise(() => {});
+      };
+    })(rows.source.effects.takeRows.bind(rows.source.effects));
+    dead.transaction(rows.source, (tx) => {
+      const calls = tx as { trigger(job: unknown, input: unknown): unknown };
+      const triggered = [1, 2, 3].map((n) => calls.trigger(note, { n }));
+      return rows.source.kind === "sqlite" ? [] : Promise.all(triggered);
+    }).catch(() => {});
+    while ((await rows.outbox()).length < 3) await new Promise((resolve) => setTimeout(resolve, 1));
+    await using engine = anEngine(store, rows);
+
+    const runs = await untilRelayed(engine, 3);
+
+    assert.deepEqual(runs.map(({ input }) => input), [{ n: 1 }, { n: 2 }, { n: 3 }]);
+  },
+);
+
+forEachSource("a row that was relayed and not deleted leads to no second run", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+  await engine.migrate();
+  const { deleteRows } = rows.source.effects;
+  rows.source.effects.deleteRows = () => {
+    rows.source.effects.deleteRows = deleteRows.bind(rows.source.effects);
+    return Promise.reject(new Error("the process dies"));
+  };
+
+  await engine.transaction(rows.source, (tx) => {
+    const triggered = (tx as { trigger(job: unknown, input: unknown): unknown }).trigger(note, { n: 1 });
+    return rows.source.kind === "sqlite" ? 0 : triggered;
+  });
+  const [left] = await rows.outbox();
+  await rows.execute(
+    `UPDATE ${rows.source.kind === "sqlite" ? "holdfast_outbox" : "holdfast.outbox"} SET taken_until = 0`,
+  );
+  await engine.start();
+  while ((await rows.outbox()).length > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+
+  assert.equal(left, "trigger note ");
+  assert.equal((await engine.getRuns({ jobName: "note" })).total, 1);
+});
+
+forEachSource("engine.inTransaction() adds triggers and signals to a transaction of the user", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+  const waiting = await engine.trigger(review, null);
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(waiting.id);
+  let runId = "";
+
+  await rows.begin(async (client) => {
+    const tx = engine.inTransaction(rows.source, client);
+    const triggered = tx.trigger(note, { n: 1 });
+    const signalled = tx.signal(wait!.id, { signalId: "s1", payload: { ok: true } });
+    ({ runId } = await triggered);
+    await signalled;
+  });
+  const [run] = await untilRelayed(engine);
+  const reviewed = await engine.waitForRun(waiting.id);
+
+  assert.equal(run!.id, runId);
+  assert.deepEqual((reviewed.output as { payload: unknown }).payload, { ok: true });
+});
+
+forEachSource(
+  "a row that somebody has inserted by SQL is a trigger; one that is refused stays with the reason",
+  async (rows) => {
+    await using store = new MemoryStore();
+    await using engine = anEngine(store, rows);
+    await engine.migrate();
+    const insert = (name: string, input: string) =>
+      rows.execute(
+        rows.source.kind === "sqlite"
+          ? `INSERT INTO holdfast_outbox (kind, name, value) VALUES ('trigger', '${name}', '${input}')`
+          : `SELECT holdfast.trigger('${name}', '${input}', idempotency_key => '${name} ${input}')`,
+      );
+    await insert("note", '{"n": -1}');
+    await insert("unknown", '{"n": 1}');
+    await insert("note", '{"n": 2}');
+
+    const runs = await untilRelayed(engine);
+
+    assert.deepEqual(runs.map(({ input }) => input), [{ n: 2 }]);
+    const [refused, unknown] = await rows.outbox();
+    assert.match(refused!, /^trigger note The input of job "note" does not fit its schema/);
+    assert.equal(unknown, "trigger unknown ");
+  },
+);
+
+Deno.test("engine.inTransaction() works in the file of the store, and refuses what is no client", async () => {
+  const database = new DatabaseSync(":memory:");
+  const store = await SqliteStore.from(database as unknown as SqliteDriver);
+  const app = store.dataSource();
+  const engine = createEngine({ store, jobs: { note }, dataSources: { app } });
+  await engine.migrate();
+
+  database.exec("BEGIN");
+  const triggered = engine.inTransaction(app, database).trigger(note, { n: 1 });
+  database.exec("ROLLBACK");
+  await triggered;
+  const rolledBack = database.prepare("SELECT count(*) AS n FROM holdfast_outbox").get()!.n;
+
+  assert.equal(rolledBack, 0);
+  assert.throws(() => engine.inTransaction(app, 7), /needs the client of an open transaction/);
+  await engine.stop();
+  await store.close();
+  database.close();
+});
