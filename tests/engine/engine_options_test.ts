@@ -58,7 +58,7 @@ Deno.test("an option that does not exist is refused by name, wherever options ar
 
 const PAUSES: [name: string, call: (step: StepContext, options: never) => Promise<unknown>, known: string][] = [
   ["step.wait", (step, options) => step.wait("w", options), "timeout, deadline, metadata, schema"],
-  ["step.prepareWait", (step, options) => step.prepareWait("w", options), "timeout, deadline, metadata"],
+  ["step.prepareWait", (step, options) => step.prepareWait("w", options), "timeout, deadline, metadata, schema"],
   ["step.waitFor", async (step, options) => step.waitFor(await step.prepareWait("w"), options), "schema"],
 ];
 
@@ -78,7 +78,7 @@ const REFUSALS: [description: string, options: Record<string, unknown>, message:
   [
     "an unknown option",
     { retentions: {} },
-    /^createEngine\(\) has no option "retentions"; it has store, jobs, worker, retention/,
+    /^createEngine\(\) has no option "retentions"; it has store, jobs, dataSources, worker, retention/,
   ],
   [
     "an unknown option of the worker",
