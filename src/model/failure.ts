@@ -24,6 +24,8 @@ export interface Failure {
    * together take 16 KiB at most.
    */
   cause: Failure | null;
+  /** Of an attempt at a step that can be repeated: how many attempts its retry policy allows. */
+  maxAttempts?: number;
 }
 
 /** A one-line description of a failure: its message, or its name if the message is empty. */

@@ -141,6 +141,20 @@ uiTest("a part of a page that cannot be shown leaves the others", async ({ servi
   assert.equal(await page.getByText("This part could not be shown").count(), 1);
 }, { expectedErrors: /console/ });
 
+uiTest("a step that failed before its last attempt says how many it had left", async ({ service, open, context }) => {
+  const { engine } = service;
+  await engine.start();
+  const { id } = await engine.jobs.fail.trigger({ order: 7 });
+  await untilStatus(service, id, "failed");
+  const failure = { kind: "error", name: "Error", message: "refused", stack: null, cause: null, maxAttempts: 3 };
+  const steps = [{ name: "charge", attempt: 2, failure }];
+  await context.route(/failure\?/, (route) => route.fulfill({ json: { run: failure, steps, details: {} } }));
+
+  const page = await open(`runs/${id}`);
+
+  await page.getByText("The step “charge” failed after 2 of 3 attempts").waitFor();
+});
+
 uiTest("a retry shows what it has copied before what it has done", async ({ service, open }) => {
   const { engine } = service;
   await engine.start();

@@ -304,7 +304,14 @@ export class StepCalls {
       const error = isMistake ? (thrown as Mistake).cause : thrown;
       const kind = timeout !== null && error === timeout.error() ? "timeout" : "error";
       const delayMs = isMistake ? null : this.#delayAfter(error, step.retry, attempt);
-      return { status: "failed", failure: this.#execution.toFailure(error, kind), thrown: error, delayMs };
+      const { maxAttempts = 1 } = step.retry;
+      const more = maxAttempts > 1 ? { maxAttempts } : {};
+      return {
+        status: "failed",
+        failure: { ...this.#execution.toFailure(error, kind), ...more },
+        thrown: error,
+        delayMs,
+      };
     } finally {
       timeout?.cancel();
     }

@@ -144,7 +144,8 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     message: TEXT,
     stack: orNull(TEXT),
     cause: orNull(ref("Failure")),
-  }),
+    maxAttempts: COUNT,
+  }, ["maxAttempts"]),
   OpenWaits: objectOf<OpenWaitsPage>({
     waits: listOf(ref("OpenWait")),
     total: orNull(COUNT),

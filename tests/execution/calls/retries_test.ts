@@ -232,6 +232,8 @@ forEachStore("NonRetryableError ends the attempts at a step", async ({ store, ho
 
   assert.deepEqual((await engine.getRun(id))!.output, ["NonRetryableError", "never", 2]);
   assert.equal(calls.length, 2);
+  const { steps } = (await store.getFailures(id))!;
+  assert.deepEqual(steps.map(({ attempt, failure }) => [attempt, failure.maxAttempts]), [[1, 9], [2, 9]]);
 });
 
 forEachStore("retry is of no use for a result that JSON cannot keep", async ({ store, host }) => {

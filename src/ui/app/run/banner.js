@@ -105,12 +105,16 @@ export function FailureBanner({ run, timeline, failures }) {
   if (run.status !== "failed") return null;
   const failure = failures?.run ?? null;
   const step = timeline?.rows.find((/** @type {any} */ row) => row.kind === "step" && row.name === run.failedStepName);
-  const attempts = step?.spans.filter((/** @type {any} */ span) => span.kind === "active").length;
+  const attempts = step?.spans.filter((/** @type {any} */ span) => span.kind === "active").length ?? 0;
+  const last = failures?.steps.findLast((/** @type {any} */ each) => each.name === run.failedStepName)?.failure;
+  const allowed = last?.maxAttempts > attempts ? ` of ${last.maxAttempts}` : "";
   return html`<section class="banner error" data-s="failed" aria-label="Error"><div class="why"><${Shape} status="failed" />
     <p class="what">${
     run.failedStepName === undefined
       ? "The run failed"
-      : `The step “${run.failedStepName}” failed${attempts > 1 ? ` after ${attempts} attempts` : ""}`
+      : `The step “${run.failedStepName}” failed${
+        attempts > 1 || allowed ? ` after ${attempts}${allowed} attempts` : ""
+      }`
   }</p>
     <p class="msg">${failure === null ? run.error : `${failure.name}: ${failure.message}`}</p></div>${
     failure !== null && html`
