@@ -3,13 +3,15 @@ import type { Engine } from "../engine/engine.ts";
 import { type EngineInternals, internalsOf } from "../engine/engine_internals.ts";
 import { NotFoundError, StoreError, ValidationError } from "../model/error.ts";
 import { isInstance } from "../values/is_instance.ts";
+import { toClientRun } from "../model/client_run.ts";
 import { nextTurn } from "../model/host.ts";
 import { PACKAGE_VERSION } from "../model/version.ts";
 import { Access, type AccessDeps } from "./access/access.ts";
 import { checkCrossSite, checkHost } from "./access/request_origin.ts";
 import { describeGaps } from "./access/auth_hooks.ts";
 import { authenticate, callHook } from "./access/caller.ts";
-import { operate } from "./access/guards.ts";
+import { operate, run as runGuard } from "./access/guards.ts";
+import { getWaits } from "../store/reads.ts";
 import { checkBasePath, checkOptions, type HandlerOptions, type HandlerUi, type Settings } from "./handler_options.ts";
 import type { HandlerMcp } from "./mcp_call.ts";
 import { openApiDocument } from "./openapi/document.ts";
@@ -235,6 +237,11 @@ function mcpRoute(mcp: HandlerMcp): Route {
         context: access.context,
         host,
         limits,
+        readRun: async (runId) => toClientRun((await runGuard("read", true).admit(access, { runId }, undefined)).run),
+        readWaits: async (runId) => {
+          const { run, internals } = await runGuard("waits").admit(access, { runId }, undefined);
+          return await getWaits(internals.store, run.id);
+        },
         ask: async (name, query, body) => {
           const { method, answer } = routes[name];
           const sent = body === undefined ? {} : { body: JSON.stringify(body) };

@@ -1,11 +1,12 @@
+import type { ClientRun } from "../model/client_run.ts";
 import type { Host } from "../model/host.ts";
+import type { Wait } from "../model/wait.ts";
 import type { Json } from "../values/json.ts";
 
 /** The routes that MCP asks. */
 export type McpRoute =
   | "trigger"
   | "run"
-  | "waits"
   | "signal"
   | "cancel"
   | "retrigger"
@@ -30,6 +31,10 @@ export interface McpCall {
    * @throws {HoldfastError} The route does.
    */
   ask(route: McpRoute, query: Readonly<Record<string, string>>, body?: Json): Promise<Json>;
+  /** Shows a run, as the route does. The same hooks are called, and it throws the same. */
+  readRun(runId: string): Promise<ClientRun>;
+  /** Shows the waits of a run, as the route does. The same hooks are called, and it throws the same. */
+  readWaits(runId: string): Promise<Wait[]>;
   /** Waits until a run has ended, but not longer than this. */
   waitForEnd(runId: string, ms: number): Promise<void>;
 }

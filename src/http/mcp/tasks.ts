@@ -31,7 +31,7 @@ export async function readTask(call: McpCall, request: RpcRequest, jobNames: rea
 /** A run; `null`: there is none, or a hook hides it. */
 export async function readRun(call: McpCall, runId: string): Promise<ClientRun | null> {
   try {
-    return await call.ask("run", { runId }) as unknown as ClientRun; // what the route answers
+    return await call.readRun(runId);
   } catch (error) {
     const isHidden = isInstance(error, Response) ? error.status === 404 : codeOf(error) === "not_found";
     if (isHidden || codeOf(error) === "invalid_request") return null; // an id that no run can have
@@ -120,7 +120,7 @@ async function readQuestions(call: McpCall, request: RpcRequest, run: ClientRun)
 /** The waits of a run; none if the caller may not see them. */
 async function readWaits(call: McpCall, { id: runId }: ClientRun): Promise<Wait[]> {
   try {
-    return await call.ask("waits", { runId }) as unknown as Wait[]; // what the route answers
+    return await call.readWaits(runId);
   } catch (error) {
     if (isInstance(error, Response) || codeOf(error) === "forbidden" || codeOf(error) === "not_found") return [];
     throw error;
