@@ -45,18 +45,18 @@ export class SqliteDatabase {
   readonly #statements = new Map<string, SqliteDriverStatement>();
   readonly #columns = new Map<string, readonly string[]>();
   /** The cache of the runs that were claimed through this connection. */
-  readonly leased = new LeaseCache();
+  readonly leased: LeaseCache = new LeaseCache();
   /** How much the open transaction has changed the numbers of runs, by status and job. */
-  readonly counts = new Map<string, number>();
+  readonly counts: Map<string, number> = new Map();
   /** The groups of runs with a fairness key whose head may have changed; see flow/turns.ts. */
-  readonly touchedGroups = new Set<string>();
+  readonly touchedGroups: Set<string> = new Set();
   /**
    * The queues of which the queue of a key has made a run ready, or blocked one: with the lowest position of those made
    * ready, or `Infinity`.
    */
-  readonly requeued = new Map<string, number>();
+  readonly requeued: Map<string, number> = new Map();
   /** The facts of the open transaction. */
-  readonly facts = new NotedFacts();
+  readonly facts: NotedFacts = new NotedFacts();
 
   /** Wraps an open connection. */
   constructor(driver: SqliteDriver) {

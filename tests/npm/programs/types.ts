@@ -1,14 +1,17 @@
 // Checked by tsc with what users have: without types of Deno.
 import { createEngine, createHandler, defineJob, MemoryStore, type Run, SqliteStore, type Store } from "@holdfast/jobs";
+import { durableModel } from "@holdfast/jobs/ai";
 import { runCli } from "@holdfast/jobs/cli";
 import { createClient } from "@holdfast/jobs/client";
 import { runCreate } from "@holdfast/jobs/create";
+import { mcp } from "@holdfast/jobs/mcp";
 import { otel } from "@holdfast/jobs/otel";
 import { PostgresStore } from "@holdfast/jobs/postgres";
 import { replay } from "@holdfast/jobs/replay";
 import { abandonedFailure } from "@holdfast/jobs/store";
 import { createTestEngine } from "@holdfast/jobs/testing";
 import { dashboard } from "@holdfast/jobs/ui";
+import { githubWebhook, webhookJob } from "@holdfast/jobs/webhooks";
 import { z } from "zod";
 
 const double = defineJob({
@@ -32,7 +35,8 @@ export async function useEngine(): Promise<number> {
   ];
   await using engine = createEngine({ store: stores[0]!, jobs });
   engine.use(otel());
-  const handler = createHandler(engine, { ui: dashboard() });
+  const tools = mcp({ name: "types", tools: [{ job: double, description: "Doubles" }] });
+  const handler = createHandler(engine, { ui: dashboard(), mcp: tools });
   const response: Response = await handler.fetch(new Request("http://localhost/runs"));
   const run = await engine.jobs.double.triggerAndWait({ value: 21 });
   // @ts-expect-error -- the input has a number
@@ -50,4 +54,10 @@ export async function useClient(): Promise<string> {
   return runId;
 }
 
-export const functions = [runCli, runCreate, replay, abandonedFailure, createTestEngine];
+export const deliver = webhookJob({ name: "deliver", endpoint: () => null });
+export const receive: (request: Request) => Promise<Response> = githubWebhook({
+  secret: "secret",
+  receive: ({ id }) => id.toUpperCase(),
+});
+
+export const functions = [runCli, runCreate, replay, abandonedFailure, createTestEngine, durableModel];
