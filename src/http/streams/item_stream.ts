@@ -173,7 +173,8 @@ class ItemEvents {
 
   /** @param place If set, the client goes on from there when it connects again. */
   #send(event: string, data: string, place?: StreamPlace): void {
-    const lines = data.split(/\r\n|\r|\n/).map((line) => `data: ${line}\n`).join("");
+    // A reader drops one space after the colon (WHATWG HTML, section 9.2.6).
+    const lines = data.split(/\r\n|\r|\n/).map((line) => `data:${line.startsWith(" ") ? " " : ""}${line}\n`).join("");
     const id = place === undefined ? "" : `id: ${formatPlace(place)}\n`;
     this.#events.send({ bytes: encoder.encode(`event: ${event}\n${lines}${id}\n`), subject: null });
   }
@@ -202,7 +203,7 @@ const NOT_STORED = { "cache-control": "no-store", ...PROTECTIVE_HEADERS };
 function itemsResponse(
   text: StreamText,
   place: StreamPlace,
-  { runId, isText, isHead, etag: known }: ItemsQuery,
+  { runId, isText, isHead, offset, etag: known }: ItemsQuery,
   more: Record<string, string> = {},
 ): Response {
   const next = formatPlace(text.chunks.at(-1) ?? place);
@@ -211,7 +212,7 @@ function itemsResponse(
   const headers: Record<string, string> = {
     ...PROTECTIVE_HEADERS,
     "content-type": isText ? "text/plain; charset=utf-8" : "application/json",
-    "cache-control": isHead ? "no-store" : "private, no-cache",
+    "cache-control": isHead || offset === "now" ? "no-store" : "private, no-cache",
     "stream-next-offset": next,
     ...(text.hasMore ? {} : { "stream-up-to-date": "true" }),
     ...more,

@@ -80,7 +80,9 @@ function messages(response: Response) {
       for (const block of blocks) {
         const lines = block.split("\n");
         const of = (name: string) =>
-          lines.filter((line) => line.startsWith(`${name}: `)).map((line) => line.slice(name.length + 2));
+          lines.filter((line) => line.startsWith(`${name}:`)).map((line) =>
+            line.slice(name.length + 1).replace(/^ /, "")
+          );
         if (of("event").length > 0) {
           all.push({ event: of("event")[0]!, data: of("data").join("\n"), id: of("id")[0] ?? null });
         }
@@ -209,7 +211,7 @@ forEachStore("GET /stream answers 410 if the items of the client do not count an
 forEachStore("GET /stream as text joins the items that are strings", async (context) => {
   await using service = aService({}, context);
   const { path, write, finish } = await aStream(context, service);
-  await write("Hello,\r\nwor", { no: "text" }, "ld\rof\n\nlines");
+  await write("Hello,\r\nwor", { no: "text" }, "ld\rof\n\n lines");
   await finish();
 
   const response = await fetch(service, `${path}&as=text`);
@@ -217,8 +219,8 @@ forEachStore("GET /stream as text joins the items that are strings", async (cont
   await events.ended;
 
   assert.equal(response.headers.get("content-type"), "text/plain; charset=utf-8");
-  assert.equal(await response.text(), "Hello,\r\nworld\rof\n\nlines");
-  assert.equal(events.all[0]!.data, "Hello,\nworld\nof\n\nlines");
+  assert.equal(await response.text(), "Hello,\r\nworld\rof\n\n lines");
+  assert.equal(events.all[0]!.data, "Hello,\nworld\nof\n\n lines");
 });
 
 forEachStore("GET /stream with live=long-poll waits for items, or for 25 seconds, or for the end", async (context) => {
