@@ -44,7 +44,7 @@ Deno.test({
     await Deno.writeTextFile(
       `${folder}/cases.test.js`,
       `import { runConformanceTests } from ${JSON.stringify(suite)};
-       runConformanceTests({ baseUrl: process.env.BASE_URL });`,
+       runConformanceTests({ baseUrl: process.env.CONFORMANCE_TEST_URL });`,
     );
     const { url, stop } = await serveAdapter();
 
@@ -56,7 +56,7 @@ Deno.test({
       OWN,
       "--reporter=json",
       "--outputFile=cases.json",
-    ], { BASE_URL: url });
+    ], { CONFORMANCE_TEST_URL: url });
     await stop();
 
     const { testResults } = JSON.parse(await Deno.readTextFile(`${folder}/cases.json`));

@@ -1,3 +1,4 @@
+import { attemptName, writeSome } from "./stream_facts.ts";
 import { RunFailedError, TimeoutError } from "../../src/model/error.ts";
 import type { ChildOutcome, StepContext, StepTools } from "../../src/model/job.ts";
 import { decode, type Json } from "../../src/values/json.ts";
@@ -149,7 +150,8 @@ export class Body implements Omit<BodyWitness, "jobOf" | "crashes">, ChangingBod
     this.#facts.outside.delete(outside);
   }
 
-  async attempts(action: StepAction, { idempotencyKey, attempt, abortSignal }: StepTools): Promise<string> {
+  async attempts(action: StepAction, tools: StepTools): Promise<string> {
+    const { idempotencyKey, attempt, abortSignal } = tools;
     const { process, label } = this.#incarnation;
     const run = this.#run;
     const { ms, timeout, attempts: maxAttempts } = action;
@@ -186,8 +188,10 @@ export class Body implements Omit<BodyWitness, "jobOf" | "crashes">, ChangingBod
     };
     this.#facts.executing.add(executing);
     const value = this.#incarnation.newValue();
+    const writeRest = writeSome(run, tools, attemptName(run.request.id, this.#generation, name, attempt));
     await (action.heeds ? Promise.race([process.sleep(ms), fired(abortSignal)]) : process.sleep(ms));
     this.#facts.executing.delete(executing);
+    writeRest();
     const isAborted = action.heeds && abortSignal.aborted;
     if (!isAborted && attempt > action.failures) {
       done.outcome = { value };

@@ -30,6 +30,7 @@ import { checkPauses } from "./check_pauses.ts";
 import { noteChildDeletion, noteChildEnd, noteChildren } from "./child_facts.ts";
 import { attemptKey, type Facts, isSignalPermitted, newRunFacts, noteAbandoned, type RunFacts } from "./facts.ts";
 import { jobOf } from "./renames_plan.ts";
+import { noteChunks, noteStreamed } from "./stream_facts.ts";
 
 /** A call that a store has carried out or refused. */
 export interface Call {
@@ -77,6 +78,11 @@ const CHECKS: Record<string, Check> = {
   release: checkRelease,
   revoke: checkRevoke,
   saveStep: checkSaveStep,
+  appendItems: (facts, [writes]: [{ lease: Lease }[]], outcome: Outcome<boolean[]>) => {
+    if ("error" in outcome) return [];
+    writes.forEach(({ lease }, at) => outcome.value[at] && checkWriter(facts, lease, "items"));
+    return writes.map(({ lease }) => lease.runId);
+  },
   pause: checkPause,
   saveInput: (facts) => (facts.notice("an input was parsed again by another version"), []),
   finish: checkFinish,
@@ -315,6 +321,8 @@ function checkSaveStep(
   if ("error" in outcome) return noticeRefusal(facts, outcome.error), [lease.runId];
   const run = checkWriter(facts, lease, `step ${step.name}`);
   checkOutcome(facts, run, lease, step);
+  noteStreamed(run, lease, step, outcome.value);
+  noteChunks(run, step.chunks ?? []);
   const earlier = run.steps.get(step.name);
   const result = JSON.stringify(step.result);
   if (earlier === undefined || (!earlier.isOver && earlier.attempts < step.attempts)) {

@@ -2,6 +2,8 @@ import { coalescedFacts, type Fact, type FactValue, failedFact, toFact, triggere
 import { failureText } from "../../src/model/failure.ts";
 import type { Lease } from "../../src/model/lease.ts";
 import type { Report } from "../../src/model/execution_report.ts";
+import type { Chunk } from "../../src/model/stream.ts";
+import { noteChunks } from "./stream_facts.ts";
 import type { Run, RunIdentity } from "../../src/model/run.ts";
 import type { SavedStep, StepWrite } from "../../src/model/step.ts";
 import type { CancelledExecution, ClaimRequest, ClaimResult, Ending, Renewal } from "../../src/store/claim.ts";
@@ -79,6 +81,10 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     const what: Tail<Fact> = ["step_failed", name, index, attempts, startedAt, error, retry?.at ?? null];
     return [...said, made(run.request.id, what, error === null ? { error: message } : null)];
   },
+  appendItems: (facts, [writes]: [{ lease: Lease; chunks: Chunk[] }[]], held: boolean[]) =>
+    writes.flatMap(({ lease: { runId }, chunks }, at) =>
+      held[at] && noteChunks(facts.run(runId), chunks) ? [made(runId, ["streamed"])] : []
+    ),
   pause: (
     facts,
     [lease, { reports, pauses }]: [Lease, PauseRequest],

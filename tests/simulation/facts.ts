@@ -1,3 +1,4 @@
+import { newStreamFacts, type StreamFacts } from "./stream_facts.ts";
 import type { FlowDefinition } from "../../src/model/flow.ts";
 import { isTerminal } from "../../src/model/run.ts";
 import type { Ending } from "../../src/store/claim.ts";
@@ -188,6 +189,8 @@ export interface RunFacts {
   logIds: Set<string>;
   /** The latest progress that was reported, as JSON, and under which lease. */
   reported: { progress: string; generation: number } | null;
+  /** What is known of its stream. */
+  streamed: StreamFacts;
   /** What was delivered to its function, in order, by the version of its code: the same in each execution of that. */
   saw: Map<number, string[]>;
 }
@@ -404,6 +407,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     isUnread: true,
     logIds: new Set(),
     reported: null,
+    streamed: newStreamFacts(source),
     saw: new Map(),
   };
 }

@@ -6,6 +6,7 @@ import { checkKeys, checkLogs, checkRuns } from "./check_state.ts";
 import type { Facts } from "./facts.ts";
 import { History } from "./history.ts";
 import { isReading } from "./is_reading.ts";
+import { checkStreams } from "./stream_facts.ts";
 import type { Trace } from "./trace.ts";
 import type { Incarnation } from "./incarnation.ts";
 import type { SharedStore } from "./stores.ts";
@@ -100,6 +101,7 @@ export class Inspector {
     const { truth } = this.#store;
     const { wallNow } = this.#world;
     await checkRuns(this.#facts, truth, this.#touchedRuns(), wallNow);
+    await checkStreams(this.#facts, truth, this.#touchedRuns());
     await checkKeys(this.#facts, truth, wallNow);
     const fault = await this.#store.findFault();
     this.#facts.expect(fault === null, "K", () => fault!);

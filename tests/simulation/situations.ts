@@ -18,6 +18,7 @@ export const SITUATIONS = [
   "a lease was taken away that nobody renewed on a monotonic clock",
   "a run was taken over in the middle",
   "a step took too long",
+  "a reader of a stream has items that do not count any more",
   "a former holder began a step that was over",
   "a run failed because it was abandoned too often",
   "a run killed its process",

@@ -12,6 +12,7 @@ import { PAUSE_MUTANTS } from "./pauses.ts";
 import { RUN_MUTANTS } from "./runs.ts";
 import { SCHEDULE_MUTANTS } from "./schedules.ts";
 import { STEP_MUTANTS } from "./steps.ts";
+import { STREAM_MUTANTS } from "./streams.ts";
 
 /** One bug for each rule that matters most. */
 export const MUTANTS: readonly Mutant[] = [
@@ -20,6 +21,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...RUN_MUTANTS,
   ...STEP_MUTANTS,
   ...PAUSE_MUTANTS,
+  ...STREAM_MUTANTS,
   ...HTTP_MUTANTS,
   ...JOURNAL_MUTANTS,
   ...FLOW_MUTANTS.map((mutant) => ({ parts: ["flow"] as const, ...mutant })),
