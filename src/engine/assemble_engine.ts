@@ -185,6 +185,7 @@ export function assembleEngine<J extends Jobs, L>(
     retention,
     migrateSources: () => transactions.migrate(),
     relay: (abortSignal) => relay.run(abortSignal),
+    refusedRows: () => relay.refused,
     sweep: (abortSignal) =>
       runSweeps({
         ...deps,
@@ -204,7 +205,7 @@ export function assembleEngine<J extends Jobs, L>(
   const relay: Relay = new Relay({
     host,
     hub,
-    sources: transactions.sources,
+    sources,
     jobs: [...jobs.newest.keys()],
     storeId: () => transactions.storeId(),
     intervalMs: settings.pollingInterval,

@@ -53,6 +53,8 @@ export interface LifecycleOptions {
   watchStranded: (abortSignal: AbortSignal) => Promise<void>;
   /** Creates the tables of data sources. */
   migrateSources: () => Promise<void>;
+  /** How many rows of the outboxes were refused, by the names of data sources. */
+  refusedRows: () => ReadonlyMap<string, number>;
   /** Relays the outboxes of data sources, until the signal fires. */
   relay: (abortSignal: AbortSignal) => Promise<void>;
   /** Deletes old effects of data sources, until the signal fires. */
@@ -112,6 +114,7 @@ export class Lifecycle {
       failedClaims: this.#worker.failedClaims,
       isStopping: this.#stopsUnderWay > 0 || this.#isStopped,
       keepsRuns: shortestOf({ ...this.#options.retention, streams: Infinity }) === Infinity,
+      refusedRows: this.#options.refusedRows(),
     };
   }
 

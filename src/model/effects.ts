@@ -27,6 +27,8 @@ export interface Effects {
   takeRows(request: OutboxRequest): Promise<OutboxRow[]>;
   /** Deletes rows of the outbox, by their numbers. */
   deleteRows(nos: readonly number[]): Promise<void>;
+  /** How many rows of the outbox were refused. */
+  countRefused(): Promise<number>;
   /** Leaves a row in the outbox that was refused, with the reason. */
   refuseRow(no: number, error: string): Promise<void>;
 }

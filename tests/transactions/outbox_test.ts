@@ -188,6 +188,13 @@ forEachSource(
     const [refused, unknown] = await rows.outbox();
     assert.match(refused!, /^trigger note The input of job "note" does not fit its schema/);
     assert.equal(unknown, "trigger unknown ");
+    while ((await engine.health()).checks.every(({ name }) => name !== "outbox")) {
+      await new Promise((resolve) => setTimeout(resolve, 50)); // it is asked once a second
+    }
+    const { checks } = await engine.health();
+    assert.deepEqual(checks.filter(({ name }) => name === "outbox"), [
+      { name: "outbox", status: "degraded", message: 'The outbox of data source "app" has 1 refused row', value: 1 },
+    ]);
   },
 );
 

@@ -13,7 +13,7 @@ export type HealthStatus = "ok" | "degraded" | "failing";
 export interface HealthCheck {
   /**
    * Its name: `store`, `worker`, `claims`, `migration`, `stopping`, `event_loop`, `lost_workers`, `due_runs`,
-   * `held_runs`, `wal`, `writes`, `statistics`, `retention`.
+   * `held_runs`, `wal`, `writes`, `statistics`, `retention`, `outbox`.
    */
   name: string;
   /** The result. */
@@ -46,6 +46,8 @@ export interface ProcessCondition extends StoreCondition {
   isStopping: boolean;
   /** Whether it deletes no run. */
   keepsRuns: boolean;
+  /** How many rows of the outbox of each data source were refused, by its name; without those that have none. */
+  refusedRows: ReadonlyMap<string, number>;
   /** The longest time for which the event loop was blocked within the last minute, in milliseconds. */
   eventLoopDelayMs: number;
   /** Why the last report of statistics failed; `null`: it did not. */
@@ -95,7 +97,13 @@ export class HealthChecks {
   /** Does `Engine.health()`: asks the store at most once a second, and waits for it at most a second. */
   async health(): Promise<Health> {
     const checks = await this.#storeChecks.get();
-    return toHealth([...checkLife(this.#deps.look()), ...this.#checkReadiness(), ...checks]);
+    const { refusedRows } = this.#deps.look();
+    return toHealth([
+      ...checkLife(this.#deps.look()),
+      ...this.#checkReadiness(),
+      ...checks,
+      ...[...refusedRows].map(checkOutbox),
+    ]);
   }
 
   /** The part of the health that is known without a call to the store: a full disk is not to restart processes. */
@@ -131,6 +139,12 @@ export class HealthChecks {
 }
 
 /** What decides whether the process is live. */
+function checkOutbox([name, value]: [string, number]): HealthCheck {
+  const rows = value === 1 ? "row" : "rows";
+  const message = `The outbox of data source "${name}" has ${value} refused ${rows}`;
+  return { name: "outbox", status: "degraded", message, value };
+}
+
 function checkLife({ worker, isBroken }: ProcessCondition): HealthCheck[] {
   const checks: HealthCheck[] = [];
   if (worker !== null) {

@@ -11,6 +11,7 @@ import type { Triggers } from "../triggers/triggers.ts";
 
 const FIRST_LOOK_MS = 5;
 const PAGE = 100;
+const COUNT_EVERY_MS = 60_000;
 // How long a caller waits for its own rows.
 const LONGEST_WAIT_MS = 5_000;
 
@@ -19,8 +20,8 @@ export type Relayed = { run: Enqueued | null } | { signal: SignalReceipt };
 
 /** The dependencies of a {@linkcode Relay}. */
 export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub"> {
-  /** The data sources of the engine. */
-  sources: readonly DataSource[];
+  /** The data sources of the engine, with their names. */
+  sources: ReadonlyMap<DataSource, string>;
   /** The names of the jobs of the engine. */
   jobs: readonly string[];
   /** The id of the store. */
@@ -37,11 +38,14 @@ export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub"> {
  * deletes the row. After a crash in between it does so again, and the store knows the id.
  */
 export class Relay {
+  /** How many rows were refused, by the names of data sources: those that have some. */
+  readonly refused = new Map<string, number>();
   readonly #deps: RelayDeps;
   readonly #idle: InterruptibleSleep;
   /** What a caller waits for, by the ids of rows. */
   readonly #expected = new Map<string, (result: Relayed) => void>();
   #nextLookMs: number;
+  #nextCountAt = 0;
 
   constructor(deps: RelayDeps) {
     this.#deps = deps;
@@ -72,7 +76,7 @@ export class Relay {
 
   /** Looks until the signal fires. */
   async run(abortSignal: AbortSignal): Promise<void> {
-    if (this.#deps.sources.length === 0) return;
+    if (this.#deps.sources.size === 0) return;
     const end = () => this.#idle.wake();
     abortSignal.addEventListener("abort", end, { once: true });
     while (!abortSignal.aborted) {
@@ -88,8 +92,20 @@ export class Relay {
   /** Relays what the outboxes have now. Answers how many rows it has moved. */
   async relayAll(): Promise<number> {
     let moved = 0;
-    for (const source of this.#deps.sources) moved += await this.#relay(source);
+    const now = this.#deps.host.monotonic();
+    const counts = this.#nextCountAt <= now;
+    if (counts) this.#nextCountAt = now + COUNT_EVERY_MS;
+    for (const [source, name] of this.#deps.sources) {
+      moved += await this.#relay(source);
+      if (counts) await this.#countRefused(source, name);
+    }
     return moved;
+  }
+
+  async #countRefused({ effects }: DataSource, name: string): Promise<void> {
+    const refused = await effects.countRefused();
+    if (refused > 0) this.refused.set(name, refused);
+    else this.refused.delete(name);
   }
 
   async #relay({ effects }: DataSource): Promise<number> {
@@ -101,6 +117,7 @@ export class Relay {
       for (const row of rows) {
         const result = await this.#perform(row).catch(async (error) => {
           if (error instanceof StoreError) throw error; // the row is relayed later
+          this.#nextCountAt = 0;
           await effects.refuseRow(row.no, error instanceof Error ? error.message : String(error));
           return null;
         });

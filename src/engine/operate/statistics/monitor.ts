@@ -28,7 +28,10 @@ export interface MetricsSource {
 }
 
 /** The state of an engine, as far as it decides about the health of the process. */
-export type EngineCondition = Pick<ProcessCondition, "worker" | "failedClaims" | "isStopping" | "keepsRuns">;
+export type EngineCondition = Pick<
+  ProcessCondition,
+  "worker" | "failedClaims" | "isStopping" | "keepsRuns" | "refusedRows"
+>;
 
 type MonitorDeps = Pick<ExecutionDeps, "store" | "host" | "recorder"> & {
   operator: Operator;

@@ -287,6 +287,14 @@ class PostgresEffects implements Effects {
     await this.#execute([[sql, [JSON.stringify(nos)]]]);
   }
 
+  async countRefused(): Promise<number> {
+    const [row] = await this.#execute([[
+      `SELECT count(*)::text AS rows FROM ${this.#schema}.outbox WHERE error IS NOT NULL`,
+      [],
+    ]]);
+    return Number(row!.rows);
+  }
+
   async refuseRow(no: number, error: string): Promise<void> {
     await this.#execute([[`UPDATE ${this.#schema}.outbox SET error = $1 WHERE no = $2`, [error, no]]]);
   }

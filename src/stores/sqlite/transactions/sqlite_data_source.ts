@@ -220,6 +220,11 @@ class SqliteEffects implements Effects {
     await writes.submit(() => db.run("DELETE FROM holdfast_outbox WHERE no IN (SELECT value FROM json_each(?))", list));
   }
 
+  async countRefused(): Promise<number> {
+    const sql = "SELECT count(*) AS rows FROM holdfast_outbox WHERE error IS NOT NULL";
+    return await Promise.resolve(this.#connection.db.one<{ rows: number }>(sql).rows);
+  }
+
   async refuseRow(no: number, error: string): Promise<void> {
     const { db, writes } = this.#connection;
     await writes.submit(() => db.run("UPDATE holdfast_outbox SET error = ? WHERE no = ?", error, no));
