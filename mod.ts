@@ -140,10 +140,12 @@ export type { OpenStream } from "./src/http/streams/streams.ts";
 export {
   type ChildOutcome,
   defineJob,
+  type EndDefinition,
   type InvokeItem,
   type InvokeOptions,
   type Job,
   type JobDefinition,
+  type JobEnd,
   type JobInput,
   type JobOutput,
   type PayloadOptions,
@@ -158,6 +160,7 @@ export {
   type StepTriggerResult,
   type WaitForSignalOptions,
 } from "./src/model/job.ts";
+export type { EndContext, NewEnd, UndoOptions, UndoTools } from "./src/model/end.ts";
 export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/model/job/job_changes.ts";
 export type { Duration } from "./src/values/duration.ts";
 export type { RetryPolicy } from "./src/model/retry.ts";

@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { AroundHooks } from "../model/around.ts";
 import { StoreError } from "../model/error.ts";
 import { systemHost } from "../model/host.ts";
+import { publishEndTriggers } from "./runs/end_triggers.ts";
 import { JobCatalog } from "../model/job/job_catalog.ts";
 import { checkPayload } from "./runs/check_payload.ts";
 import type { Schema } from "../model/schema.ts";
@@ -213,6 +214,7 @@ export function assembleEngine<J extends Jobs, L>(
     signal: (waitId, signal, by) => runs.signal(waitId, checkSignal(signal, maxValueBytes), by),
   });
   const bulk = new BulkOperations({ store, host, runs, triggers, heldRuns });
+  publishEndTriggers({ hub, jobs, store, recorder });
   const internals: EngineInternals = {
     reader: lifecycle.reader,
     items: lifecycle.streams,

@@ -76,7 +76,7 @@ export class JobPauses {
   /** Refuses a name that neither this engine, nor a live worker, nor a stored run has: it would be a mistake. */
   async #checkExists(jobName: string): Promise<void> {
     const { jobs, store } = this.#deps;
-    if (jobs.newest.has(jobName) || await hasWorker(store, jobName)) return;
+    if (jobs.find(jobName) !== undefined || await hasWorker(store, jobName)) return;
     const { ids } = await store.findRuns({ jobName, limit: 1 });
     if (ids.length === 0) throw new UnknownJobError(jobName, jobs.newest.keys());
   }

@@ -1,7 +1,8 @@
 import { StepError, ValidationError } from "../model/error.ts";
 import { isInstance } from "../values/is_instance.ts";
 import { type Failure, failureText, toError } from "../model/failure.ts";
-import type { Job } from "../model/job.ts";
+import type { EndData } from "../model/end.ts";
+import type { Job, StepContext } from "../model/job.ts";
 import { decode, type JsonText } from "../values/json.ts";
 import { parse } from "../model/schema.ts";
 import type { NewHold } from "../store/hold_record.ts";
@@ -12,12 +13,14 @@ import type { Execution } from "./execution.ts";
 import { RecordedHistory } from "./replay/recorded_history.ts";
 import { type Divergence, type Replay, ReplayGuard } from "./replay/replay_guard.ts";
 import { startDeadline } from "./run_deadline.ts";
+import { retryStoreCall } from "../events/retry_store_call.ts";
+import { cleanUp, readEnd } from "./calls/end_calls.ts";
 import { stepContext } from "./calls/step_context.ts";
 
 /** How an execution of a run ended. */
 export type Outcome =
   | { kind: "completed"; text: JsonText | null }
-  | { kind: "failed"; failure: Failure; failedStepName: string | null; thrown: unknown }
+  | { kind: "failed"; failure: Failure; failedStepName: string | null; thrown: unknown; stillExecuting?: boolean }
   | { kind: "waiting" }
   | { kind: "held"; hold: NewHold }
   | { kind: "interrupted" };
@@ -55,7 +58,11 @@ export async function executeRun(execution: Execution, replay: Replay = newRepla
   deadline.check();
   // A run that returned after its deadline is late, too.
   const isLate = execution.state.isLate && first.kind !== "waiting" && first.kind !== "interrupted";
-  const outcome = isLate ? lateOutcome(await deadline.exceeded) : first;
+  const late = isLate ? lateOutcome(await deadline.exceeded) : first;
+  // Functions that ignore their `abortSignal` keep what the run holds.
+  const outcome = execution.state.isLate && late.kind === "failed"
+    ? { ...late, stillExecuting: !execution.hasEnded }
+    : late;
   const bodyEnded = execution.bodyEnded();
   const settled = await settle(execution, outcome);
   deadline.cancel();
@@ -84,11 +91,15 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
     }
     if (replay.guard.isClear) execution.slot.noteFit();
     const { input } = "refusal" in read ? execution.claim : read;
+    const end = job.isEnd ? await execution.begin(() => execution.track(endOf(execution, input))) : null;
     const { surroundings } = execution.deps;
     const output = await execution.begin(async () => {
       const value = decode(input);
       const context = stepContext(execution, replay);
-      const returned = await surroundings.callJob(execution.claim, value, context, (step) => job.run(step, value));
+      const call = end === null
+        ? (step: StepContext) => job.run(step, value)
+        : (step: StepContext) => cleanUp(execution, job, step, end);
+      const returned = await surroundings.callJob(execution.claim, value, context, call);
       execution.warnOfUnawaited(); // not of one that has thrown, perhaps before its `await`
       return returned;
     });
@@ -103,6 +114,11 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
   // Wait for the steps that nobody awaited, or that lost in `Promise.race()`: their results are still recorded.
   await execution.workEnded();
   return outcome;
+}
+
+/** How the run ended after which this one cleans up. */
+function endOf({ deps, abortSignal }: Execution, input: JsonText | null): Promise<EndData> {
+  return retryStoreCall(() => readEnd(deps.store, decode(input)), deps, abortSignal);
 }
 
 async function checkOutput({ deps, abortSignal }: Execution, job: Job, output: unknown): Promise<void> {
@@ -124,7 +140,12 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
   try {
     const ending = outcome.kind === "completed"
       ? { status: "completed" as const, output: outcome.text, durationMs: duration }
-      : { status: "failed" as const, failure: outcome.failure, failedStepName: outcome.failedStepName };
+      : {
+        status: "failed" as const,
+        failure: outcome.failure,
+        failedStepName: outcome.failedStepName,
+        ...(outcome.stillExecuting === true ? { stillExecuting: true as const } : {}),
+      };
     const finish = execution.writeEnd((reports) => deps.store.finish(execution.lease, ending, reports));
     await execution.state.release(finish, () => true);
   } catch {

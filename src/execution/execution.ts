@@ -227,6 +227,11 @@ export class Execution {
     await this.workEnded();
   }
 
+  /** Whether no code of the job runs here any more. */
+  get hasEnded(): boolean {
+    return (this.state.hasReturned || this.state.isBodyWaiting) && this.#working === 0;
+  }
+
   /** Whether no work of the job is under way, and no result is held back. */
   get isQuiet(): boolean {
     return this.#working === 0 && !this.order.isHolding;

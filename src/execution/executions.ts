@@ -220,7 +220,8 @@ export class Executions {
     this.#sender.drop(execution);
     execution.slot.end(outcome.kind === "interrupted" ? null : outcome.kind !== "held");
     this.#onFree();
-    if (outcome.kind !== "interrupted") return;
+    const isLate = outcome.kind === "failed" && outcome.stillExecuting === true;
+    if (outcome.kind !== "interrupted" && !isLate) return;
     await this.#releaseInterrupted(execution, bodyEnded);
     this.#onFree();
   }
@@ -237,9 +238,9 @@ export class Executions {
   }
 
   /**
-   * Releases the lease of an interrupted execution when no code of the job runs here any more, or the worker has stopped.
-   * Until then, while the lease lasts, no other execution of the run begins, and a cancelled run keeps its concurrency
-   * key.
+   * Releases the lease of an interrupted or late execution when no code of the job runs here any more, or the worker has stopped.
+   * Until then, while the lease lasts, no other execution of the run begins, and a cancelled or late run keeps its
+   * concurrency key.
    *
    * @param bodyEnded Resolves when no code of the job runs here any more.
    */

@@ -51,6 +51,10 @@ export interface ClientRun {
   slotAt?: string;
   /** Why no worker executes it. */
   held?: Held;
+  /** The run after which it cleans up. */
+  endOf?: string;
+  /** The run that cleans up after it. */
+  endRunId?: string;
   /** The run of which it is a retry. */
   retriggerOf?: string;
   /** Its newest retry. */
@@ -102,6 +106,8 @@ export function toClientRun(run: Omit<Run, "input">): ClientRun {
       scheduleName: run.scheduleName,
       slotAt: run.slotAt,
       held: run.held,
+      endOf: run.endOf,
+      endRunId: run.endRunId,
       retriggerOf: run.retriggerOf,
       retriggeredAs: run.retriggeredAs,
       completedAs: run.completedAs,

@@ -40,6 +40,8 @@ export interface ExportedHistory {
     upTo: number;
     /** What the earlier runs had begun and not completed. */
     unfinished: RecordName[];
+    /** The steps that were undone, with the run that did; left out: none. */
+    undone?: { readonly [stepName: string]: string };
   };
   /** What the job's function returned, if the run has completed. */
   output?: Json;

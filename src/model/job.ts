@@ -1,12 +1,26 @@
 import type { Duration } from "../values/duration.ts";
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
-import { type ChangeDefinition, checkRecordName, type JobChanges, readJobChanges } from "./job/job_changes.ts";
+import {
+  type ChangeDefinition,
+  type Changes,
+  checkRecordName,
+  type JobChanges,
+  readJobChanges,
+} from "./job/job_changes.ts";
 import type { Json, Jsonify } from "../values/json.ts";
 import type { Stream, StreamWriter } from "./stream.ts";
 import { isInstance } from "../values/is_instance.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { checkName } from "../values/name.ts";
-import type { Coalesce, Disposition, IdempotencyUntil, Labels } from "./run.ts";
+import {
+  type Coalesce,
+  type Disposition,
+  ENDED,
+  type IdempotencyUntil,
+  type Labels,
+  type TerminalStatus,
+} from "./run.ts";
+import { type EndContext, endJobName } from "./end.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
@@ -330,6 +344,10 @@ export interface Job<Input = unknown, Output = unknown, Name extends string = st
   readonly flow: JobFlow;
   /** What it says about changes of its code. */
   readonly changes: JobChanges;
+  /** What cleans up after its runs; `null`: nothing. */
+  readonly onEnd: JobEnd | null;
+  /** Whether it cleans up after the runs of another job. */
+  readonly isEnd: boolean;
   /** The definitions of earlier versions, with those that they have before them. */
   readonly previous: readonly Job[];
   /** The job's function. It receives the parsed input as stored. */
@@ -350,6 +368,26 @@ export type JobInput<J extends Job> = J extends Job<infer Input> ? Input : never
 
 /** The output of a job's completed runs: `JobOutput<typeof greet>`. */
 export type JobOutput<J extends Job> = J extends Job<unknown, infer Output> ? Output : never;
+
+/** What cleans up after the runs of a job. */
+export interface JobEnd {
+  /** It does so after runs that end with one of these. */
+  readonly statuses: readonly TerminalStatus[];
+  /** The hidden job whose runs do it. */
+  readonly job: Job;
+}
+
+/** How a job cleans up after its runs. */
+export interface EndDefinition<Input = unknown> {
+  /** After which ends. Default: `completed`, `failed` and `cancelled`. */
+  statuses?: readonly TerminalStatus[];
+  /** If a clean-up has not ended this long after its start, it fails. Default: no limit. */
+  finishWithin?: Duration;
+  /** What changed of it for runs that have recorded something. */
+  changes?: Changes;
+  /** Cleans up, in steps of a run of its own. */
+  run: (step: StepContext, end: EndContext<Input>) => unknown;
+}
 
 /** The definition of a job, for {@linkcode defineJob}. */
 export interface JobDefinition<
@@ -372,6 +410,11 @@ export interface JobDefinition<
    * open. `step.wait("approve")` has the schema and the type of `approve`.
    */
   waits?: Waits;
+  /**
+   * Cleans up after a run, however it ended: in another run, which is added in the commit that ends the first. Whether a run
+   * has one is decided at its trigger.
+   */
+  onEnd?: EndDefinition<Jsonify<SchemaOutput<S>>>;
   /** The default retry policy of its steps. Default: no retries. */
   retry?: RetryPolicy;
   /** Does the work, in steps. */
@@ -421,6 +464,8 @@ export function defineJob<
     retry: { ...retry },
     flow: readJobFlow(definition, subject),
     changes: readJobChanges(definition, subject),
+    onEnd: readEnd(definition, subject),
+    isEnd: false,
     previous: readPrevious(definition),
     // The stored value is the schema's output, so it has the type of the function's parameter.
     run: definition.run as Job["run"],
@@ -432,6 +477,7 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   input: true,
   output: true,
   waits: true,
+  onEnd: true,
   retry: true,
   priority: true,
   startWithin: true,
@@ -447,6 +493,44 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   recheckInput: true,
   run: true,
 };
+
+const END_OPTIONS: Record<keyof EndDefinition, true> = { statuses: true, finishWithin: true, changes: true, run: true };
+// What an end run receives is made when it is executed.
+const ANY_INPUT: Schema = { "~standard": { version: 1, vendor: "holdfast", validate: (value) => ({ value }) } };
+
+/** Checks how a job cleans up, and makes the hidden job that does. */
+function readEnd<S extends Schema, Waits extends Schemas>(
+  definition: JobDefinition<S, unknown, string, Waits>,
+  subject: string,
+): JobEnd | null {
+  const { name, onEnd, aliases = [], version, continues, onDivergence, retry } = definition;
+  if (onEnd === undefined) return null;
+  checkOptionNames(onEnd, END_OPTIONS, `onEnd of ${subject}`);
+  const { finishWithin, changes, run } = onEnd;
+  const statuses: readonly TerminalStatus[] = onEnd.statuses ?? ENDED;
+  if (!Array.isArray(statuses) || !statuses.every((status) => ENDED.includes(status))) {
+    throw new TypeError(`onEnd.statuses of ${subject} must be a list of ${ENDED.join(", ")}`);
+  }
+  if (typeof run !== "function") throw new TypeError(`onEnd of ${subject} needs a function run, not ${kindOf(run)}`);
+  checkName(endJobName(name), `The name of a job with onEnd, with ":end",`);
+  const own = `onEnd of ${subject}`;
+  const others = { version, continues, changes, onDivergence, aliases: aliases.map(endJobName) };
+  const given = Object.fromEntries(Object.entries(others).filter(([, value]) => value !== undefined));
+  const job: Job = {
+    name: endJobName(name),
+    input: ANY_INPUT,
+    output: null,
+    waits: readSchemas("waits", own),
+    retry: { ...retry },
+    flow: readJobFlow(finishWithin === undefined ? {} : { finishWithin }, own),
+    changes: readJobChanges({ name: endJobName(name), ...given, recheckInput: false }, own),
+    onEnd: null,
+    isEnd: true,
+    previous: [],
+    run: run as Job["run"], // it receives an EndContext
+  };
+  return { statuses: Object.freeze([...new Set(statuses)]), job };
+}
 
 /** Checks and copies the schemas of an option. Names are given without an occurrence. */
 function readSchemas(option: string, job: string, given: Schemas = {}): Schemas {

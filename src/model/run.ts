@@ -109,6 +109,10 @@ export interface Run {
   version: number;
   /** Why no worker executes it; `null`: it is not held. A held run is pending. */
   held: Held | null;
+  /** The run after which it cleans up (`onEnd`); `null`: it is no such run. The id stays when that run is deleted. */
+  endOf: string | null;
+  /** The run that cleans up after it; `null` while there is none. */
+  endRunId: string | null;
   /** The run of which it is a retry. The id stays when that run is deleted. */
   retriggerOf: string | null;
   /** Its newest retry. The id stays when the retry is deleted, until there is another retry. */
@@ -155,6 +159,10 @@ export interface RunFilter {
   labels?: Labels;
   /** Runs that this run waits for or waited for. */
   parentRunId?: string;
+  /** Runs that clean up after this run. */
+  endOf?: string;
+  /** Runs that clean up after another one; `false`: the others. */
+  endRun?: boolean;
   /** Runs that failed for this reason. */
   failureKind?: FailureKind;
   /** Runs that are held; `false`: those that are not. */
@@ -187,7 +195,8 @@ export interface Condition {
   readonly statuses?: readonly RunStatus[];
 }
 
-const ENDED: readonly RunStatus[] = RUN_STATUSES.filter(isTerminal);
+/** The statuses of a run that has ended. */
+export const ENDED: readonly TerminalStatus[] = RUN_STATUSES.filter(isTerminal);
 
 /**
  * The fields of a filter beside jobs, statuses, labels and the page. What reads, checks, describes, narrows and applies a
@@ -202,6 +211,8 @@ export const CONDITIONS = {
   failureKind: { field: "failureKind", by: "is", values: FAILURE_KINDS, statuses: ["failed"] },
   held: { field: "held", by: "has", statuses: ["pending"] },
   retried: { field: "completedAs", by: "has", statuses: ENDED },
+  endOf: { field: "endOf", by: "is" },
+  endRun: { field: "endOf", by: "has" },
 } as const satisfies Record<Exclude<keyof RunFilter, "jobName" | "status" | "labels" | "limit" | "offset">, Condition>;
 
 type ConditionName = keyof typeof CONDITIONS;

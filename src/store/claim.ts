@@ -150,4 +150,10 @@ export interface CancelledExecution {
 /** How a run ends, other than by a cancel. */
 export type Ending =
   | { status: "completed"; output: JsonText | null; durationMs: number }
-  | { status: "failed"; failure: Failure; failedStepName: string | null };
+  | {
+    status: "failed";
+    failure: Failure;
+    failedStepName: string | null;
+    /** Functions of the run may still run: like a cancelled one, it keeps its concurrency key until its lease is released. */
+    stillExecuting?: true;
+  };

@@ -52,6 +52,8 @@ export interface RunHistory {
   pauses: PauseRecord[];
   /** What it has as copies; `null`: it is no retry from the failure. */
   copied: CopiedHistory | null;
+  /** The first run of the chain of retries from the failure to which it belongs; its own id without one. */
+  originId: string;
 }
 
 /** The part of a history that a retry from the failure has taken over. */
@@ -64,4 +66,9 @@ export interface CopiedHistory {
    * What a later run of the chain has completed stays.
    */
   unfinished: readonly RecordName[];
+  /**
+   * The steps that end runs have undone, in this chain, with the id of the end run that did: it is part of their new
+   * idempotency keys. Left out: none.
+   */
+  undone?: { readonly [stepName: string]: string };
 }

@@ -1,3 +1,4 @@
+import type { NewEnd } from "../model/end.ts";
 import type { Flow } from "../model/flow.ts";
 import type { JsonText } from "../values/json.ts";
 import type { OriginText } from "../model/origin.ts";
@@ -47,6 +48,8 @@ export interface NewRun {
    * made by a trigger, or by a parent.
    */
   schedule: { name: string; slotAt: string | null; slot?: JsonText } | null;
+  /** The run that is added in the commit that ends it; left out: none. */
+  onEnd?: NewEnd;
   /** The origin of its trigger: trace and actor. `null`: it has neither. */
   trace: OriginText | null;
 }

@@ -99,6 +99,13 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../mode
  * (`NewRun.idempotencyUntil`): in the commit that adds the new run. A run without its former key still shows it
  * (`idempotencyKey`), and is found by it (`searchRuns`). Other jobs can use the same key.
  *
+ * **End runs.** A run can have a run that cleans up after it (`NewRun.onEnd`): it is added in the commit that ends the
+ * first one, whatever ends it, if it ends with one of the statuses. Its id follows from that of its run (`endRunId()`). It
+ * has the version, labels, priority, fairness key and concurrency key of its run, and its input is `{ runId }`. With a
+ * concurrency key, it precedes all runs that have not kept the key. It has no parent, no end run and no idempotency key. While it,
+ * or a retry of it, has not ended, its run is neither retried nor deleted. A retry from the failure has no copy of a step
+ * that it has undone: for which it has a completed step (`undoName()`).
+ *
  * **Gates.** A run is due if it is pending and its start (`flow.start`) has passed, or if it waits and one of its pauses
  * is over. A due run can be claimed when it passes these gates, in this order:
  *
@@ -656,6 +663,7 @@ export interface Store extends AsyncDisposable {
    *   parks, `waiting` for each pause, then for each step between two attempts.
    * - `finish`: the reports, then `completed` or `failed`.
    * - `cancel`: the reports, `step_cancelled` for each step that was being executed, then `cancelled`.
+   * - Any of them that ends a run with an end run: `triggered` for the end run, at any place.
    * - `hold`: the reports, then `held`. `resumeHeld`: `resumed`.
    * - `delete` and `purge`: `deleted`.
    * - The facts `triggered`, `retried`, `cancelled`, `resumed` and `deleted` end with the actor, if somebody said who acts.

@@ -111,6 +111,7 @@ export { latestProgress } from "../model/execution_report.ts";
 export { actorOf, withActor } from "../model/origin.ts";
 export { coalescedFacts, factBy, failedFact, stepFacts, toFact, triggeredFact } from "../model/fact.ts";
 export { failureText } from "../model/failure.ts";
+export { endRunId, type NewEnd, undoName } from "../model/end.ts";
 export { positionOf } from "../model/flow.ts";
 export { systemHost } from "../model/host.ts";
 export { isoTime } from "../values/iso_time.ts";
@@ -122,11 +123,13 @@ export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../m
 
 // Rules that stores share.
 export { counts, isFollowed } from "./idempotency.ts";
+export { cleaningMessage, type EndedRun, endRunIdOf, retriedMessage, toEndRun, toOnEnd } from "./end_runs.ts";
 export {
   abandonedFailure,
   ALONE_FROM,
   aloneDelayMs,
   DELETED_RUNS_KNOWN_MS,
+  END_LEAD,
   HEAD_START,
   LISTED_LEASES,
   MAX_CHUNKS_READ,

@@ -21,6 +21,9 @@ export const MAX_COUNTED_HELD = 10_000;
 /** A run that kept its key over a retry delay comes this much before its position, and a held one this much after it. */
 export const HEAD_START = 2 ** 52;
 
+/** A run that cleans up after one with a concurrency key comes this much before its position: before all urgent runs. */
+export const END_LEAD = 2 ** 50;
+
 /** The position below which a run has kept its key. No other position comes near. */
 export const LAST_KEPT = -HEAD_START / 2;
 

@@ -3,6 +3,7 @@ import type { RunStatus, StoredRun } from "../model/run.ts";
 import { actorOf, type OriginText } from "../model/origin.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
+import { endRunIdOf } from "./end_runs.ts";
 import { versionOf } from "./queue_name.ts";
 import { type IdentityRow, toFailure, toRunIdentity } from "./rows.ts";
 
@@ -37,6 +38,9 @@ export interface RunColumns extends IdentityRow {
   start_by: number | null;
   finish_by: number | null;
   parent_id: string | null;
+  /** See `toOnEnd()`. */
+  on_end: JsonText | null;
+  end_of: string | null;
   completed_as: string | null;
   /** The origin of its trigger. */
   trace: OriginText | null;
@@ -80,6 +84,8 @@ export function readRunColumns(row: RunColumns, held: Held | null): StoredRun {
     slotAt: isoTime(row.slot_at),
     version: versionOf(row.job),
     held,
+    endOf: row.end_of,
+    endRunId: endRunIdOf(row.on_end, row.status),
     retriggerOf: row.retrigger_of,
     retriggeredAs: row.retriggered_as,
     completedAs: row.completed_as,

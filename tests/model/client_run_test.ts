@@ -38,6 +38,8 @@ function aStoredRun(overrides: Partial<Run> = {}): Run {
     slotAt: null,
     version: 1,
     held: null,
+    endOf: null,
+    endRunId: null,
     retriggerOf: null,
     retriggeredAs: null,
     completedAs: null,

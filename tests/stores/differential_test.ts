@@ -17,3 +17,9 @@ Deno.test("MemoryStore and SqliteStore answer the same to any operations with ch
 
 Deno.test("MemoryStore and SqliteStore answer the same to any operations with versions, held runs, children and flow", () =>
   compareHistories(SEEDS, { flow: true, children: true, evolution: true }));
+
+Deno.test("MemoryStore and SqliteStore answer the same to any operations with end runs, keys that end, children and flow", () =>
+  compareHistories(SEEDS, { flow: true, children: true, ends: true }));
+
+Deno.test("MemoryStore and SqliteStore answer the same to any operations with end runs and keys that end", () =>
+  compareHistories(SEEDS, { flow: false, ends: true }));

@@ -1,3 +1,4 @@
+import { endRunId } from "../../src/model/end.ts";
 import { type Flow, type KnownJob, PLAIN_FLOW, type Rate } from "../../src/model/flow.ts";
 import type { Report } from "../../src/model/execution_report.ts";
 import type { Lease, SeenLease } from "../../src/model/lease.ts";
@@ -30,6 +31,8 @@ export interface Operation {
 export interface ScriptOptions {
   /** Delays, priorities, deadlines, limits, rates, fairness keys and paused jobs. */
   flow: boolean;
+  /** Runs that clean up after others, and idempotency keys that end. */
+  ends?: boolean;
   /** Pauses on child runs. */
   children?: boolean;
   /** Two versions of each job, code with several prints, held runs, aliases, patches and inputs of other schemas. */
@@ -169,10 +172,26 @@ export class Script {
         ])
         : null,
       trace: this.#trace(),
+      ...this.#end(),
     };
+    if (this.#options.ends && run.idempotencyKey !== null && this.#chance.happens(0.7)) {
+      run.idempotencyUntil = this.#chance.pick(["ended", "failed", 50] as const);
+    }
     this.#runIds.push(run.id);
+    if (run.onEnd !== undefined) this.#runIds.push(endRunId(run.id));
     this.#lastEnqueue = { ...operation("enqueue", [run], (store) => store.enqueue([run])), added: run };
     return this.#lastEnqueue;
+  }
+
+  /** The end run is one of a usual job, so that workers claim it. */
+  #end(): Pick<NewRun, "onEnd"> {
+    if (!this.#options.ends || this.#chance.happens(0.4)) return {};
+    const statuses = this.#chance.pick(
+      [["completed", "failed", "cancelled"], ["failed", "cancelled"], ["completed"]] as const,
+    );
+    return {
+      onEnd: { jobName: this.#chance.pick(["a", "b", "c"]), statuses, finishWithin: this.#chance.pick([null, 90]) },
+    };
   }
 
   #trace(): NewRun["trace"] {
@@ -258,7 +277,7 @@ export class Script {
       ? { status, failure }
       : { status, failure, delayMs: this.#chance.int(50) };
     const attempts = (this.#retried.get(lease.runId)?.attempts ?? 0) + 1;
-    const name = this.#retried.get(lease.runId)?.name ?? `step-${this.#stepNo++}`;
+    const name = this.#retried.get(lease.runId)?.name ?? this.#stepName();
     if (status === "retrying") this.#retried.set(lease.runId, { name, attempts });
     else this.#retried.delete(lease.runId);
     const step = { name, index: this.#stepNo, attempts, startedAgoMs: this.#chance.int(30), result };
@@ -367,11 +386,22 @@ export class Script {
     return operation("enqueue", [run], (store) => store.enqueue([run]));
   }
 
+  #stepName(): string {
+    if (!this.#options.ends) return `step-${this.#stepNo++}`;
+    return this.#chance.pick(["step", "step#2", "undo step", "undo step (2)", `step-${this.#stepNo++}`]);
+  }
+
   #finish(): Operation {
     const lease = this.#lease();
+    const isStill = this.#options.ends === true && this.#chance.happens(0.3);
     const ending = this.#chance.happens(0.7)
       ? { status: "completed" as const, output: "2", durationMs: this.#chance.int(100) }
-      : { status: "failed" as const, failure: aFailure(), failedStepName: null };
+      : {
+        status: "failed" as const,
+        failure: aFailure(),
+        failedStepName: null,
+        ...(isStill ? { stillExecuting: true as const } : {}),
+      };
     const reports = this.#reports(lease);
     return operation("finish", [lease, ending, reports], (store) => store.finish(lease, ending, reports));
   }

@@ -147,6 +147,8 @@ function describeRun({ run, steps, waits, failure }: Shown, output: Output): voi
     ["held", run.held?.message ?? null, "yellow"],
     ["parent", run.parentRunId ?? null],
     ["schedule", run.scheduleName ?? null],
+    ["cleans up after", run.endOf ?? null],
+    ["cleaned up by", run.endRunId ?? null],
     ["retry of", run.retriggerOf ?? null],
     ["retried as", run.retriggeredAs ?? null],
     ["completed as", run.completedAs ?? null],

@@ -1,3 +1,4 @@
+import { readEnd } from "../../execution/calls/end_calls.ts";
 import { baseOf } from "../../execution/replay/recorded_history.ts";
 import type {
   ChildHistory,
@@ -57,8 +58,12 @@ export async function exportHistory(
   if (options.redact !== undefined && typeof options.redact !== "function") {
     throw new TypeError(`redact of exportHistory() must be a function, not ${kindOf(options.redact)}`);
   }
-  const history = await store.getHistory(runId);
-  if (history === null) return null;
+  const found = await store.getHistory(runId);
+  if (found === null) return null;
+  // A replay of a clean-up asks no store how its run has ended.
+  const history = found.run.endOf === null
+    ? found
+    : { ...found, input: JSON.stringify(await readEnd(store, decode(found.input))) };
   const children = new Map<string, ChildResult[] | null>();
   for (const pause of history.pauses) {
     if (pause.kind === "children") children.set(pause.id, await readChildren(store, pause));
@@ -111,9 +116,7 @@ class Exporter {
       slotAt: run.slotAt ?? undefined,
       slot: slot === null ? undefined : JSON.parse(slot),
       records: this.#records(),
-      copied: copied === null
-        ? undefined
-        : { upTo: copied.upTo, unfinished: copied.unfinished.map((name) => ({ ...name })) },
+      copied: copied === null ? undefined : { ...copied, unfinished: copied.unfinished.map((name) => ({ ...name })) },
       output: run.status === "completed" ? this.#value(run.output, about, "output") : undefined,
       error: run.failure === null ? undefined : this.#failure(run.failure, about),
     });

@@ -1,7 +1,7 @@
 import { runAround, type SignalInfo, type SignalResult } from "../../model/around.ts";
 import { ConflictError, NotFoundError } from "../../model/error.ts";
 import type { Worker } from "../../execution/worker.ts";
-import type { StoredRun } from "../../model/run.ts";
+import { isTerminal, type StoredRun } from "../../model/run.ts";
 import { encodeOrigin, type TraceContext, withActor } from "../../model/origin.ts";
 import type { Signal, SignalOutcome, SignalReceipt } from "../../model/wait.ts";
 import { untilKnown } from "../triggers/until_known.ts";
@@ -54,7 +54,11 @@ export class RunChanges {
   async delete(runId: string, by: string | null): Promise<void> {
     const run = await this.#deps.store.delete(runId, by);
     if (run === null) {
-      const { status } = await readRun(this.#deps.store, runId);
+      const { status, endRunId } = await readRun(this.#deps.store, runId);
+      const end = endRunId === null ? null : await getRun(this.#deps.store, endRunId);
+      if (isTerminal(status) && end !== null) {
+        throw new ConflictError(`Run "${runId}" is being cleaned up: run "${end.id}" (${end.status})`);
+      }
       throw new ConflictError(`Cannot delete run "${runId}": it is ${status}`);
     }
     this.#deps.hub.publish(run, { type: "run:delete", by });

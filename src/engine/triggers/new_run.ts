@@ -1,4 +1,6 @@
 import { type Issue, ValidationError } from "../../model/error.ts";
+import type { NewEnd } from "../../model/end.ts";
+import type { JobEnd } from "../../model/job.ts";
 import { type Flow, isPeriod, type JobFlow, PERIOD_RULE } from "../../model/flow.ts";
 import type { Host } from "../../model/host.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
@@ -154,9 +156,14 @@ export function newRun(
       retriggerOf: retry?.retriggerOf ?? null,
       flow,
       schedule: null,
+      ...(job.onEnd === null || job.onEnd.statuses.length === 0 ? {} : { onEnd: toNewEnd(job.onEnd) }),
       trace: encodeOrigin(null, by),
     };
   });
+}
+
+function toNewEnd({ statuses, job: { name, flow } }: JobEnd): NewEnd {
+  return { jobName: name, statuses, finishWithin: flow.finishWithin };
 }
 
 /** The output of a schema for labels; labels that are `undefined` are left out. */

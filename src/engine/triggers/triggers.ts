@@ -1,4 +1,4 @@
-import { ConflictError, NotFoundError } from "../../model/error.ts";
+import { ConflictError, NotFoundError, ValidationError } from "../../model/error.ts";
 import type { Job, StepTriggerResult } from "../../model/job.ts";
 import type { CatalogJob, JobCatalog } from "../../model/job/job_catalog.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
@@ -110,11 +110,17 @@ export class Triggers {
     checkOptionNames(options, TRIGGER_OPTIONS, "trigger()");
     const { labels = {}, ...rest } = options;
     const { labels: schema, host } = this.#deps;
+    const found = this.#find(job);
+    if (found.job.isEnd) {
+      throw new ValidationError(
+        `Job "${found.job.name}" cannot be triggered: its runs clean up after those of another`,
+      );
+    }
     // Without a schema, newRun() checks them.
     const parsed = schema === undefined ? labels as Labels : parseLabels(schema, labels, host);
     return andThen(
       parsed,
-      (labels) => newRun(this.#find(job), input, { ...rest, labels }, this.#deps, { isJson }),
+      (labels) => newRun(found, input, { ...rest, labels }, this.#deps, { isJson }),
     );
   }
 

@@ -331,7 +331,7 @@ export class StepCalls {
     if (typeof work !== "function") throw new TypeError(`Step "${name}" needs a function, not ${kindOf(work)}`);
     const { claim, deps } = this.#execution;
     const tools: StepTools = {
-      idempotencyKey: stepId(claim.originId, name),
+      idempotencyKey: stepId(claim.copied?.undone?.[name] ?? claim.originId, name),
       attempt,
       abortSignal: streams.abortSignal,
       stream: (stream) => {

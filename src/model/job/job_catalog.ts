@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { endJobName } from "../end.ts";
 import type { KnownJob } from "../flow.ts";
 import type { OnDivergence } from "../hold.ts";
 import { type Job, waitSchemaOf } from "../job.ts";
@@ -33,6 +34,8 @@ export class JobCatalog {
   readonly #jobs = new Map<string, CatalogJob>();
   /** The definition that executes the runs of a name and a version. */
   readonly #executing = new Map<string, CatalogJob>();
+  /** The newest hidden job of each name that cleans up after another one. */
+  readonly #ends = new Map<string, Job>();
   /** The name of the job that has an alias. */
   readonly #names = new Map<string, string>();
 
@@ -46,7 +49,10 @@ export class JobCatalog {
     for (const job of jobs) this.#addNames(job);
     for (const job of jobs) {
       const { aliases } = job.changes;
-      for (const definition of [job, ...job.previous]) this.#add(definition, aliases, options);
+      for (const definition of [job, ...job.previous]) {
+        this.#add(definition, aliases, options);
+        if (definition.onEnd !== null) this.#addEnd(definition.onEnd.job, aliases, options);
+      }
     }
     this.known = [...this.#executing].map(([key, { job, aliases, print }]) => {
       const at = key.lastIndexOf("\t");
@@ -59,6 +65,8 @@ export class JobCatalog {
   /** The newest definition of a name or an alias, or the one of this very version; `undefined`: there is none. */
   find(job: string | Job): CatalogJob | undefined {
     const name = typeof job === "string" ? job : job.name;
+    const end = this.#ends.get(name);
+    if (end !== undefined) return this.#jobs.get(keyOf(end.name, end.changes.version));
     const own = this.newest.get(this.#names.get(name) ?? name);
     if (own === undefined) return undefined;
     const version = typeof job === "string" ? own.changes.version : job.changes.version;
@@ -84,6 +92,18 @@ export class JobCatalog {
       if (other !== undefined) throw new TypeError(`Jobs "${other}" and "${name}" both have the alias "${alias}"`);
       this.#names.set(alias, name);
     }
+  }
+
+  /** Adds the hidden job that cleans up after one. The first that is added is that of the newest version. */
+  #addEnd(job: Job, aliases: readonly string[], options: CodeOptions): void {
+    const names = [job.name, ...aliases.map(endJobName)];
+    for (const name of names) {
+      if (this.newest.has(name) || this.#names.has(name)) {
+        throw new TypeError(`There is a job "${name}": that is the name of what cleans up after another job`);
+      }
+      if (!this.#ends.has(name)) this.#ends.set(name, job);
+    }
+    this.#add(job, names.slice(1), options);
   }
 
   #add(job: Job, aliases: readonly string[], options: CodeOptions): void {

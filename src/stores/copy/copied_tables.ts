@@ -27,7 +27,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
     columns: {
       ...same(
         "r",
-        `seq id job status queue position queue_state labels parked_no idempotency_key former_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
+        `seq id job status queue position queue_state labels parked_no on_end end_of idempotency_key former_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
         lease_generation last_report_no recorded has_pauses interruptions abandonments abandonments_alone retrigger_of retriggered_as
         completed_as origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at
         leased_at trace fairness_key priority due_at deadline_at key_concurrency key_rate_limit key_rate_period start_at
@@ -73,7 +73,7 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
     from: "holdfast_holds d",
     columns: same("d", "run_seq queue code message details since generation recorded prints offered_in continues"),
   },
-  { to: "copies", from: "holdfast_copies y", columns: same("y", "run_seq copied_up_to unfinished") },
+  { to: "copies", from: "holdfast_copies y", columns: same("y", "run_seq copied_up_to unfinished undone") },
   {
     to: "logs",
     from: "holdfast_logs g",

@@ -10,6 +10,7 @@ import type { Claim } from "../../store/claim.ts";
 import type { HoldRecord, RunHistory } from "../../store/hold_record.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
 import { isoTime } from "../../values/iso_time.ts";
+import { endRunIdOf, toOnEnd } from "../end_runs.ts";
 import { firstResumed } from "../first_resumed.ts";
 import {
   type ChildResult,
@@ -64,6 +65,8 @@ export function toRunText(run: KeptRun): StoredRun {
     slotAt: run.schedule?.slotAt ?? null,
     version: run.version,
     held: run.hold === null ? null : toHeld(run.hold),
+    endOf: run.endOf,
+    endRunId: endRunIdOf(toOnEnd(run), run.status),
     retriggerOf: run.retriggerOf,
     retriggeredAs: run.retriggeredAs,
     completedAs: run.completedAs,
@@ -167,6 +170,7 @@ export function toHistory(run: KeptRun, now: number): RunHistory {
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: run.pauses.map(toPauseRecord),
     copied: structuredClone(run.copied),
+    originId: run.originId,
   };
 }
 

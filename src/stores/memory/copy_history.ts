@@ -1,20 +1,29 @@
+import { undoName } from "../../model/end.ts";
 import type { RecordName } from "../../model/hold.ts";
 import { copyChildren } from "./children.ts";
 import { type KeptPause, type KeptRun } from "./records.ts";
 import { resultOf } from "./copies.ts";
 import { copyStreams } from "./streams.ts";
 
-/** Copies the records of the old run to a retry from the failure, in their order, and notes what it leaves out. */
-export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): void {
+/**
+ * Copies the records of the old run to a retry from the failure, in their order, and notes what it leaves out.
+ *
+ * @param endRuns The runs that have cleaned up after the old run: what they have undone is not copied.
+ */
+export function copyHistory(old: KeptRun, run: KeptRun, endRuns: readonly KeptRun[], newId: () => string): void {
   run.originId = old.originId;
   run.lastRecordedNo = old.lastRecordedNo;
   const unfinished = [...old.copied?.unfinished ?? []];
   const leaveOut = (kind: RecordName["kind"], name: string) => {
     if (!unfinished.some((other) => other.kind === kind && other.name === name)) unfinished.push({ kind, name });
   };
+  const undone: Record<string, string> = { ...old.copied?.undone };
   for (const step of old.steps.values()) {
-    if (step.result.status === "completed") run.steps.set(step.name, { ...step, pastAttempts: [] });
-    else leaveOut("step", step.name);
+    const undoer = endRuns.find(({ steps }) => steps.get(undoName(step.name))?.result.status === "completed");
+    if (undoer !== undefined) undone[step.name] = undoer.id;
+    if (step.result.status === "completed" && undoer === undefined) {
+      run.steps.set(step.name, { ...step, pastAttempts: [] });
+    } else leaveOut("step", step.name);
   }
   copyStreams(old, run);
   for (const pause of old.pauses) {
@@ -26,7 +35,11 @@ export function copyHistory(old: KeptRun, run: KeptRun, newId: () => string): vo
     copyChildren(run, copy, pause);
     run.pauses.push(copy);
   }
-  run.copied = { upTo: old.lastRecordedNo, unfinished };
+  run.copied = {
+    upTo: old.lastRecordedNo,
+    unfinished,
+    ...(Object.keys(undone).length === 0 ? {} : { undone }),
+  };
 }
 
 /**

@@ -126,6 +126,7 @@ const VALUES: Columns<(run: KeptRun) => string | number | object | null | undefi
   failureKind: (run) => run.failure?.kind,
   completedAt: (run) => run.completedAt,
   createdAt: (run) => run.createdAt,
+  endOf: (run) => run.endOf,
   held: (run) => run.hold,
   completedAs: (run) => run.completedAs,
 };

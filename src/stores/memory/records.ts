@@ -14,6 +14,8 @@ import { deadlineAt, type PauseRecord } from "../../model/wait.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
+  /** The run after which it cleans up. */
+  endOf: string | null;
   /** The run of which it is a retry. */
   retriggerOf: string | null;
   /** Whether another run has its idempotency key now. It still shows the key. */
@@ -207,6 +209,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     },
     startAt,
     dueAt: startAt !== null && startAt > now ? startAt : null,
+    endOf: null,
     retriggerOf: request.retriggerOf?.runId ?? null,
     isKeyTaken: false,
     retriggeredAs: null,

@@ -3,12 +3,14 @@ import type { Lease } from "../../model/lease.ts";
 import { actorOf } from "../../model/origin.ts";
 import { type Fact, factBy, failedFact, toFact, triggeredFact } from "../../model/fact.ts";
 import { latestProgress, type Report } from "../../model/execution_report.ts";
-import type { RunIdentity } from "../../model/run.ts";
+import { endRunId } from "../../model/end.ts";
+import { isTerminal, type RunIdentity } from "../../model/run.ts";
 import type { Ending } from "../../store/claim.ts";
 import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
+import { toEndRun } from "../end_runs.ts";
 import { counts, isFollowed } from "../idempotency.ts";
 import { ALONE_FROM, aloneDelayMs, DELETED_RUNS_KNOWN_MS } from "../rules.ts";
 import { addTry } from "../tried_prints.ts";
@@ -155,13 +157,14 @@ export class MemoryRuns {
   }
 
   /** Adds a run, perhaps as a child. */
-  add(request: NewRun, now: number, parent: KeptRun["parent"] = null): KeptRun {
+  add(request: NewRun, now: number, parent: KeptRun["parent"] = null, endOf: string | null = null): KeptRun {
     for (const former of this.#withKeyOf(request)) {
       former.isKeyTaken = true;
       this.#byIdempotency.delete(idempotencyIndex(former));
     }
     const run = newKeptRun(request, ++this.#lastSeq, now);
     run.parent = parent;
+    run.endOf = endOf;
     run.depth = parent === null ? 0 : parent.run.depth + 1;
     this.#all.set(run.id, run);
     this.#bySeq.set(run.seq, run);
@@ -177,10 +180,11 @@ export class MemoryRuns {
   #link(run: KeptRun, { runId, from }: NonNullable<NewRun["retriggerOf"]>): void {
     const old = this.#all.get(runId)!; // the caller has checked that it exists
     old.retriggeredAs = run.id;
+    run.endOf = old.endOf;
     this.journal.note(factBy([old.seq, "retried", run.id], actorOf(run.trace)));
     if (run.schedule !== null) run.schedule = { ...run.schedule, slot: old.schedule?.slot };
     if (from !== "failure") return;
-    copyHistory(old, run, this.#newId);
+    copyHistory(old, run, this.endRunsOf(old), this.#newId);
     for (const pause of run.pauses) this.#pauses.set(pause.id, { run, pause });
   }
 
@@ -305,7 +309,8 @@ export class MemoryRuns {
   /** Ends a run, with its pauses. */
   end(run: KeptRun, ending: Ending | { status: "cancelled" }, now: number): void {
     closePauses(run, ending.status === "cancelled" ? "cancelled" : "closed", now);
-    if (ending.status !== "cancelled" || !this.#becomeGhost(run, now)) this.keys.release(run);
+    const mayExecute = ending.status === "cancelled" || (ending.status === "failed" && ending.stillExecuting === true);
+    if (!mayExecute || !this.#becomeGhost(run, now)) this.keys.release(run);
     run.status = ending.status;
     run.output = ending.status === "completed" ? ending.output : null;
     run.failure = ending.status === "failed" ? structuredClone(ending.failure) : null;
@@ -320,9 +325,28 @@ export class MemoryRuns {
     if (run.status === "completed") this.#completeRetried(run);
     if (run.flow.fairnessKey !== null) this.#fairCount -= 1;
     this.touch(run, now);
+    this.#addEnd(run, now);
     const wasDue = run.parent !== null && isWoken(run.parent.run);
     const parent = endChild(run, now);
     if (parent !== null) this.noteResolution(parent, wasDue, now);
+  }
+
+  /** Adds the run that cleans up after a run that has just ended. */
+  #addEnd(run: KeptRun, now: number): void {
+    const { status, onEnd } = run;
+    if (onEnd === undefined || !isTerminal(status) || !onEnd.statuses.includes(status)) return;
+    this.add(toEndRun(run, { ...onEnd, id: endRunId(run.id) }), now, null, run.id);
+    this.journal.putTriggersFirst();
+  }
+
+  /** The runs that clean up, or did, after a run: its end run and the retries of that. */
+  endRunsOf(run: KeptRun): KeptRun[] {
+    return run.onEnd === undefined ? [] : this.all.filter(({ endOf }) => endOf === run.id);
+  }
+
+  /** The open run that cleans up after a run. */
+  findOpenEnd(run: KeptRun): KeptRun | undefined {
+    return this.endRunsOf(run).find(({ status }) => !isTerminal(status));
   }
 
   /** Notes that a retry has completed: a run keeps the first one, and so have those before it. */

@@ -11,6 +11,7 @@ export interface RunRow extends RunColumns {
   seq: number;
   interruptions: number;
   slot: JsonText | null;
+  origin_id: string | null;
   /** Its hold; `null`: it is not held. */
   held: { code: HoldCode; message: string; since: number } | null;
 }

@@ -112,6 +112,7 @@ export function toHistory({ run, input, schema_print, steps, pauses, copied, now
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map(toPauseRecord),
     copied,
+    originId: run.origin_id ?? run.id,
   };
 }
 

@@ -39,6 +39,8 @@ const COLUMNS: Record<Exclude<keyof RunRow, "payload" | "held">, true> = {
   labels: true,
   idempotency_key: true,
   former_key: true,
+  on_end: true,
+  end_of: true,
   concurrency_key: true,
   lease_owner: true,
   lease_claim: true,

@@ -88,10 +88,13 @@ CREATE TABLE holdfast_runs (
   parent_pause INTEGER,
   depth INTEGER NOT NULL DEFAULT 0,
   former_key TEXT,
-  parked_no INTEGER NOT NULL DEFAULT 0
+  parked_no INTEGER NOT NULL DEFAULT 0,
+  on_end TEXT,
+  end_of TEXT
 ) STRICT;
 CREATE UNIQUE INDEX holdfast_runs_idempotency ON holdfast_runs (job, idempotency_key)
   WHERE idempotency_key IS NOT NULL;
+CREATE INDEX holdfast_runs_by_ended ON holdfast_runs (end_of) WHERE end_of IS NOT NULL;
 CREATE INDEX holdfast_runs_former_keys ON holdfast_runs (former_key) WHERE former_key IS NOT NULL;
 CREATE INDEX holdfast_runs_ready ON holdfast_runs (queue, fairness_key, position) WHERE queue_state = 'R';
 CREATE INDEX holdfast_runs_ready_begun ON holdfast_runs (queue, fairness_key, position)
@@ -380,7 +383,8 @@ CREATE TABLE holdfast_other_inputs (
 CREATE TABLE holdfast_copies (
   run_seq INTEGER PRIMARY KEY,
   copied_up_to INTEGER NOT NULL,
-  unfinished TEXT NOT NULL
+  unfinished TEXT NOT NULL,
+  undone TEXT
 ) STRICT;
 `;
 

@@ -15,6 +15,7 @@ import { concurrencyCases } from "./flow/concurrency.ts";
 import { deadlineCases } from "./flow/deadlines.ts";
 import { delayCases } from "./flow/delays.ts";
 import { deleteCases } from "./runs/delete.ts";
+import { endCases } from "./runs/ends.ts";
 import { enqueueCases } from "./runs/enqueue.ts";
 import { factCases } from "./records/facts.ts";
 import { fairnessCases } from "./flow/fairness.ts";
@@ -144,6 +145,7 @@ function withLongLeases(store: Store): Store {
 /** Everything that a store promises. */
 export const CASES: readonly Case[] = [
   ...openingCases,
+  ...endCases,
   ...enqueueCases,
   ...idempotencyCases,
   ...retriggerCases,

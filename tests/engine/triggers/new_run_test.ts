@@ -61,6 +61,8 @@ forEachStore("trigger() makes a pending run with all that it was asked for", asy
     slotAt: null,
     version: 1,
     held: null,
+    endOf: null,
+    endRunId: null,
     retriggerOf: null,
     retriggeredAs: null,
     triggeredBy: null,

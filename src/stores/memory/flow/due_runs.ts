@@ -1,5 +1,5 @@
 import { positionOf } from "../../../model/flow.ts";
-import { HEAD_START } from "../../rules.ts";
+import { END_LEAD, HEAD_START } from "../../rules.ts";
 import type { MemoryKeys } from "./concurrency_keys.ts";
 import { keyScope, type MemoryRates } from "./rates.ts";
 import { type KeptRun, queueOf } from "../records.ts";
@@ -21,7 +21,9 @@ export class DueRuns {
     this.#rates = rates;
     const due = runs.open.filter(isDue);
     // Those that use nothing are in their order already.
-    const isSorted = due.every((run) => run.flow.priority === 0 && run.offeredTo === null && !this.#keys.isHeldBy(run));
+    const isSorted = due.every((run) =>
+      run.flow.priority === 0 && run.offeredTo === null && run.endOf === null && !this.#keys.isHeldBy(run)
+    );
     this.#inOrder = isSorted ? due : due.sort((left, right) => this.positionOf(left) - this.positionOf(right));
   }
 
@@ -82,7 +84,8 @@ export class DueRuns {
 
   /** The place of a run in the order of claims. */
   positionOf(run: KeptRun): number {
-    const headStart = this.#keys.isHeldBy(run) ? HEAD_START : 0;
+    const headStart = (this.#keys.isHeldBy(run) ? HEAD_START : 0) +
+      (run.endOf !== null && run.concurrencyKey !== null ? END_LEAD : 0);
     return positionOf(run.seq, run.flow.priority) - headStart + (run.offeredTo === null ? 0 : HEAD_START);
   }
 

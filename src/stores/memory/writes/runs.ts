@@ -5,6 +5,7 @@ import type { Lease } from "../../../model/lease.ts";
 import { isTerminal, type Retention, type RunIdentity, type StoredRun } from "../../../model/run.ts";
 import type { CancelledExecution, Ending } from "../../../store/claim.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
+import { cleaningMessage, retriedMessage } from "../../end_runs.ts";
 import { toRunText } from "../copies.ts";
 import { purgeStreams } from "../streams.ts";
 import { hadLease, type KeptRun } from "../records.ts";
@@ -48,7 +49,9 @@ export function cancelRun(
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(runs: MemoryRuns, runId: string, by: string | null, now: number): RunIdentity | null {
   const run = runs.get(runId);
-  return run === undefined || !isTerminal(run.status) ? null : runs.remove(run, by, now);
+  return run === undefined || !isTerminal(run.status) || runs.findOpenEnd(run) !== undefined
+    ? null
+    : runs.remove(run, by, now);
 }
 
 /** Deletes the oldest of the runs that ended long enough ago. See `Store.purge()`. */
@@ -58,6 +61,7 @@ export function purgeRuns(runs: MemoryRuns, retention: Retention, limit: number,
     .filter(({ status, completedAt }) =>
       isTerminal(status) && completedAt !== null && completedAt <= now - (retention[status] ?? Infinity)
     )
+    .filter((run) => runs.findOpenEnd(run) === undefined)
     .sort((left, right) => left.completedAt! - right.completedAt!) // those that ended have one
     .slice(0, limit)
     .map((run) => runs.remove(run, null, now));
@@ -70,6 +74,13 @@ export function enqueueRuns(runs: MemoryRuns, requests: readonly NewRun[], now: 
     // When the call is repeated, the old run may have been deleted.
     if (retriggerOf === null || runs.has(retriggerOf.runId) || runs.has(id)) continue;
     throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
+  }
+  for (const { id, retriggerOf } of requests) {
+    const old = retriggerOf === null || runs.has(id) ? undefined : runs.get(retriggerOf.runId);
+    if (old === undefined) continue;
+    const open = runs.findOpenEnd(old);
+    if (open !== undefined) throw new ConflictError(cleaningMessage(old.id, open));
+    if (old.endOf !== null && runs.get(old.endOf)?.retriggeredAs !== null) throw new ConflictError(retriedMessage(old));
   }
   return requests.map((request) => enqueueRun(runs, request, now));
 }

@@ -1,4 +1,4 @@
-import { POSITIONS_PER_PRIORITY } from "../../../model/flow.ts";
+import { ownPosition } from "./flow/own_position.ts";
 import { isTerminal, RUN_STATUSES } from "../../../model/run.ts";
 import { HEAD_START, MAX_OFFERS, SECOND_TRY_MS } from "../../rules.ts";
 import { ONCE } from "../../tried_prints.ts";
@@ -63,7 +63,7 @@ create or replace function fn.leave_print(r {schema}.runs) returns void language
 begin
   if r.queue_state is null then return; end if;
   update {schema}.runs set queue = job, queue_state = null,
-    position = seq - ${POSITIONS_PER_PRIORITY} * priority::bigint where seq = r.seq;
+    position = ${ownPosition("r")} where seq = r.seq;
   perform fn.touch_group(r.queue, r.fairness_key);
   if r.concurrency_key is not null then perform fn.forget_opening(r.concurrency_key, r.queue); end if;
 end $$;
@@ -112,7 +112,7 @@ begin
     perform fn.leave_print(r);
     update {schema}.holds set offered_in = o.queue where run_seq = r.seq;
     update {schema}.runs set queue = o.queue,
-      position = seq - ${POSITIONS_PER_PRIORITY} * priority::bigint + ${HEAD_START} where seq = r.seq;
+      position = ${ownPosition("r")} + ${HEAD_START} where seq = r.seq;
     perform fn.enter_queue(r.seq, p_now);
     v_any := true;
   end loop;
@@ -170,7 +170,7 @@ begin
   return (select jsonb_build_object('run', fn.run_json(r), 'input', i.input, 'schema_print', i.schema_print, 'steps', fn.steps_json(r.seq),
       'pauses', fn.pauses_json(r.seq), 'now', fn.clock(p_now),
       'copied', (select jsonb_build_object('upTo', c.copied_up_to, 'unfinished', c.unfinished::jsonb)
-        from {schema}.copies c where c.run_seq = r.seq))
+        || case when c.undone is null then '{}' else jsonb_build_object('undone', c.undone::jsonb) end from {schema}.copies c where c.run_seq = r.seq))
     from {schema}.runs r join {schema}.inputs i on i.run_seq = r.seq where r.id = p ->> 'runId');
 end $$;
 

@@ -96,11 +96,14 @@ create table {schema}.runs (
   updated_at bigint not null,
   started_at bigint,
   former_key text collate "C",
-  parked_no int not null default 0
+  parked_no int not null default 0,
+  on_end text,
+  end_of text collate "C"
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02,
   autovacuum_vacuum_cost_delay = 0);
 create unique index runs_id on {schema}.runs (id);
 create unique index runs_idempotency on {schema}.runs (job, idempotency_key) where idempotency_key is not null;
+create index runs_by_ended on {schema}.runs (end_of) where end_of is not null;
 create index runs_former_keys on {schema}.runs (former_key) where former_key is not null;
 create index runs_ready on {schema}.runs (queue, position, seq) where queue_state = 'R' and fairness_key is null;
 create index runs_ready_begun on {schema}.runs (queue, position, seq)
@@ -328,7 +331,8 @@ create index holds_by_run on {schema}.holds (run_seq, code, queue) where since i
 create table {schema}.copies (
   run_seq bigint primary key,
   copied_up_to int not null,
-  unfinished text not null
+  unfinished text not null,
+  undone text
 );
 
 create table {schema}.logs (

@@ -10,6 +10,7 @@ import type { NewRun } from "../../../store/new_run.ts";
 import type { NewPause, PauseRequest } from "../../../store/pause_request.ts";
 import type { Deadline } from "../../../model/wait.ts";
 import { limitsOf } from "../../operate/blocker_facts.ts";
+import { toOnEnd } from "../../end_runs.ts";
 import { queueName } from "../../queue_name.ts";
 import { fromInput } from "../../rows.ts";
 import type { AddedRun } from "./write_group.ts";
@@ -63,6 +64,7 @@ export function toEndingParameter(ending: Ending): object {
     failure: JSON.stringify(failure),
     failedStep: failedStepName,
     fact: restOf(failedFact(0, failure.kind)),
+    ...(ending.stillExecuting === true ? { stillExecuting: true } : {}),
   };
 }
 
@@ -97,6 +99,7 @@ export function toNewRunParameter(run: NewRun): AddedRun {
   return {
     ...parameter,
     ...(run.idempotencyKey === null && run.coalesce === null ? {} : { names: namesOf(run) }),
+    ...(run.onEnd === undefined ? {} : { onEnd: toOnEnd(run) }),
     ...(run.idempotencyUntil === undefined ? {} : { until: run.idempotencyUntil }),
     ...(run.coalesce === null ? {} : { joinOnly: run.joinOnly ?? null, skipped: skippedOf(run) }),
     ...(schedule === null ? {} : {

@@ -92,7 +92,7 @@ function listOf(write: WriteParameter): WriteList {
 }
 
 // What a run has that is not added together with others.
-const SPECIAL = ["flow", "concurrencyKey", "idempotencyKey", "retriggerOf", "scheduleName"];
+const SPECIAL = ["flow", "concurrencyKey", "idempotencyKey", "retriggerOf", "scheduleName", "onEnd"];
 
 /** Whether a run uses nothing but labels. */
 function isPlain(run: object): boolean {

@@ -1,5 +1,5 @@
 import { POSITIONS_PER_PRIORITY } from "../../../model/flow.ts";
-import { LAST_KEPT } from "../../rules.ts";
+import { END_LEAD, LAST_KEPT } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { addStarts, keyScope, rateOpensAt } from "./rates.ts";
 import { touchGroup } from "./turns.ts";
@@ -18,7 +18,8 @@ export function hasKept({ position }: { position: number }): boolean {
 }
 
 /** The position of a run that did not keep its key: see `positionOf()`. */
-export const OWN_POSITION = `seq - ${POSITIONS_PER_PRIORITY} * priority`;
+export const OWN_POSITION = `seq - ${POSITIONS_PER_PRIORITY} * priority
+  - iif(end_of IS NULL OR concurrency_key IS NULL, 0, ${END_LEAD})`;
 
 /** Makes a run that is not under a lease claimable, or queues it for its key. */
 export function enterQueue(db: SqliteDatabase, seq: number, now: number): void {

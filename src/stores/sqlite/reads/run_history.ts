@@ -11,10 +11,10 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
   const row = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (row === undefined) return null;
   const { seq, payload } = row;
-  const { input, schema_print, slot } = db.one<
-    { input: JsonText | null; schema_print: string | null; slot: JsonText | null }
+  const { input, schema_print, slot, origin_id } = db.one<
+    { input: JsonText | null; schema_print: string | null; slot: JsonText | null; origin_id: string | null }
   >(
-    `SELECT i.input, i.schema_print, r.slot FROM holdfast_inputs i JOIN holdfast_runs r ON r.seq = i.run_seq
+    `SELECT i.input, i.schema_print, r.slot, r.origin_id FROM holdfast_inputs i JOIN holdfast_runs r ON r.seq = i.run_seq
      WHERE i.run_seq = ?`,
     seq,
   );
@@ -32,5 +32,6 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
     steps: steps.map((step) => toStepRecord(step, now)),
     pauses: pauses.map((pause) => readPauseRecord(db, pause)),
     copied: readCopied(db, seq),
+    originId: origin_id ?? runId,
   };
 }

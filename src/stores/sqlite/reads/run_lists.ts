@@ -84,6 +84,7 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery, monotonic: () => 
 /** The columns of the conditions, and their values, if these are others. */
 const COLUMNS: Columns<readonly [column: string, value?: string]> = {
   parentRunId: ["parent_id"],
+  endOf: ["end_of"],
   failureKind: ["failure", "l.failure ->> '$.kind'"],
   completedAt: ["completed_at"],
   createdAt: ["created_at"],
@@ -97,7 +98,7 @@ const COLUMNS: Columns<readonly [column: string, value?: string]> = {
 
 function columnsOf(query: RunQuery): readonly ColumnTerm[] {
   const terms = storedConditionsOf(query).map(({ field, operator, value }) => {
-    const [column, stored = `l.${column}`] = COLUMNS[field];
+    const [column, stored = typeof value === "boolean" ? `(l.${column} IS NOT NULL)` : `l.${column}`] = COLUMNS[field];
     return {
       column,
       text: `${stored} ${operator} ?`,

@@ -3,6 +3,8 @@ import type { Retention, RunIdentity, RunStatus } from "../../../model/run.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../rules.ts";
 import { keepResult } from "../children/child_results.ts";
+import type { JsonText } from "../../../values/json.ts";
+import { findOpenEnd } from "./end_runs.ts";
 import { deleteHold } from "../changed_code/holds.ts";
 import { purgeChunks } from "../streams.ts";
 import { trimByAge } from "../journal/journal.ts";
@@ -11,6 +13,8 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(db: SqliteDatabase, runId: string, by: string | null, now: number): RunIdentity | null {
+  const known = db.get<{ on_end: JsonText | null }>("SELECT on_end FROM holdfast_runs WHERE id = ?", runId);
+  if (known !== undefined && findOpenEnd(db, runId, known) !== undefined) return null;
   keepResult(db, runId);
   const row = db.get<
     IdentityRow & { seq: number; status: RunStatus; lease_generation: number; origin_id: string | null }
@@ -38,7 +42,9 @@ export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: numbe
   purgeChunks(db, retention, now);
   const due = Object.entries(retention).flatMap(([status, keptMs]) =>
     db.all<{ id: string; completed_at: number; seq: number; recorded: number }>(
-      `SELECT id, completed_at, seq, recorded FROM holdfast_runs WHERE status = ? AND completed_at <= ?
+      `SELECT id, completed_at, seq, recorded FROM holdfast_runs r WHERE status = ? AND completed_at <= ?
+         AND (on_end IS NULL OR NOT EXISTS (
+           SELECT 1 FROM holdfast_runs e WHERE e.end_of = r.id AND e.completed_at IS NULL))
        ORDER BY completed_at, seq LIMIT ?`,
       status,
       now - keptMs,

@@ -14,6 +14,8 @@ import { enterQueue, OUT_OF_QUEUE, releaseKey } from "../flow/concurrency_keys.t
 import { keepGhost } from "../flow/ghosts.ts";
 import { touchGroup } from "../flow/turns.ts";
 import { noteInterruption } from "../operate/timeline_writes.ts";
+import type { JsonText } from "../../../values/json.ts";
+import { addEndRun } from "./add_end_run.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -47,6 +49,7 @@ interface EndingRun extends Omit<LeavingRun, "abandonments" | "abandonments_alon
   parent_seq: number | null;
   parent_pause: number | null;
   retrigger_of: string | null;
+  on_end: JsonText | null;
 }
 
 /** A row of {@linkcode SELECT_OPEN_RUN}. */
@@ -61,7 +64,8 @@ export interface OpenRun extends LeavingRun, EndingRun, IdentityRow {
 /** Reads what its end or the end of its lease needs of a run; a WHERE follows. */
 export const SELECT_OPEN_RUN = `SELECT seq, id, job, labels, status, queue, fairness_key, concurrency_key, lease_owner,
   lease_claim, lease_generation, lease_expires_at, last_report_no, recorded, has_pauses, abandonments, abandonments_alone,
-  started_at, start_within, finish_within, parent_seq, parent_pause, retrigger_of FROM holdfast_runs`;
+  started_at, start_within, finish_within, parent_seq, parent_pause, retrigger_of, on_end
+  FROM holdfast_runs`;
 
 /** The run under a lease; `undefined`: the lease is lost. */
 export function findLeased(db: SqliteDatabase, lease: Lease): OpenRun | undefined {
@@ -107,6 +111,7 @@ function endRun(
     run.has_pauses,
     run.parent_seq,
     run.retrigger_of,
+    run.on_end,
   ) > 0;
   if (!isEnded) return false;
   if (status === "completed" && run.retrigger_of !== null) completeRetried(db, run.id, run.retrigger_of);
@@ -117,8 +122,10 @@ function endRun(
   if (run.status === "pending") endHold(db, seq);
   if (wasLeased) db.leased.forget(run.id);
   else touchGroup(db, run.queue, run.fairness_key);
-  // A worker may still execute a cancelled run.
-  if (status === "cancelled" && wasLeased && expiresAt !== null && expiresAt > now) {
+  if (run.on_end !== null) addEndRun(db, { ...run, on_end: run.on_end }, status, now);
+  // A worker may still execute a cancelled run, and a late one.
+  const mayExecute = status === "cancelled" || (status === "failed" && ending.stillExecuting === true);
+  if (mayExecute && wasLeased && expiresAt !== null && expiresAt > now) {
     const { id: run_id, lease_claim } = run;
     const job = jobNameOf(run.job);
     keepGhost(db, { run_id, generation, lease_claim, job, concurrency_key: key, expires_at: expiresAt });
@@ -131,7 +138,7 @@ const [END_LEASED, END] = ["lease_owner = NULL, lease_expires_at = NULL", OUT_OF
   `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?, ended_by = ?, ${KEEP_REPORTS},
      ${columns}, updated_at = ?, completed_at = ?
    WHERE seq = ? AND status = ? AND lease_generation = ? AND last_report_no = ? AND has_pauses = ? AND parent_seq IS ?
-     AND retrigger_of IS ?`
+     AND retrigger_of IS ? AND on_end IS ?`
 ) as [string, string];
 
 function endFact(seq: number, ending: Ending | { status: "cancelled"; requestId: string | null }): Fact {
@@ -245,7 +252,8 @@ export function finishRun(
   reports: readonly Report[],
   now: number,
 ): void {
-  const known = findPlain(db, lease);
+  const mayExecute = ending.status === "failed" && ending.stillExecuting === true;
+  const known = mayExecute ? null : findPlain(db, lease);
   if (known !== null && endRun(db, known, ending, newReports(reports, known.last_report_no), now)) return;
   const run = findLeased(db, lease);
   if (run === undefined) return checkRepeated(db, lease, ending);
@@ -271,6 +279,7 @@ function findPlain(db: SqliteDatabase, lease: Lease): EndingRun | null {
     parent_seq: null,
     parent_pause: null,
     retrigger_of: null,
+    on_end: null,
   };
 }
 

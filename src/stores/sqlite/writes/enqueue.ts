@@ -7,6 +7,8 @@ import type { StoredRun } from "../../../model/run.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
 import { counts, isFollowed } from "../../idempotency.ts";
+import { cleaningMessage, retriedMessage, toOnEnd } from "../../end_runs.ts";
+import { END_LEAD } from "../../rules.ts";
 import { aloneQueue, queueName } from "../../queue_name.ts";
 import { QueueSearch } from "../changed_code/queues.ts";
 import { moveRun } from "../run_counts.ts";
@@ -15,6 +17,7 @@ import { drawNumber } from "../journal/journal.ts";
 import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
 import { type FlowColumns, flowOf, NO_FLOW } from "../flow/new_flow.ts";
 import { touchGroup } from "../flow/turns.ts";
+import { findOpenEnd } from "./end_runs.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput } from "../../rows.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
@@ -35,9 +38,23 @@ export function enqueueRuns(
     if (retriggerOf !== null && !exists(retriggerOf.runId) && !exists(id)) {
       throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
     }
+    if (retriggerOf !== null && !exists(id)) checkRetriable(db, retriggerOf.runId);
   }
   const search = new QueueSearch(db);
   return runs.map((run) => enqueueRun(db, run, search, host, now));
+}
+
+/** Refuses the retry of a run that is being cleaned up, and of an end run whose run was retried. */
+function checkRetriable(db: SqliteDatabase, runId: string): void {
+  const old = db.one<{ on_end: JsonText | null; end_of: string | null }>(
+    "SELECT on_end, end_of FROM holdfast_runs WHERE id = ?",
+    runId,
+  );
+  const open = findOpenEnd(db, runId, old);
+  if (open !== undefined) throw new ConflictError(cleaningMessage(runId, open));
+  if (old.end_of === null) return;
+  const ended = db.get("SELECT 1 FROM holdfast_runs WHERE id = ? AND retriggered_as IS NULL", old.end_of);
+  if (ended === undefined) throw new ConflictError(retriedMessage({ id: runId, endOf: old.end_of }));
 }
 
 function enqueueRun(
@@ -168,7 +185,7 @@ export interface ParentOfRun {
 }
 
 /**
- * Adds a run, perhaps as a child, unless one with its id or its idempotency key exists: then returns `null`.
+ * Adds a run, perhaps as a child, or to clean up after another, unless one with its id or its idempotency key exists: then returns `null`.
  *
  * @returns The run and its row number.
  */
@@ -178,14 +195,22 @@ export function insertRun(
   host: Pick<Host, "newId">,
   now: number,
   parent: ParentOfRun | null = null,
+  endedRunId: string | null = null,
 ): { run: StoredRun; seq: number } | null {
   const seq = drawNumber(db);
+  const endOf = endedRunId ?? endOfRetried(db, run);
   const queue = queueName(run.jobName, run.version);
   const key = run.concurrencyKey;
   const flow = flowOf(run, now);
-  const position = positionOf(seq, flow.priority);
+  const isFirst = endOf !== null && key !== null;
+  const position = positionOf(seq, flow.priority) - (isFirst ? END_LEAD : 0);
   const isDelayed = flow.due_at !== null;
-  const state = isDelayed ? null : key === null ? "R" : stateOfNewRun(db, key, { ...flow, queue, position }, now);
+  // One that goes before others is found by updateQueue().
+  const state = isDelayed || isFirst
+    ? null
+    : key === null
+    ? "R"
+    : stateOfNewRun(db, key, { ...flow, queue, position }, now);
   const labels = JSON.stringify(run.labels);
   const retriggerOf = run.retriggerOf?.runId ?? null;
   const columns = [
@@ -203,7 +228,8 @@ export function insertRun(
     now,
     run.trace,
   ];
-  const isPlain = flow === NO_FLOW && run.schedule === null && parent === null;
+  const onEnd = toOnEnd(run);
+  const isPlain = flow === NO_FLOW && run.schedule === null && parent === null && onEnd === null && endOf === null;
   const slotAt = slotOf(run);
   const isAdded = isPlain ? db.run(INSERT_PLAIN, ...columns) : db.run(
     INSERT,
@@ -216,6 +242,8 @@ export function insertRun(
     parent?.seq ?? null,
     parent?.pauseSeq ?? null,
     parent?.depth ?? 0,
+    onEnd,
+    endOf,
   );
   if (isAdded === 0) return null;
   moveRun(db, queue, null, "pending");
@@ -248,6 +276,8 @@ export function insertRun(
     schedule_name: run.schedule?.name ?? null,
     slot_at: slotAt,
     parent_id: parent?.id ?? null,
+    on_end: onEnd,
+    end_of: endOf,
     trace: run.trace,
   });
   return { run: added, seq };
@@ -262,12 +292,19 @@ const INSERT_PLAIN = insertOf(PLAIN_COLUMNS);
 const INSERT = insertOf([
   ...PLAIN_COLUMNS,
   ...FLOW_COLUMNS,
-  ...["schedule_name", "slot_at", "slot", "parent_id", "parent_seq", "parent_pause", "depth"],
+  ...["schedule_name", "slot_at", "slot", "parent_id", "parent_seq", "parent_pause", "depth", "on_end", "end_of"],
 ]);
 
 function insertOf(columns: readonly string[]): string {
   return `INSERT INTO holdfast_runs (status, ${columns.join(", ")})
     VALUES ('pending', ${columns.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
+}
+
+/** A retry of an end run cleans up after the same run. */
+function endOfRetried(db: SqliteDatabase, { retriggerOf }: NewRun): string | null {
+  if (retriggerOf === null) return null;
+  const old = db.get<{ end_of: string | null }>("SELECT end_of FROM holdfast_runs WHERE id = ?", retriggerOf.runId);
+  return old?.end_of ?? null;
 }
 
 function slotOf({ schedule }: NewRun): number | null {

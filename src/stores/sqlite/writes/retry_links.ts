@@ -6,6 +6,8 @@ import type { PauseKind } from "../../../model/wait.ts";
 import { writeCopied } from "../changed_code/copies.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { drawNumbers } from "../journal/journal.ts";
+import { readUndone } from "./end_runs.ts";
+import type { JsonText } from "../../../values/json.ts";
 import { copyChunks } from "../streams.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 
@@ -70,23 +72,26 @@ const IS_COPIED = `iif(kind = 'patch', 1, status = 'resolved' AND
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
   const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
-  const old = db.one<{ seq: number; recorded: number; parked_no: number; has_pauses: number; origin_id: string }>(
-    "SELECT seq, recorded, parked_no, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs WHERE id = ?",
+  const old = db.one<OldRunRow>(
+    "SELECT seq, id, on_end, recorded, parked_no, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs WHERE id = ?",
     oldRunId,
   );
   const { count } = db.one<{ count: number }>(
     "SELECT count(*) AS count FROM holdfast_steps WHERE run_seq = ? AND status = 'completed'",
     old.seq,
   );
+  const undone = readUndone(db, old);
   db.run(
     `INSERT INTO holdfast_steps
        (seq, run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
      SELECT ? + row_number() OVER (ORDER BY seq), ?, name, position, status, output, attempts, recorded_no, started_at,
        completed_at
-     FROM holdfast_steps WHERE run_seq = ? AND status = 'completed'`,
+     FROM holdfast_steps WHERE run_seq = ? AND status = 'completed'
+       AND (? IS NULL OR name NOT IN (SELECT value FROM json_each(?)))`,
     drawNumbers(db, count) - count,
     seq,
     old.seq,
+    ...(undone.size === 0 ? [null, null] : [1, JSON.stringify([...undone.keys()])]),
   );
   copyChunks(db, seq, old.seq);
   // If the last record is the end of a wait, and the run has not parked since, that wait is not copied: the new run creates
@@ -127,7 +132,17 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
   );
   const leftOut = pauses.filter(({ is_copied }) => is_copied === 0)
     .flatMap(({ kind, name }) => kind === "patch" ? [] : [{ kind, name }]);
-  writeCopied(db, { seq, old }, leftOut);
+  writeCopied(db, { seq, old }, leftOut, undone);
+}
+
+interface OldRunRow {
+  seq: number;
+  id: string;
+  on_end: JsonText | null;
+  recorded: number;
+  parked_no: number;
+  has_pauses: number;
+  origin_id: string;
 }
 
 interface OldPauseRow {

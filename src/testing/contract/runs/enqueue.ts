@@ -53,6 +53,8 @@ timed("enqueue() adds a pending run that shows what was asked for", async ({ sto
       slotAt: null,
       version: 1,
       held: null,
+      endOf: null,
+      endRunId: null,
       retriggerOf: null,
       retriggeredAs: null,
       completedAs: null,

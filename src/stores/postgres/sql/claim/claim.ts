@@ -1,4 +1,4 @@
-import { POSITIONS_PER_PRIORITY } from "../../../../model/flow.ts";
+import { ownPosition } from "../flow/own_position.ts";
 import { MAX_TIMERS } from "../../../rules.ts";
 import { ENTRY, JOINS_LISTS } from "../basics.ts";
 
@@ -123,7 +123,7 @@ begin
   with x as materialized (select x.* from unnest(p_seqs, p_before) with ordinality x (seq, before, no)),
   u as (
     update {schema}.runs q set status = 'running', queue_state = null, timer_at = null, deadline_at = null, queue = q.job,
-      position = q.seq - ${POSITIONS_PER_PRIORITY} * q.priority::bigint, is_held = false, lease_owner = v_worker,
+      position = ${ownPosition("q")}, is_held = false, lease_owner = v_worker,
       lease_claim = p ->> 'claimId', lease_expires_at = p_now + ceil((p ->> 'leaseMs')::numeric)::bigint,
       lease_generation = q.lease_generation + 1, last_report_no = 0, leased_at = p_now, started_at = coalesce(q.started_at, p_now),
       updated_at = p_now, finish_by = coalesce(q.finish_by, p_now + q.finish_within)
@@ -198,7 +198,8 @@ begin
     'hold', case when r.lease_generation > 1 then (select jsonb_build_object('continues', h.continues,
       'generation', h.generation) from {schema}.holds h where h.run_seq = r.seq) end,
     'copied', case when r.origin_id is not null then (select jsonb_build_object('upTo', c.copied_up_to,
-      'unfinished', c.unfinished::jsonb) from {schema}.copies c where c.run_seq = r.seq) end,
+      'unfinished', c.unfinished::jsonb)
+      || case when c.undone is null then '{}' else jsonb_build_object('undone', c.undone::jsonb) end from {schema}.copies c where c.run_seq = r.seq) end,
     'steps', case when r.recorded > 0 then fn.steps_json(r.seq) else '[]' end,
     'pauses', case when r.has_pauses then fn.pauses_json(r.seq) else '[]' end) order by x.no), '[]')
   from unnest(p_seqs) with ordinality x (seq, no)

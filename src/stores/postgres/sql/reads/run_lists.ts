@@ -17,6 +17,7 @@ const LOOKUP = 3;
 /** The columns of the conditions, and their values, if these are not those of the columns; `null`: an index has the runs. */
 const COLUMNS: Columns<readonly [column: string, value?: string] | null> = {
   parentRunId: null,
+  endOf: ["end_of"],
   // Without its escapes: some of them are no valid characters for the database. Few failures have to be parsed.
   failureKind: [
     "failure",
@@ -25,7 +26,7 @@ const COLUMNS: Columns<readonly [column: string, value?: string] | null> = {
   ],
   completedAt: ["completed_at"],
   createdAt: ["created_at"],
-  held: ["is_held"],
+  held: ["is_held", "l.is_held"],
   completedAs: ["completed_as", "(l.completed_as is not null)"],
 };
 
@@ -34,7 +35,7 @@ const CASTS = { is: "", from: "::bigint", until: "::bigint", has: "::boolean" };
 const TERMS = CONDITION_LIST.flatMap(({ name, field, by }) => {
   const column = COLUMNS[field];
   if (column === null) return [];
-  const value = column[1] ?? `l.${column[0]}`;
+  const value = column[1] ?? (by === "has" ? `(l.${column[0]} is not null)` : `l.${column[0]}`);
   return `('${name}', '${value} ${OPERATORS[by]} ($5 ->> ''${name}'')${CASTS[by]}')`;
 }).join(",\n    ");
 const READ = [...Object.values(COLUMNS).flatMap((one) => one?.[0] ?? []), "former_key"].map((name) => `, q.${name}`)

@@ -103,8 +103,8 @@ begin
       return;
     end if;
   end if;
-  -- Found by their ids alone. The end of a child changes its parent, and that of a parent its children.
-  select bool_or(r.id = any(v_ended) and (r.parent_seq is not null or (r.has_pauses and exists (
+  -- Found by their ids alone. The end of a child changes its parent, that of a parent its children, and some add a run.
+  select bool_or(r.id = any(v_ended) and (r.parent_seq is not null or r.on_end is not null or (r.has_pauses and exists (
       select 1 from {schema}.pauses w where w.run_seq = r.seq and w.kind = 'children' and w.status = 'pending')))),
     array_agg(r.concurrency_key), array_agg(r.retrigger_of) filter (where r.retrigger_of is not null and r.id = any(v_ended))
     into v_far, v_keys, v_retried from {schema}.runs r where r.id = any(v_ended || v_paused);

@@ -10,7 +10,7 @@ create or replace function fn.delete_run(p_run_id text, p_actor text, p_now bigi
 declare r {schema}.runs;
 begin
   select q.* into r from {schema}.runs q where q.id = p_run_id and q.completed_at is not null for update;
-  if not found then return null; end if;
+  if not found or (fn.open_end(r)).id is not null then return null; end if;
   if r.parent_seq is not null then
     -- Its result and its input are kept for the parents that have not ended.
     update {schema}.children m set result = fn.child_json(m)::text,
@@ -55,6 +55,7 @@ begin
   for r in select d.* from jsonb_each_text(p -> 'retention') t cross join lateral (
       select q.id, q.completed_at, q.seq, q.recorded from {schema}.runs q
       where q.status = t.key and q.completed_at is not null and q.completed_at <= p_now - ceil(t.value::numeric)::bigint
+        and (q.on_end is null or (fn.open_end(q)).id is null)
       order by q.completed_at, q.seq limit v_limit) d
       order by d.completed_at, d.seq limit v_limit loop
     v_steps := v_steps + r.recorded;

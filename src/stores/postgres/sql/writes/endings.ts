@@ -22,7 +22,8 @@ export const NO_MORE =
 export const ENDINGS = `
 -- Ends a run: its row, the numbers of runs, its facts, its pauses, its hold, its queue and its key, in this order. r is the
 -- run before its end, with what the caller knows of it: output, error, failure, failed_step, ended_by, and its last reports.
-create or replace function fn.end_run(r {schema}.runs, p_status text, p_facts text[], p_now bigint) returns void
+create or replace function fn.end_run(r {schema}.runs, p_status text, p_facts text[], p_now bigint,
+  p_still_executing boolean default false) returns void
 language plpgsql as $$
 begin
   update {schema}.runs set status = p_status, output = r.output, error = r.error, failure = r.failure,
@@ -34,8 +35,9 @@ begin
   if r.is_held then perform fn.end_hold(r.seq, null); end if;
   if p_status = 'completed' and r.retrigger_of is not null then perform fn.complete_retried(r.id, r.retrigger_of); end if;
   if r.status <> 'running' then perform fn.touch_group(r.queue, r.fairness_key); end if;
-  -- A worker may still execute a cancelled run.
-  if p_status = 'cancelled' and r.status = 'running' and r.lease_expires_at > p_now then perform fn.keep_ghost(r);
+  if r.on_end is not null then perform fn.add_end_run(r, p_status, p_now); end if;
+  -- A worker may still execute a cancelled run, and a late one.
+  if (p_status = 'cancelled' or p_still_executing) and r.status = 'running' and r.lease_expires_at > p_now then perform fn.keep_ghost(r);
   elsif r.concurrency_key is not null then
     perform fn.release_key(r.concurrency_key, r.id, r.lease_generation, p_now);
   end if;
@@ -103,7 +105,7 @@ begin
   n := fn.new_reports(p -> 'reports', r.last_report_no);
   r.progress := coalesce(n.progress, r.progress); r.last_report_no := n.last_no;
   r.output := p ->> 'output'; r.error := p ->> 'error'; r.failure := p ->> 'failure'; r.failed_step := p ->> 'failedStep';
-  perform fn.end_run(r, v_status, n.facts || (p ->> 'fact'), p_now);
+  perform fn.end_run(r, v_status, n.facts || (p ->> 'fact'), p_now, p ->> 'stillExecuting' is not null);
   return null;
 end $$;
 

@@ -1,4 +1,5 @@
 import { POSITIONS_PER_PRIORITY } from "../../../../model/flow.ts";
+import { ownPosition } from "../flow/own_position.ts";
 
 /** How runs are added. A request is what `toNewRunParameter()` makes of it. */
 export const ENQUEUE = `
@@ -16,6 +17,10 @@ begin
       perform 1 from {schema}.runs r where r.id in (n ->> 'retriggerOf', n ->> 'id');
       if not found then
         return jsonb_build_object('refused', 'not_found', 'message', 'There is no run "' || (n ->> 'retriggerOf') || '"');
+      end if;
+      perform 1 from {schema}.runs r where r.id = n ->> 'id';
+      if not found and fn.not_retriable(n ->> 'retriggerOf') is not null then
+        return jsonb_build_object('refused', 'conflict', 'message', fn.not_retriable(n ->> 'retriggerOf'));
       end if;
     end if;
   end loop;
@@ -136,6 +141,11 @@ begin
     select o.slot into r.slot from {schema}.runs o where o.id = r.retrigger_of;
   end if;
   r.trace := n ->> 'trace';
+  r.on_end := n ->> 'onEnd'; r.end_of := n ->> 'endOf';
+  if r.retrigger_of is not null then
+    -- A retry of an end run cleans up after the same run.
+    select o.end_of into r.end_of from {schema}.runs o where o.id = r.retrigger_of;
+  end if;
   r.parent_seq := p_parent; r.parent_id := p_parent_id; r.parent_pause := p_pause; r.depth := p_depth;
   r.created_at := p_now; r.updated_at := p_now; r.position := r.seq; r.priority := 0; r.key_concurrency := 1;
   r.lease_generation := 0; r.last_report_no := 0; r.recorded := 0; r.parked_no := 0; r.has_pauses := false; r.is_held := false;
@@ -150,8 +160,13 @@ begin
     r.start_by := greatest(coalesce(r.start_at, p_now), p_now) + r.start_within;
     r.deadline_at := r.start_by;
   end if;
+  if r.end_of is not null then r.position := ${ownPosition("r")}; end if;
   if r.due_at is null then
     if r.concurrency_key is null then r.queue_state := 'R';
+    elsif r.end_of is not null then
+      -- It goes before others.
+      v_changes := true;
+      r.queue_state := 'B';
     else
       r.queue_state := fn.state_of_new_run(r.concurrency_key, r.queue, r.position, r.key_concurrency,
         r.key_rate_limit, r.key_rate_period, p_now);
@@ -205,10 +220,11 @@ end $$;
 create or replace function fn.copy_history(p_seq bigint, o {schema}.runs, p_now bigint) returns void
 language plpgsql as $$
 declare w {schema}.pauses; v_pause bigint; v_copied boolean; v_has_pauses boolean := false; v_left jsonb := '[]';
+  v_undone jsonb := fn.undone_steps(o);
 begin
   insert into {schema}.steps (run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
     select p_seq, s.name, s.position, s.status, s.output, s.attempts, s.recorded_no, s.started_at, s.completed_at
-    from {schema}.steps s where s.run_seq = o.seq and s.status = 'completed' order by s.seq;
+    from {schema}.steps s where s.run_seq = o.seq and s.status = 'completed' and not v_undone ? s.name order by s.seq;
   perform fn.copy_chunks(p_seq, o.seq);
   for w in select p.* from {schema}.pauses p where p.run_seq = o.seq and o.has_pauses order by p.seq loop
     -- If the last record is the end of a wait, and the run has not parked since, that wait is not copied: the new run
@@ -233,11 +249,13 @@ begin
   update {schema}.runs set recorded = o.recorded, has_pauses = has_pauses or v_has_pauses,
     origin_id = coalesce(o.origin_id, o.id) where seq = p_seq;
   -- What was begun and not completed, in this run and in those before it.
-  insert into {schema}.copies (run_seq, copied_up_to, unfinished)
-    select p_seq, o.recorded, coalesce(jsonb_agg(distinct u.record), '[]')::text from (
+  insert into {schema}.copies (run_seq, copied_up_to, unfinished, undone)
+    select p_seq, o.recorded, coalesce(jsonb_agg(distinct u.record), '[]')::text, (
+        select nullif(coalesce((select c.undone::jsonb from {schema}.copies c where c.run_seq = o.seq), '{}') || v_undone, '{}')::text)
+      from (
       select x as record from {schema}.copies c, jsonb_array_elements(c.unfinished::jsonb) x where c.run_seq = o.seq
       union all select jsonb_build_object('kind', 'step', 'name', s.name)
-        from {schema}.steps s where s.run_seq = o.seq and s.status <> 'completed'
+        from {schema}.steps s where s.run_seq = o.seq and (s.status <> 'completed' or v_undone ? s.name)
       union all select x from jsonb_array_elements(v_left) x) u;
 end $$;
 

@@ -12,7 +12,7 @@ import { NO_MORE } from "./endings.ts";
 const RUNS_UNDER_LEASE = `
     select r.* from (
       select r.seq, r.id, r.status, r.lease_generation, r.lease_claim, r.recorded, r.last_report_no,
-        r.concurrency_key, not r.has_pauses and r.parent_seq is null and r.retrigger_of is null as is_plain
+        r.concurrency_key, not r.has_pauses and r.parent_seq is null and r.retrigger_of is null and r.on_end is null as is_plain
       from {schema}.runs r where r.id = any(array(select i.id from i)) offset 0) r
     where r.status = 'running'`;
 

@@ -1,0 +1,71 @@
+import { endRunId, type NewEnd } from "../model/end.ts";
+import type { Flow } from "../model/flow.ts";
+import type { OriginText } from "../model/origin.ts";
+import { isTerminal, type Labels, type RunStatus } from "../model/run.ts";
+import type { NewRun } from "../store/new_run.ts";
+import type { JsonText } from "../values/json.ts";
+
+/** The column `on_end` of a run: what its end run has that the run itself does not; `null`: it has none. */
+export function toOnEnd({ id, onEnd }: Pick<NewRun, "id" | "onEnd">): JsonText | null {
+  return onEnd === undefined ? null : JSON.stringify({ id: endRunId(id), ...onEnd });
+}
+
+/** Reads what {@linkcode toOnEnd} wrote. */
+export function readOnEnd(column: JsonText): NewEnd & { id: string } {
+  return JSON.parse(column);
+}
+
+/** The id of the run that cleans up after a run; `null`: there is none. */
+export function endRunIdOf(column: JsonText | null, status: RunStatus): string | null {
+  if (column === null || !isTerminal(status)) return null;
+  const { id, statuses } = readOnEnd(column);
+  return statuses.includes(status) ? id : null;
+}
+
+/** What an end run has of its run. */
+export interface EndedRun {
+  /** Its id. */
+  id: string;
+  /** The version of its job. */
+  version: number;
+  /** Its labels. */
+  labels: Labels;
+  /** Its concurrency key. */
+  concurrencyKey: string | null;
+  /** Its flow. */
+  flow: Pick<Flow, "priority" | "fairnessKey" | "keyConcurrency" | "keyRate">;
+  /** The trace of its trigger. */
+  trace: OriginText | null;
+}
+
+/** The run that cleans up after a run, to be added. */
+export function toEndRun(ended: EndedRun, { id, jobName, finishWithin }: NewEnd & { id: string }): NewRun {
+  const payload = JSON.stringify({ runId: ended.id });
+  return {
+    id,
+    jobName,
+    version: ended.version,
+    aliases: [],
+    schemaPrint: null,
+    payload,
+    input: payload,
+    labels: ended.labels,
+    idempotencyKey: null,
+    concurrencyKey: ended.concurrencyKey,
+    coalesce: null,
+    retriggerOf: null,
+    flow: { ...ended.flow, start: null, startWithin: null, finishWithin },
+    schedule: null,
+    trace: ended.trace,
+  };
+}
+
+/** Why a run is neither retried nor deleted. */
+export function cleaningMessage(runId: string, { id, status }: { id: string; status: RunStatus }): string {
+  return `Run "${runId}" is being cleaned up: run "${id}" (${status})`;
+}
+
+/** Why an end run is not retried. */
+export function retriedMessage({ id, endOf }: { id: string; endOf: string | null }): string {
+  return `Cannot retrigger run "${id}": run "${endOf}", after which it cleaned up, was retried or deleted`;
+}
