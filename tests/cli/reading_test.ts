@@ -19,13 +19,14 @@ Deno.test("holdfast runs lists the runs that match, newest first", async () => {
   assert.deepEqual([none.code, none.lines, none.notes], [0, [], ["No runs match"]]);
 });
 
-Deno.test("holdfast runs says that more than 10,000 runs match", async () => {
+Deno.test("holdfast runs says that more runs match than are counted", async () => {
   await using file = await aFile();
   await file.store.enqueue(Array.from({ length: 10_001 }, () => aRun({ labels: { org: "acme" } })));
 
   const { notes } = await callCli(["runs", ...file.args, "--limit", "2", "--label", "org=acme"]);
 
-  assert.deepEqual(notes, ["2 of 10,000 or more runs; --limit shows more"]);
+  // A count ends after 50 ms, too: a busy machine has counted fewer by then.
+  assert.match(notes.join("\n"), /^2 of (10,000|[\d,]{1,5}) or more runs; --limit shows more$/);
 });
 
 Deno.test("holdfast runs says how many more there are", async () => {
