@@ -37,8 +37,11 @@ export function standardWebhook(options: ProviderOptions): (request: Request) =>
   return receiver(options, "standardWebhook()", (headers, bytes, isCurrent) => {
     const id = headers.get("webhook-id") ?? "";
     const timestamp = headers.get("webhook-timestamp") ?? "";
-    const macs = (headers.get("webhook-signature") ?? "").split(" ").filter((value) => value.startsWith("v1,"))
-      .map((value) => Buffer.from(value.slice(3), "base64"));
+    const macs = (headers.get("webhook-signature") ?? "").split(" ").flatMap((value) => {
+      const mac = Buffer.from(value.slice(3), "base64");
+      // Base64 has several texts for the same bytes: only the one that is written counts.
+      return value === `v1,${mac.toString("base64")}` ? [mac] : [];
+    });
     if (id === "" || !isCurrent(timestamp) || !isSigned(macs, keys, [`${id}.${timestamp}.`, bytes])) return null;
     const payload = toJson(bytes);
     return { id, type: textOf(payload, "type"), payload };

@@ -1,5 +1,6 @@
 import { toClientRun } from "../../model/client_run.ts";
 import type { BulkOperation } from "../../model/run.ts";
+import { getRun } from "../../store/reads.ts";
 import { bulk, followRun, followRuns, readItems, run, scoped, signal, trigger, wait } from "../access/guards.ts";
 import { logsJson, runsJson, stepsJson, streamJson, waitsJson } from "../json_lists.ts";
 import { bulk as bulkBody, NO_FROM, SIGNAL, TRIGGER } from "../requests/bodies.ts";
@@ -14,6 +15,7 @@ import {
   RUN_FILTER,
   RUN_ID,
 } from "../requests/parameters.ts";
+import { noSuchRun } from "../response.ts";
 import { route } from "../route.ts";
 import { ITEMS } from "../streams/item_query.ts";
 
@@ -94,7 +96,12 @@ export const RUN_ROUTES = {
     answers: { listOf: "StreamInfo" },
     errors: ["not_found"],
     guard: run("read"),
-    does: async ({ run, source }) => await source.store.getStreams(run.id),
+    does: async ({ run, source: { store } }) => {
+      const streams = await store.getStreams(run.id);
+      // It may have been deleted while a hook was asked.
+      if (streams.length === 0 && await getRun(store, run.id) === null) throw noSuchRun();
+      return streams;
+    },
   }),
   runs: route({
     method: "GET",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/model/host.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
-import { aGuardedService, INTERNALS, provoke, routesOfRuns, SIGNAL } from "../../support/http/hostile.ts";
+import { aGuardedService, INTERNALS, ownQuery, provoke, routesOfRuns, SIGNAL } from "../../support/http/hostile.ts";
 import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
@@ -37,7 +37,7 @@ for (const [name, { method, path }] of routesOfRuns) {
     const ask = async (run: string, wait: string) => {
       calls.length = 0;
       const body = name === "signal" ? { body: SIGNAL } : {};
-      const { status } = await service.ask(method, `${path}?runId=${run}&waitId=${wait}`, body);
+      const { status } = await service.ask(method, `${path}?runId=${run}&waitId=${wait}${ownQuery(name)}`, body);
       return { status, calls: [...calls] };
     };
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { EventReader } from "../../support/http/event_reader.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
-import { aGuardedService, assertWell, provoke, routesOfRuns, SIGNAL } from "../../support/http/hostile.ts";
+import { aGuardedService, assertWell, ownQuery, provoke, routesOfRuns, SIGNAL } from "../../support/http/hostile.ts";
 import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
@@ -23,7 +23,7 @@ for (const [name, { method, path }] of routesOfRuns) {
       await service.engine.cancel(runId);
       const body = name === "signal" ? { body: SIGNAL } : {};
 
-      const answering = service.handler.fetch(aRequest(method, `${path}?${query}`, body));
+      const answering = service.handler.fetch(aRequest(method, `${path}?${query}${ownQuery(name)}`, body));
       await asked.promise;
       await service.engine.deleteRun(runId);
       allowed.resolve();

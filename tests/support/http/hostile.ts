@@ -14,6 +14,11 @@ const OF_NO_RUN =
 /** The routes that need a run. */
 export const routesOfRuns = allRoutes.filter(([name, { path }]) => name !== "trigger" && !OF_NO_RUN.test(path));
 
+/** What a route of a run needs in its query besides the run and the wait. */
+export function ownQuery(name: string): string {
+  return name === "stream" ? "&name=tokens" : "";
+}
+
 /** What shows how the service is built: a stack, a path, a module, the database. */
 export const INTERNALS = /\n\s+at |file:\/\/|node:|ext:|SQLITE|holdfast_/;
 const HEADERS = [
