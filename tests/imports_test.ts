@@ -202,6 +202,7 @@ const HELPERS = [
   "decode",
   "isOneOf",
   "isSameJson",
+  "MESSAGE_VALUES",
   "RUN_VALUES",
   "SEARCHED_BY_END",
   "STEP_VALUES",

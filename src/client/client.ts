@@ -4,6 +4,8 @@ import type { ClientStep } from "../model/step.ts";
 import type { Stream, StreamPart } from "../model/stream.ts";
 import type { Json, Jsonify } from "../values/json.ts";
 import type { LogEntry } from "../model/log.ts";
+import type { Message, SendResult } from "../model/message.ts";
+
 import type { SignalReceipt, Wait } from "../model/wait.ts";
 import { ClientError } from "./client_error.ts";
 import type {
@@ -31,7 +33,7 @@ import { openService, type Query, type ServiceOptions } from "./service.ts";
 /**
  * Calls a service of `createHandler()`. No call is repeated, except those of `watch`, `watchRuns` and `waitForRun`:
  * after an error with the code `network`, a write may have been carried out. Repeat a trigger with the same
- * `idempotencyKey`, and a signal with the same `signalId`.
+ * `idempotencyKey`, a signal with the same `signalId`, and a message with the same `id`.
  *
  * Each call throws a {@linkcode ClientError} if it fails, and the reason of its `abortSignal` if that fires. Outputs
  * have the types of the jobs as they are now; nothing is checked.
@@ -73,6 +75,21 @@ export interface Client<J extends ClientJobs> {
     signal: { signalId: string; payload: unknown },
     options?: CallOptions,
   ): Promise<SignalReceipt>;
+  /** Reads the messages of a run. */
+  messages(runId: string, options?: CallOptions): Promise<Message[]>;
+  /**
+   * Sends a message to a run: to the one of an id, or of a job and an idempotency key. A repeated call with the same `id`,
+   * name and payload gets the same answer.
+   */
+  send(
+    to: string | {
+      jobName: string;
+      key: string;
+      start?: { input: unknown } & Omit<ClientTriggerOptions, "idempotencyKey">;
+    },
+    message: { name: string; payload: unknown; id?: string },
+    options?: CallOptions,
+  ): Promise<SendResult>;
   /** Cancels a run that has not ended. */
   cancel(runId: string, options?: CallOptions): Promise<void>;
   /** Triggers a run that has ended again, from its start (default) or from its failure. */
@@ -174,6 +191,11 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
     waits: readWaits,
     wait: (runId, waitId, options) => ask("GET /wait", { query: { runId, waitId }, ...options }),
     signal: (runId, waitId, body, options) => ask("POST /signal", { query: { runId, waitId }, body, ...options }),
+    messages: askOfRun("GET /messages"),
+    send: (to, message, options) =>
+      typeof to === "string"
+        ? ask("POST /send", { query: { runId: to }, body: message, ...options })
+        : ask("POST /send", { body: { ...to, ...message }, ...options }),
     cancel: askOfRun("POST /cancel"),
     retrigger: askOfRun("POST /retrigger"),
     delete: askOfRun("DELETE /run"),

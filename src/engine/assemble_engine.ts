@@ -29,6 +29,7 @@ import { toFailure } from "../model/failure/to_failure.ts";
 import { describeFailedRun, failureReport } from "../model/failure.ts";
 import { type Logger, toLogger, warnOnce } from "../model/logger.ts";
 import { checkSignal } from "../model/wait.ts";
+import { describeUnread, Messages } from "./messages.ts";
 import { JobPauses } from "./job_pauses.ts";
 import { OutageLog } from "./outage_log.ts";
 import { isInstance } from "../values/is_instance.ts";
@@ -61,6 +62,8 @@ export interface EngineParts<L> {
   schedules: ScheduleRegistry<L>;
   /** Cancels, deletes and signals runs. */
   runs: RunChanges;
+  /** Sends messages to runs. */
+  messages: Messages;
   /** Cancels, retriggers and deletes many runs. */
   bulk: BulkOperations;
   /** Resumes held runs. */
@@ -213,6 +216,8 @@ export function assembleEngine<J extends Jobs, L>(
     triggers,
     signal: (waitId, signal, by) => runs.signal(waitId, checkSignal(signal, maxValueBytes), by),
   });
+  const messages = new Messages({ ...deps, jobs, triggers, worker: () => lifecycle.worker });
+  logUnread(deps, jobs, { logger, inBackground: (work) => lifecycle.inBackground(work) });
   const bulk = new BulkOperations({ store, host, runs, triggers, heldRuns });
   publishEndTriggers({ hub, jobs, store, recorder });
   const internals: EngineInternals = {
@@ -232,6 +237,7 @@ export function assembleEngine<J extends Jobs, L>(
     cancel: (runId, by) => runs.cancel(runId, by),
     checkPayload: (wait, signal) => checkPayload(wait, signal, { jobs, store, host }),
     signal: async (waitId, signal, by) => await runs.signal(waitId, checkSignal(signal, deps.maxValueBytes), by),
+    messages,
     performBulk: (operation, selection, options, guard) => bulk.perform(operation, selection, options, guard),
     outages,
     plugins: new Set(),
@@ -244,6 +250,7 @@ export function assembleEngine<J extends Jobs, L>(
     transactions,
     schedules,
     runs,
+    messages,
     bulk,
     heldRuns,
     pauses,
@@ -252,6 +259,25 @@ export function assembleEngine<J extends Jobs, L>(
     lifecycle,
     internals,
   };
+}
+
+/** Logs how many messages the runs that end in this process leave unread, of the jobs that take messages. */
+function logUnread(
+  deps: Pick<ExecutionDeps, "store" | "hub">,
+  jobs: JobCatalog,
+  { logger, inBackground }: { logger: Logger; inBackground: (work: Promise<unknown>) => void },
+): void {
+  const look = async (id: string) => {
+    const unread = await describeUnread(deps, id);
+    if (unread !== null) logger.warn(unread);
+  };
+  const onEnd = ({ runId, jobName }: { runId: string; jobName: string }) => {
+    const { messages = {} } = jobs.find(jobName)?.job ?? {};
+    if (Object.keys(messages).length > 0) inBackground(look(runId));
+  };
+  deps.hub.on("run:complete", onEnd);
+  deps.hub.on("run:fail", onEnd);
+  deps.hub.on("run:cancel", onEnd);
 }
 
 /** Logs the runs that fail or are held in this process, and the errors of the engine itself. */

@@ -22,6 +22,9 @@ import type { Store } from "../store/store.ts";
 import type { StrandedJob } from "../model/hold.ts";
 import type { StoreInfo } from "../store/store_info.ts";
 import { checkOptionNames } from "../values/option_names.ts";
+import type { MessageSchemas } from "../model/job/job_messages.ts";
+import type { Message, SendResult } from "../model/message.ts";
+import type { KeyedRun, SendOptions } from "./messages.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../model/wait.ts";
 import { assembleEngine, type EngineParts } from "./assemble_engine.ts";
 import type { BulkOptions, BulkResumeOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
@@ -67,7 +70,7 @@ import { TRIGGER_OPTIONS } from "./triggers/triggers.ts";
 import { checkPurge, purgeInSlices, type PurgeOptions } from "./runs/purge_loop.ts";
 import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
 import { kindOf } from "../values/kind_of.ts";
-import { getLogs, getRun, getRuns, getSteps, getWaits } from "../store/reads.ts";
+import { getLogs, getMessages, getRun, getRuns, getSteps, getWaits } from "../store/reads.ts";
 
 /**
  * Creates an engine: it triggers runs, and executes them once it is started.
@@ -205,6 +208,19 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     const wait = found === null ? null : await currentWait(this.#store, found);
     if (wait !== null) await this.#parts.internals.checkPayload(wait, checked);
     return await this.#parts.runs.signal(wait?.id ?? waitId, checked, by);
+  }
+
+  async send(
+    to: string | KeyedRun,
+    name: string,
+    payload: unknown,
+    options: SendOptions<unknown> = {},
+  ): Promise<SendResult> {
+    return await this.#parts.messages.send(to, name, payload, options);
+  }
+
+  getMessages(runId: string): Promise<Message[]> {
+    return this.#listOf(runId, () => getMessages(this.#store, runId));
   }
 
   getLogs(runId: string): Promise<LogEntry[]> {
@@ -393,7 +409,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return { deleted: await purgeInSlices(this.#store, retention, this.#parts.deps, { limit }) };
   }
 
-  #handle(job: Job): JobHandle<unknown, unknown, unknown> {
+  #handle(job: Job): JobHandle<unknown, unknown, unknown, MessageSchemas> {
     const names = [job.name, ...job.changes.aliases];
     return {
       trigger: (input, options) => this.trigger(job, input, options),
@@ -405,6 +421,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         const { id, disposition } = await this.trigger(job, input, options);
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },
+      send: (to, name, payload, options) =>
+        this.send(typeof to === "string" ? to : { ...to, job }, name, payload, options),
       batchTrigger: async (items) => (await this.#parts.triggers.triggerBatch(job, items)).map(toTriggerResult),
       getRun: async (runId) => {
         const run = await this.getRun(runId);

@@ -4,6 +4,7 @@ import type { RunEvent } from "../model/event.ts";
 import type { Job } from "../model/job.ts";
 import type { LogEntry } from "../model/log.ts";
 import type { ActorOptions } from "../model/origin.ts";
+import type { Message, SendResult } from "../model/message.ts";
 import type { Labels, Run, RunFilter, RunPage, UncountedPage } from "../model/run.ts";
 import type { Step } from "../model/step.ts";
 import type { ReadStreamOptions, Stream, StreamInfo, StreamPart } from "../model/stream.ts";
@@ -20,6 +21,7 @@ import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { ResumeOptions } from "./runs/held_runs.ts";
 import type { JobHandles, Jobs } from "./job_handle.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
+import type { KeyedRun, SendOptions } from "./messages.ts";
 import type { IdleOptions } from "./lifecycle.ts";
 import type { Explanation } from "./operate/explain/explanation.ts";
 import type { FailureGroups, FailuresQuery } from "./operate/failure_groups.ts";
@@ -138,6 +140,19 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {WaitExpiredError} The deadline passed before any signal arrived.
    */
   signal(waitId: string, signal: Signal, options?: ActorOptions): Promise<SignalReceipt>;
+  /**
+   * Sends a message to a run, which receives it by `step.receive()`: now, or whenever it asks for it. It resolves when the
+   * message is stored.
+   *
+   * @param to The id of the run; or its job and its idempotency key, which also leads to the newest retry of that run.
+   * @throws {ValidationError} The job of the run has no message of this name, the payload does not fit its schema, or an
+   * option is not valid.
+   * @throws {NotFoundError} There is no such run, or this engine does not have its job.
+   * @throws {ConflictError} The run has ended or has closed its inbox (code `run_ended`), or has another message with the id.
+   */
+  send(to: string | KeyedRun, name: string, payload: unknown, options?: SendOptions<L>): Promise<SendResult>;
+  /** The messages of a run, in the order in which they were accepted. */
+  getMessages(runId: string): Promise<Message[]>;
   /** What a run has logged, in order; empty unless `persistLogs()` is in use. */
   getLogs(runId: string): Promise<LogEntry[]>;
   /**

@@ -7,6 +7,7 @@ import type { StreamReader } from "../events/stream_reader.ts";
 import type { BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkGuard, BulkResult } from "./bulk/perform_bulk.ts";
 import type { Health } from "./operate/health.ts";
+import type { Messages } from "./messages.ts";
 import type { OutageLog } from "./outage_log.ts";
 import type { MetricsSource } from "./operate/statistics/monitor.ts";
 import type { TriggerGuard, TriggerOptions } from "./triggers/new_run.ts";
@@ -44,6 +45,8 @@ export interface EngineInternals {
   checkPayload(wait: Wait, signal: Signal): Promise<void>;
   /** Does `Engine.signal()` with a payload that was checked against the schema of its wait, or is a duplicate. */
   signal(waitId: string, signal: Signal, by: string | null): Promise<SignalReceipt>;
+  /** Checks and sends messages. */
+  messages: Messages;
   /** Performs an operation on many runs, as `Engine.cancelRuns()` does, as far as a guard allows it. */
   performBulk(
     operation: BulkOperation,

@@ -1,4 +1,8 @@
 import type { Job } from "../model/job.ts";
+import type { MessageSchemas, NoMessages } from "../model/job/job_messages.ts";
+import type { SchemaInput } from "../model/schema.ts";
+import type { KeyedRun, SendOptions } from "./messages.ts";
+import type { SendResult } from "../model/message.ts";
 import type { Labels, Run, RunFilter, RunPage, UncountedPage } from "../model/run.ts";
 import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
 import type { WaitOptions } from "./runs/wait_for_run.ts";
@@ -19,7 +23,7 @@ export type BatchItem<Input, L = Labels> = TriggerOptions<L> & {
 };
 
 /** The operations on the runs of one job. */
-export interface JobHandle<Input, Output, L = Labels> {
+export interface JobHandle<Input, Output, L = Labels, M extends MessageSchemas = NoMessages> {
   /** Asks for a run. See {@linkcode Engine.trigger}. */
   trigger(input: Input, options?: TriggerOptions<L>): Promise<TriggerResult>;
   /**
@@ -33,6 +37,13 @@ export interface JobHandle<Input, Output, L = Labels> {
   ): Promise<CompletedRun<Output> & Pick<TriggerResult, "disposition">>;
   /** Asks for several runs: all of them or none. */
   batchTrigger(items: readonly BatchItem<Input, L>[]): Promise<TriggerResult[]>;
+  /** Sends a message to a run of this job: the one of an id, or of an idempotency key. See {@linkcode Engine.send}. */
+  send<Name extends keyof M & string>(
+    to: string | Pick<KeyedRun, "key">,
+    name: Name,
+    payload: SchemaInput<M[Name]>,
+    options?: SendOptions<L, Input>,
+  ): Promise<SendResult>;
   /** A run of this job, or `null`. */
   getRun(runId: string): Promise<Run | null>;
   /** Runs of this job, newest first. They are not counted. */
@@ -43,5 +54,6 @@ export interface JobHandle<Input, Output, L = Labels> {
 
 /** The handles of an engine's jobs, by their names in `jobs`. */
 export type JobHandles<J extends Jobs, L = Labels> = {
-  readonly [K in keyof J]: J[K] extends Job<infer Input, infer Output> ? JobHandle<Input, Output, L> : never;
+  readonly [K in keyof J]: J[K] extends Job<infer Input, infer Output, string, infer M> ? JobHandle<Input, Output, L, M>
+    : never;
 };

@@ -1,3 +1,4 @@
+import type { MessageText } from "../model/message.ts";
 import { NotFoundError } from "../model/error.ts";
 import type { JsonText, StoredValue } from "../values/json.ts";
 import type { LogText } from "../model/log.ts";
@@ -53,6 +54,16 @@ export function stepsJson(source: ListSource, runId: string): JsonPieces {
 export function waitsJson(source: ListSource, runId: string): JsonPieces {
   const read = (after: string | null) => source.store.readWaits(runId, after, PART_LENGTH);
   return arrayJson(source, listParts(source, read, ({ id }) => id), writeWait);
+}
+
+/** The messages of a run, as `/messages` shows them. */
+export function messagesJson(source: ListSource, runId: string): JsonPieces {
+  const read = (after: string | null) => source.store.readMessages(runId, after, PART_LENGTH);
+  const write = (message: MessageText): Written => {
+    const place: ValuePlace = { of: "message", runId, messageId: message.id, value: "payload" };
+    return writeRecord(message, { payload: toWritten(message.payload, place) });
+  };
+  return arrayJson(source, listParts(source, read, ({ id }) => id), write);
 }
 
 /** The log lines of a run, as `/logs` shows them. */

@@ -41,6 +41,7 @@ const STATUS: Record<ErrorCode, number> = {
   body_timeout: 408,
   conflict: 409,
   key_in_use: 409,
+  run_ended: 409,
   wait_expired: 410,
   stream_reset: 410,
   body_too_large: 413,

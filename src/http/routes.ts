@@ -25,6 +25,10 @@ export interface RouteFunctions {
   readonly wait: Respond;
   /** `POST /signal?runId=&waitId=`: ends a wait. */
   readonly signal: Respond;
+  /** `GET /messages?runId=`: shows the messages of a run. */
+  readonly messages: Respond;
+  /** `POST /send?runId=`: sends a message to a run, or starts one. */
+  readonly send: Respond;
   /** `GET /logs?runId=`: shows the log lines of a run. */
   readonly logs: Respond;
   /** `GET /runs/subscribe`: streams the events of all runs. */

@@ -78,21 +78,21 @@ export interface ExecutionInfo {
   readonly resumedFrom: readonly EndedPause[];
 }
 
-/** A wait or a sleep that has ended, or children that all have. */
+/** A wait, a sleep or a receive that has ended, or children that all have. */
 export interface EndedPause {
   /** What it waited for. */
-  readonly kind: "wait" | "sleep" | "children";
+  readonly kind: "wait" | "sleep" | "children" | "receive";
   /** Its name, with its occurrence from the second on. */
   readonly name: string;
   /** Its id. */
   readonly id: string;
   /** What ended it. */
-  readonly outcome: "signal" | "timeout" | "children";
+  readonly outcome: "signal" | "timeout" | "children" | "messages";
   /** When the run first paused on it, by the store's clock: milliseconds since 1970. */
   readonly suspendedAt: number;
   /** When it ended, by the store's clock: milliseconds since 1970. */
   readonly resolvedAt: number;
-  /** The trace that was stored with its signal. */
+  /** The trace that was stored with its signal, or with the first message. */
   readonly trace: TraceContext | null;
 }
 

@@ -16,6 +16,7 @@ export type ErrorCode =
   | "body_timeout"
   | "conflict"
   | "key_in_use"
+  | "run_ended"
   | "wait_expired"
   | "stream_reset"
   | "body_too_large"
@@ -104,7 +105,7 @@ export class NotFoundError extends HoldfastError {
 /** The state of the run or the wait does not allow the operation. */
 export class ConflictError extends HoldfastError {
   /** Creates a refusal whose message says which state prevents the operation. */
-  constructor(message: string, options: ErrorOptions & { code?: "conflict" | "key_in_use" } = {}) {
+  constructor(message: string, options: ErrorOptions & { code?: "conflict" | "key_in_use" | "run_ended" } = {}) {
     super(options.code ?? "conflict", message, options);
   }
 }

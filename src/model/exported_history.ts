@@ -50,7 +50,7 @@ export interface ExportedHistory {
 }
 
 /** Something that a run has recorded. */
-export type HistoryRecord = StepHistory | PauseHistory | ChildrenHistory | PatchHistory;
+export type HistoryRecord = StepHistory | PauseHistory | ChildrenHistory | ReceiveHistory | PatchHistory;
 
 /** The name of a record. */
 export interface HistoryName {
@@ -128,6 +128,32 @@ export interface ChildHistory {
   error?: HistoryFailure;
   /** The step at which it failed. */
   failedStepName?: string;
+}
+
+/** A recorded receive of messages. */
+export interface ReceiveHistory extends HistoryName {
+  /** Tells records apart. */
+  kind: "receive";
+  /** The position of its end among all records; `null`: it has not ended. */
+  no: number | null;
+  /** The messages that it took, in their order; empty: a timeout has ended it; `null`: it has not ended. */
+  messages: HistoryMessage[] | null;
+  /** When it was prepared: ISO 8601 in UTC. */
+  createdAt: string;
+  /** When it ends without a message: ISO 8601 in UTC. */
+  deadlineAt?: string;
+}
+
+/** A message that a receive took. */
+export interface HistoryMessage {
+  /** Its id. */
+  id: string;
+  /** Its name. */
+  name: string;
+  /** What the schema made of its value. */
+  payload?: Json;
+  /** When it was accepted: ISO 8601 in UTC. */
+  acceptedAt: string;
 }
 
 /** A recorded answer of `step.patch()`. */

@@ -31,7 +31,7 @@ export interface Held {
 /** A name in the history of a run, with its occurrence. */
 export interface RecordName {
   /** What has the name. */
-  kind: "step" | "wait" | "sleep" | "children";
+  kind: "step" | "wait" | "sleep" | "children" | "receive";
   /** The name: `charge`, `charge#2`. */
   name: string;
 }

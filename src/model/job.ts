@@ -1,3 +1,4 @@
+import type { JobMessage, MessageSchemas, NoMessages, ReceiveOptions, ReceiveResult } from "./job/job_messages.ts";
 import type { Duration } from "../values/duration.ts";
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
 import {
@@ -173,7 +174,8 @@ export interface ScheduleSlot {
  *
  * `Waits` are the waits of the job ({@linkcode JobDefinition.waits}).
  */
-export interface StepContext<Waits extends Schemas = Record<never, never>> {
+// deno-lint-ignore no-explicit-any -- a function that takes a step of any job takes each of them
+export interface StepContext<Waits extends Schemas = Record<never, never>, M extends MessageSchemas = any> {
   /** The id of the run. */
   readonly runId: string;
   /** 1 for the first execution of the run, one more after each interruption. */
@@ -262,6 +264,23 @@ export interface StepContext<Waits extends Schemas = Record<never, never>> {
     options?: WaitForSignalOptions & PayloadOptions<Payload>,
   ): Promise<WaitResult<Payload>>;
   /**
+   * Takes the oldest unread message that was sent to the run, also one that came before this call, or waits for the next
+   * one. Each message is taken once; a replay returns the same one. Like every pause, it holds no worker.
+   *
+   * @param name The name of the message, and of this receive; with `names` the name of the receive alone.
+   * @returns `null`: none came in time, or the inbox is closed. With `max` an array, empty then.
+   * @throws {TypeError} The job has no such message, or an option is not valid.
+   */
+  receive<Name extends keyof M & string, const Options extends ReceiveOptions = Record<never, never>>(
+    name: Name,
+    options?: Options & { names?: undefined },
+  ): Promise<ReceiveResult<JobMessage<M, Name>, Options>>;
+  /** Takes the oldest unread message of several names. */
+  receive<Name extends keyof M & string, const Options extends ReceiveOptions>(
+    name: string,
+    options: Options & { names: readonly Name[] },
+  ): Promise<ReceiveResult<JobMessage<M, Name>, Options>>;
+  /**
    * Starts a run of a job and pauses until it has ended. Like every pause, this holds no worker, and a replay returns
    * the same result. If this run ends first, the child is cancelled.
    *
@@ -329,7 +348,12 @@ export interface StepContext<Waits extends Schemas = Record<never, never>> {
  * A job, made by {@linkcode defineJob}. `Input` is the input of a trigger, `Output` the output of a completed run, and
  * `Name` the name, from which a typed client knows the job.
  */
-export interface Job<Input = unknown, Output = unknown, Name extends string = string> {
+export interface Job<
+  Input = unknown,
+  Output = unknown,
+  Name extends string = string,
+  M extends MessageSchemas = MessageSchemas,
+> {
   /** The job's name. */
   readonly name: Name;
   /** Checks the input of a trigger. */
@@ -338,6 +362,8 @@ export interface Job<Input = unknown, Output = unknown, Name extends string = st
   readonly output: Schema | null;
   /** The schemas of the payloads of its waits, by the names of these. */
   readonly waits: Schemas;
+  /** The messages that its runs take, by name, with the schema of each. */
+  readonly messages: M;
   /** The default retry policy of its steps. */
   readonly retry: RetryPolicy;
   /** When, in which order and under which limits its runs are executed. */
@@ -395,6 +421,7 @@ export interface JobDefinition<
   Output,
   Name extends string = string,
   Waits extends Schemas = Record<never, never>,
+  M extends MessageSchemas = NoMessages,
 > extends FlowDefinition, ChangeDefinition {
   /** The job's name: 1 to 255 characters, unique in an engine. */
   name: Name;
@@ -415,10 +442,15 @@ export interface JobDefinition<
    * has one is decided at its trigger.
    */
   onEnd?: EndDefinition<Jsonify<SchemaOutput<S>>>;
+  /**
+   * The messages that its runs take: names to Standard Schemas. Each message is parsed when it is sent, as the JSON that is
+   * stored. Default: none.
+   */
+  messages?: M;
   /** The default retry policy of its steps. Default: no retries. */
   retry?: RetryPolicy;
   /** Does the work, in steps. */
-  run: (step: StepContext<Waits>, input: Jsonify<SchemaOutput<S>>) => Output | Promise<Output>;
+  run: (step: StepContext<Waits, M>, input: Jsonify<SchemaOutput<S>>) => Output | Promise<Output>;
 }
 
 /**
@@ -448,9 +480,8 @@ export function defineJob<
   Output,
   const Name extends string = string,
   Waits extends Schemas = Record<never, never>,
->(
-  definition: JobDefinition<S, Output, Name, Waits>,
-): Job<SchemaInput<S>, Jsonify<Output>, Name> {
+  const M extends MessageSchemas = NoMessages,
+>(definition: JobDefinition<S, Output, Name, Waits, M>): Job<SchemaInput<S>, Jsonify<Output>, Name, M> {
   checkName(definition.name, "The name of a job");
   checkDefinition(definition);
   const { retry = {} } = definition;
@@ -461,14 +492,15 @@ export function defineJob<
     input: definition.input as Schema<SchemaInput<S>, unknown>, // the input type of S, which TypeScript cannot derive
     output: definition.output ?? null,
     waits: readSchemas("waits", subject, definition.waits),
+    messages: readSchemas("messages", subject, definition.messages) as M, // the same schemas
     retry: { ...retry },
     flow: readJobFlow(definition, subject),
     changes: readJobChanges(definition, subject),
     onEnd: readEnd(definition, subject),
     isEnd: false,
     previous: readPrevious(definition),
-    // The stored value is the schema's output, so it has the type of the function's parameter.
-    run: definition.run as Job["run"],
+    // The stored value is the schema's output, so it has the type of the function's parameter; so has its context.
+    run: definition.run as unknown as Job["run"],
   };
 }
 
@@ -478,6 +510,7 @@ const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
   output: true,
   waits: true,
   onEnd: true,
+  messages: true,
   retry: true,
   priority: true,
   startWithin: true,
@@ -500,7 +533,7 @@ const ANY_INPUT: Schema = { "~standard": { version: 1, vendor: "holdfast", valid
 
 /** Checks how a job cleans up, and makes the hidden job that does. */
 function readEnd<S extends Schema, Waits extends Schemas>(
-  definition: JobDefinition<S, unknown, string, Waits>,
+  definition: Omit<JobDefinition<S, unknown, string, Waits>, "run">,
   subject: string,
 ): JobEnd | null {
   const { name, onEnd, aliases = [], version, continues, onDivergence, retry } = definition;
@@ -521,6 +554,7 @@ function readEnd<S extends Schema, Waits extends Schemas>(
     input: ANY_INPUT,
     output: null,
     waits: readSchemas("waits", own),
+    messages: {},
     retry: { ...retry },
     flow: readJobFlow(finishWithin === undefined ? {} : { finishWithin }, own),
     changes: readJobChanges({ name: endJobName(name), ...given, recheckInput: false }, own),

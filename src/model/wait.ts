@@ -2,6 +2,7 @@ import { ValidationError } from "./error.ts";
 import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored } from "../values/json.ts";
 import { checkName } from "../values/name.ts";
 import type { Failure } from "./failure.ts";
+import type { MessageRecord } from "./message.ts";
 import type { RunIdentity, TerminalStatus } from "./run.ts";
 import type { OriginText } from "./origin.ts";
 
@@ -98,10 +99,10 @@ export interface SignalReceipt {
 }
 
 /**
- * What a run can pause on. Only waits take signals and are listed among the waits. A `patch` is no pause: it is prepared,
+ * What a run can pause on. Only waits take signals and are listed among the waits. A `receive` waits for messages. A `patch` is no pause: it is prepared,
  * never waited for, and its `metadata` is the answer of `step.patch()`.
  */
-export type PauseKind = "wait" | "sleep" | "children" | "patch";
+export type PauseKind = "wait" | "sleep" | "children" | "receive" | "patch";
 
 /** When a pause ends without a signal: a time after its preparation, at an instant, or never (`null`). */
 export type Deadline = { afterMs: number } | { at: number } | null;
@@ -162,11 +163,14 @@ export interface PauseRecord {
    * had not parked on the wait.
    */
   firstResumedAt?: number;
+  /** Of a receive that messages ended: these, in their order. */
+  messages?: readonly MessageRecord[];
   /** What ended it, and its position among all records of the run; `null` while it is open. */
   resolution:
     | { outcome: "signal"; payload: JsonText; signalId: string; recordedNo: number }
     | { outcome: "timeout"; recordedNo: number }
     | { outcome: "children"; recordedNo: number }
+    | { outcome: "messages"; recordedNo: number }
     | null;
 }
 
@@ -180,7 +184,7 @@ export interface ResumedPause extends Pick<PauseRecord, "id" | "kind" | "name"> 
   resolvedAt: number;
   /** When the run first resumed after that: the instant of that claim, by the store's clock. */
   firstResumedAt: number;
-  /** The trace of its signal; `null`: no signal ended it, or it had none. */
+  /** The trace of its signal, or of the first message; `null`: none ended it, or it had none. */
   trace: OriginText | null;
 }
 

@@ -5,6 +5,7 @@ import type {
   HistoryName,
   HistoryRecord,
   PauseHistory,
+  ReceiveHistory,
   StepHistory,
 } from "../model/exported_history.ts";
 import type { Failure } from "../model/failure.ts";
@@ -103,6 +104,15 @@ function toPause(record: Exclude<HistoryRecord, StepHistory>): PauseRecord {
         preparedNo: null,
         resolution: no === null ? null : { outcome: "children", recordedNo: no },
       };
+    case "receive":
+      return {
+        ...pause,
+        id: `receive ${pause.name}`,
+        deadlineAt: record.deadlineAt === undefined ? null : Date.parse(record.deadlineAt),
+        createdAt: Date.parse(record.createdAt),
+        preparedNo: null,
+        ...toTaken(record),
+      };
     default:
       return {
         ...pause,
@@ -114,6 +124,20 @@ function toPause(record: Exclude<HistoryRecord, StepHistory>): PauseRecord {
         resolution: toResolution(record),
       };
   }
+}
+
+function toTaken({ no, messages }: ReceiveHistory): Pick<PauseRecord, "messages" | "resolution"> {
+  if (no === null || messages === null) return { resolution: null };
+  if (messages.length === 0) return { resolution: { outcome: "timeout", recordedNo: no } };
+  return {
+    messages: messages.map(({ id, name, payload, acceptedAt }) => ({
+      id,
+      name,
+      input: textOf(payload),
+      acceptedAt: Date.parse(acceptedAt),
+    })),
+    resolution: { outcome: "messages", recordedNo: no },
+  };
 }
 
 function toResolution({ no, outcome, result, signalId }: PauseHistory): PauseRecord["resolution"] {

@@ -59,6 +59,15 @@ export type Blocker =
   | { kind: "delayed"; until: number }
   /** It waits for a signal. */
   | { kind: "signal"; waitId: string; name: string; deadlineAt: number | null }
+  /** It waits for a message of one of these names. `others`: how many unread messages have other names. */
+  | {
+    kind: "message";
+    name: string;
+    names: readonly string[];
+    since: number;
+    deadlineAt: number | null;
+    others: number;
+  }
   /** It sleeps. */
   | { kind: "sleep"; name: string; until: number }
   /** It waits for another attempt at a step. */

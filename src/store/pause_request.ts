@@ -1,5 +1,6 @@
 import type { Report } from "../model/execution_report.ts";
 import type { JsonText } from "../values/json.ts";
+import type { Receive } from "../model/message.ts";
 import type { RunIdentity } from "../model/run.ts";
 import type { NewRun } from "./new_run.ts";
 import type { Deadline, PauseKind, PauseRecord } from "../model/wait.ts";
@@ -18,6 +19,8 @@ export interface NewPause {
   deadline: Deadline;
   /** Information from the job for those who may signal. */
   metadata: JsonText | null;
+  /** Of a receive: what it takes. If the run has the receive already and it waits, this replaces what it took before. */
+  receive?: Receive;
   /** Of a wait: the JSON schema of the payload that the job asks for; left out: it is not known. */
   payloadSchema?: JsonText | null;
   /** Whether the job receives it without pausing on it: then the preparation is a record of its own. */

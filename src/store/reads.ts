@@ -1,4 +1,5 @@
 import { type LogEntry, parseLog } from "../model/log.ts";
+import { type Message, parseMessage } from "../model/message.ts";
 import { isOneOf, parseRun, type Run, type RunPage } from "../model/run.ts";
 import { parseStep, type Step } from "../model/step.ts";
 import type { RunQuery } from "./run_query.ts";
@@ -32,6 +33,11 @@ export async function getRuns(store: Pick<Store, "findRuns" | "readRuns">, query
 /** The recorded steps of a run, in the order of their index; empty for an unknown run. */
 export async function getSteps(store: Pick<Store, "readSteps">, runId: string): Promise<Step[]> {
   return (await store.readSteps(runId, null, Infinity))?.items.map(parseStep) ?? [];
+}
+
+/** The messages of a run, in the order in which they were accepted; empty for an unknown run. */
+export async function getMessages(store: Pick<Store, "readMessages">, runId: string): Promise<Message[]> {
+  return (await store.readMessages(runId, null, Infinity))?.items.map(parseMessage) ?? [];
 }
 
 /** The waits of a run, in the order in which they were prepared, without its sleeps; empty for an unknown run. */

@@ -36,7 +36,8 @@ export interface FoundRuns extends Omit<RunPage, "runs" | "totalIsAtLeast"> {
 export type ValuePlace =
   | { of: "run"; runId: string; value: "payload" | "output" }
   | { of: "step"; runId: string; stepName: string; value: "output" }
-  | { of: "wait"; waitId: string; value: "metadata" | "payload" };
+  | { of: "wait"; waitId: string; value: "metadata" | "payload" }
+  | { of: "message"; runId: string; messageId: string; value: "payload" };
 
 /** A part of a value. */
 export interface ValuePart {

@@ -4,6 +4,7 @@ import type { Cursor, JournalPage } from "../model/journal.ts";
 import type { JsonText } from "../values/json.ts";
 import type { Lease, SeenLease } from "../model/lease.ts";
 import type { LogText, NewLogEntry } from "../model/log.ts";
+import type { MessageText } from "../model/message.ts";
 import type { Retention, RunIdentity, RunText, StoredRun } from "../model/run.ts";
 import type { SavedStep, StepText, StepWrite } from "../model/step.ts";
 import type { Chunk, StreamInfo, StreamPlace } from "../model/stream.ts";
@@ -17,6 +18,7 @@ import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "./run_que
 import type { OpenWaitPlace, OpenWaits, SearchHit } from "./operator_reads.ts";
 import type { RunFailures, TimelinePlace, TimelineRecords } from "./timeline_records.ts";
 import type { RunState } from "./run_state.ts";
+import type { SendOutcome, SendRequest } from "./send_request.ts";
 import type { JobPause } from "./job_pause.ts";
 import type { JobList, RatedJob } from "./job_numbers.ts";
 import type { JobStatistics, StatisticsQuery, StatisticsRow } from "./statistics.ts";
@@ -214,7 +216,9 @@ export interface Store extends AsyncDisposable {
    * patches and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on
    * children is not copied if a result is lost. If the last record is the end of a wait, by a signal or by its
    * deadline, and the run has not parked since, it has failed of that: the wait is not copied, so the retry prepares it
-   * again. A sleep is copied. The run's own records are numbered on from those of the old run.
+   * again. A sleep is copied, and so is a receive that is resolved. Each retry, of either kind, has the messages of the old
+   * run in their order, with their ids: those that a copied receive took are taken, all others unread. The run's own records
+   * are numbered on from those of the old run.
    *
    * A repeated call finds the runs that it added. A request that had joined a run is not stored: it may lead elsewhere
    * the second time, or append its fact twice.
@@ -496,6 +500,12 @@ export interface Store extends AsyncDisposable {
    * failure, unless it was deleted, or a retry of it has not ended; one that a claim has yet to cancel, since its parent
    * has ended, is cancelled first. Otherwise the new child begins anew.
    *
+   * A receive takes the oldest unread messages of its names, before deadlines are looked at: up to `receive.max`. If it
+   * finds some it is resolved, under the next record number. It closes the inbox of the run in the commit of its timeout,
+   * or, with `close: "always"`, also in the one in which it takes the last unread message of the run, of whatever name. From
+   * then on all receives of the run that find no message are resolved by a timeout at once. A receive that the run has
+   * already, and that is open, gets the names of the request first.
+   *
    * A repeated call finds the run waiting under the same generation, and returns its pauses, until the run is claimed
    * again. If the first call did not park the run, the second acts like a new one.
    *
@@ -540,6 +550,23 @@ export interface Store extends AsyncDisposable {
    * @throws {WaitExpiredError} The deadline passed first. The timeout is committed, by this call at the latest.
    */
   signal(waitId: string, signal: Signal, trace?: OriginText | null): Promise<SignalOutcome>;
+
+  /**
+   * Sends a message to a run, which has it from then on. The first open receive that takes its name, in the order in which
+   * they were prepared, takes it in the same commit, under the next record number of the run; if the run waits for that
+   * receive, it becomes due. Otherwise the message is unread until a receive is prepared that takes it (`pause`).
+   *
+   * A run takes messages until it has ended, or has closed its inbox (`NewPause.receive`). Deadlines of the run that have
+   * passed are committed first, and make it due, although the call may be refused.
+   *
+   * A repeated call, with the same `message.id`, name and payload (equal as JSON), is a `duplicate`, also after the run
+   * has ended.
+   *
+   * @throws {NotFoundError} There is no such run.
+   * @throws {ConflictError} The run has ended or has closed its inbox (`run_ended`), has another message with the id, or
+   * has 100,000 messages.
+   */
+  send(request: SendRequest): Promise<SendOutcome>;
 
   /**
    * Cancels a run that has not ended. Its lease is lost at once. It keeps its concurrency key until the end of that
@@ -627,6 +654,9 @@ export interface Store extends AsyncDisposable {
 
   /** Reads the waits of a run in the order in which they were prepared; `after` is the id of a wait. */
   readWaits(runId: string, after: string | null, maxLength: number): Promise<Part<WaitText> | null>;
+
+  /** Reads the messages of a run in the order in which they were accepted; `after` is the id of a message. */
+  readMessages(runId: string, after: string | null, maxLength: number): Promise<Part<MessageText> | null>;
 
   /**
    * Reads the stored log lines of a run in the order in which they were added; `after` is the id of a line. If that

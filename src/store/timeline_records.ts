@@ -88,7 +88,7 @@ export interface FailedAttempt {
 /** A pause of a timeline. */
 export interface TimelinePause {
   /** What it waits for. */
-  kind: "wait" | "sleep" | "children";
+  kind: "wait" | "sleep" | "children" | "receive";
   /** Its id. */
   id: string;
   /** Its name, with its occurrence. */
@@ -96,7 +96,7 @@ export interface TimelinePause {
   /** Its status. */
   status: "pending" | "resolved" | "cancelled" | "closed";
   /** What resolved it. */
-  outcome: "signal" | "timeout" | "children" | null;
+  outcome: "signal" | "timeout" | "children" | "messages" | null;
   /** Who signalled. */
   signalledBy: string | null;
   /** When it was prepared. */

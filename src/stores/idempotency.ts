@@ -12,7 +12,13 @@ export function isFollowed({ idempotencyUntil: until }: Pick<NewRun, "idempotenc
  * @param run The run, or its newest retry; `completedAs` is that of the run that has the key.
  */
 export function counts(
-  { status, createdAt, completedAs }: { status: RunStatus; createdAt: number; completedAs: string | null },
+  { status, createdAt, completedAs, hasClosedInbox }: {
+    status: RunStatus;
+    createdAt: number;
+    completedAs: string | null;
+    /** Whether it accepts no more messages. */
+    hasClosedInbox: () => boolean;
+  },
   { idempotencyUntil: until }: Pick<NewRun, "idempotencyUntil">,
   now: number,
 ): boolean {
@@ -20,7 +26,7 @@ export function counts(
     case undefined:
       return true;
     case "ended":
-      return !isTerminal(status);
+      return !isTerminal(status) && !hasClosedInbox();
     case "failed":
       return completedAs !== null || (status !== "failed" && status !== "cancelled");
     default:

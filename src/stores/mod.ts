@@ -29,6 +29,7 @@ export type * from "../store/pause_request.ts";
 export type * from "../store/run_query.ts";
 export type * from "../store/run_state.ts";
 export type * from "../store/schedule_record.ts";
+export type * from "../store/send_request.ts";
 export type * from "../store/statistics.ts";
 export type * from "../store/store_info.ts";
 export type * from "../store/store_watch.ts";
@@ -49,6 +50,7 @@ export type { Cursor, JournalPage, JournalRow } from "../model/journal.ts";
 export type { Json, JsonText, LargeText, Stored, StoredValue } from "../values/json.ts";
 export type { Lease, SeenLease } from "../model/lease.ts";
 export type { LogEntry, LogLevel, LogText, NewLogEntry } from "../model/log.ts";
+export type { Inbox, Message, MessageRecord, MessageText, Receive } from "../model/message.ts";
 export type {
   Coalesce,
   Disposition,
@@ -106,6 +108,15 @@ export {
 } from "../model/error.ts";
 
 // Rules of the model.
+export {
+  describeTarget,
+  isSameMessage,
+  MAX_MESSAGES,
+  messageIdError,
+  messageStatus,
+  runEndedError,
+  tooManyMessagesError,
+} from "../model/message.ts";
 export { deadlineFailure } from "../model/failure/deadline_failure.ts";
 export { latestProgress } from "../model/execution_report.ts";
 export { actorOf, withActor } from "../model/origin.ts";

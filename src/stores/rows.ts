@@ -6,6 +6,7 @@ import type { ScheduleRecord } from "../store/schedule_record.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
 import type { LogLevel, LogText } from "../model/log.ts";
+import { type MessageRecord, messageStatus, type MessageText } from "../model/message.ts";
 import type { Labels, RunIdentity } from "../model/run.ts";
 import { retryTime, stepId, type StepRecord, type StepStatus, type StepText } from "../model/step.ts";
 import { actorOf, type OriginText } from "../model/origin.ts";
@@ -106,7 +107,7 @@ export interface WaitRow {
   name: string;
   metadata: JsonText | null;
   status: WaitStatus;
-  outcome: Wait["outcome"] | "children";
+  outcome: Wait["outcome"] | "children" | "messages";
   payload: JsonText | null;
   signal_id: string | null;
   created_at: number;
@@ -131,7 +132,7 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
     name: row.name,
     metadata: row.metadata,
     status: row.status,
-    outcome: row.outcome === "children" ? null : row.outcome,
+    outcome: row.outcome === "signal" || row.outcome === "timeout" ? row.outcome : null,
     payload: row.payload,
     signalId: row.signal_id,
     signalledBy: actorOf(row.trace),
@@ -148,10 +149,12 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
 export type PauseColumns =
   & WaitRow
   & { seq: number; run_seq: number; kind: PauseKind; prepared_no: number | null }
+  /** `receive`: what a receive takes, as JSON (`Receive`); `"closed"` once it has closed the inbox. */
+  & { receive: JsonText | null }
   & { total: number | null; added: number | null; unfinished: number | null }
   & (
     | { outcome: "signal"; payload: JsonText; signal_id: string; recorded_no: number }
-    | { outcome: "timeout" | "children"; recorded_no: number }
+    | { outcome: "timeout" | "children" | "messages"; recorded_no: number }
     | { outcome: null }
   );
 
@@ -159,8 +162,13 @@ export type PauseColumns =
  * The columns of a pause as a replay needs it.
  *
  * @param child How its only child ended; `null`: it is not over, or has no child or several ones.
+ * @param messages What it took, if it is a receive that messages ended.
  */
-export function readPauseColumns(row: PauseColumns, child: ChildResult | null): PauseRecord {
+export function readPauseColumns(
+  row: PauseColumns,
+  child: ChildResult | null,
+  messages?: readonly TakenMessageRow[] | null,
+): PauseRecord {
   return {
     id: row.id,
     kind: row.kind,
@@ -173,11 +181,47 @@ export function readPauseColumns(row: PauseColumns, child: ChildResult | null): 
     ...firstResumed(row.kind, row.outcome, row.first_resumed_at),
     createdAt: row.created_at,
     preparedNo: row.prepared_no,
+    ...(messages ? { messages: messages.map(toMessageRecord) } : {}),
     resolution: row.outcome === "signal"
       ? { outcome: "signal", payload: row.payload, signalId: row.signal_id, recordedNo: row.recorded_no }
       : row.outcome === null
       ? null
       : { outcome: row.outcome, recordedNo: row.recorded_no },
+  };
+}
+
+/** A row of `messages` that a receive took. */
+export interface TakenMessageRow {
+  id: string;
+  name: string;
+  payload: JsonText;
+  input: JsonText | null;
+  accepted_at: number;
+}
+
+function toMessageRecord(row: TakenMessageRow): MessageRecord {
+  return { id: row.id, name: row.name, input: toInput(row), acceptedAt: row.accepted_at };
+}
+
+/** A row of `messages` as a list shows it, with what took it. */
+export interface MessageRow extends Omit<TakenMessageRow, "input"> {
+  pause_seq: number | null;
+  received_at: number | null;
+  received_by: string | null;
+  /** Whether its run has ended. */
+  has_ended: boolean | number;
+}
+
+/** A row of `messages` as a message of the run, with its value as stored JSON. */
+export function toMessageText(row: MessageRow): MessageText {
+  return {
+    id: row.id,
+    name: row.name,
+    payload: row.payload,
+    status: messageStatus(row.pause_seq !== null, Boolean(row.has_ended)),
+    acceptedAt: isoTime(row.accepted_at),
+    receivedAt: isoTime(row.received_at),
+    receivedBy: row.received_by,
   };
 }
 

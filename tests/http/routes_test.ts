@@ -745,7 +745,11 @@ for (const [name, { method, path }] of NEED_A_RUN) {
   forEachStore(`${method} ${path} (${name}) answers 404 for a run that does not exist`, async (context) => {
     await using service = aService({ showFailures: true }, context);
     const { runId, waitId } = await aWaitingRun(service);
-    const body = name === "signal" ? { body: { signalId: "s", payload: 1 } } : {};
+    const bodies: Record<string, Record<string, unknown>> = {
+      signal: { signalId: "s", payload: 1 },
+      send: { name: "note", payload: 1 },
+    };
+    const body = bodies[name] === undefined ? {} : { body: bodies[name] };
 
     const answers = [];
     for (const id of [...ODD_IDS, `${runId}%00`, ` ${runId}`, runId.toUpperCase()]) {
@@ -759,7 +763,11 @@ for (const [name, { method, path }] of NEED_A_RUN) {
   forEachStore(`${method} ${path} (${name}) refuses a runId that is missing, empty or given twice`, async (context) => {
     await using service = aService({ showFailures: true }, context);
     const { runId, waitId } = await aWaitingRun(service);
-    const body = name === "signal" ? { body: { signalId: "s", payload: 1 } } : {};
+    const bodies: Record<string, Record<string, unknown>> = {
+      signal: { signalId: "s", payload: 1 },
+      send: { name: "note", payload: 1 },
+    };
+    const body = bodies[name] === undefined ? {} : { body: bodies[name] };
 
     const answers = [];
     for (const query of ["", "runId", "runId=", `runid=${runId}`, `runId=${runId}&runId=${runId}`]) {

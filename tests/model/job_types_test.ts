@@ -12,6 +12,7 @@ import {
   type StepContext,
   type StepTriggerResult,
 } from "../../src/model/job.ts";
+import type { NoMessages } from "../../src/model/job/job_messages.ts";
 import type { Json, Jsonify, NotJson } from "../../src/values/json.ts";
 import type { Run } from "../../src/model/run.ts";
 import type { WaitResult } from "../../src/model/wait.ts";
@@ -84,7 +85,7 @@ const withZod = defineJob({
   name: "with-zod",
   input: z.object({ size: z.coerce.number<string>(), day: z.string().transform((text) => new Date(text)).optional() }),
   run(step, input) {
-    typeOf(step).is<StepContext>();
+    typeOf(step).is<StepContext<Record<never, never>, NoMessages>>();
     typeOf(input.size).is<number>();
     typeOf(input.day).is<string | undefined>();
     return { at: new Date(input.size), rows: 1 };

@@ -42,10 +42,10 @@ export interface Timeline {
 /** A row of a timeline: something that a run has done, or waits for. */
 export interface TimelineRow {
   /**
-   * What it is: the time before the first claim (`queued`), a step, a wait, a sleep, a call of child runs, or an execution
+   * What it is: the time before the first claim (`queued`), a step, a wait, a sleep, a receive, a call of child runs, or an execution
    * that lost its lease without an end (`recovery`).
    */
-  kind: "queued" | "step" | "wait" | "sleep" | "child" | "recovery";
+  kind: "queued" | "step" | "wait" | "sleep" | "receive" | "child" | "recovery";
   /** The name of the step or the pause, with its occurrence; otherwise what happened. */
   name: string;
   /**
@@ -208,7 +208,7 @@ function toPauseRow(pause: TimelinePause, run: TimelineRun): TimelineRow {
   const { kind, name, outcome, createdAt, suspendedAt, resolvedAt, firstResumedAt, deadlineAt, childRunId, id } = pause;
   const status = outcome === null
     ? pause.status
-    : outcome === "children"
+    : outcome === "children" || outcome === "messages"
     ? "completed"
     : kind === "sleep"
     ? "completed"

@@ -4,9 +4,11 @@ import type {
   ChildHistory,
   ExportedHistory,
   HistoryFailure,
+  HistoryMessage,
   HistoryName,
   HistoryRecord,
   PauseHistory,
+  ReceiveHistory,
   StepHistory,
 } from "../../model/exported_history.ts";
 import type { Failure } from "../../model/failure.ts";
@@ -25,7 +27,7 @@ export interface RedactedValue {
   kind: "run" | "step" | PauseKind;
   /** The name of the job, or of the record with its occurrence: `charge#2`. */
   name: string;
-  /** Which value it is: `result` is also the payload of a signal, `error` the message of a failure. */
+  /** Which value it is: `result` is also the payload of a signal or of a message, `error` the message of a failure. */
   part: "payload" | "input" | "output" | "result" | "metadata" | "error" | "signalId";
 }
 
@@ -146,6 +148,7 @@ class Exporter {
   #pause(pause: PauseRecord): HistoryRecord {
     const { kind, name, metadata, preparedNo, resolution } = pause;
     if (kind === "patch") return { kind, ...nameOf(name), no: preparedNo ?? 0, result: decode(metadata) === true };
+    if (kind === "receive") return this.#receive(pause);
     if (kind !== "children") return this.#waitOrSleep(pause, { kind, name });
     const results = this.#children.get(pause.id) ?? null;
     return {
@@ -173,6 +176,25 @@ class Exporter {
       result: signal === null ? undefined : this.#value(signal.payload, about, "result"),
       signalId: signal === null ? undefined : this.#text(signal.signalId, about, "signalId"),
       metadata: this.#value(metadata, about, "metadata"),
+      createdAt: isoTime(createdAt),
+      deadlineAt: isoTime(deadlineAt) ?? undefined,
+    });
+  }
+
+  #receive({ name, deadlineAt, createdAt, resolution, messages = [] }: PauseRecord): ReceiveHistory {
+    const taken = messages.map(({ id, name: message, input, acceptedAt }): HistoryMessage =>
+      withoutUndefined({
+        id,
+        name: message,
+        payload: this.#value(input, { kind: "receive", name }, "result"),
+        acceptedAt: isoTime(acceptedAt),
+      })
+    );
+    return withoutUndefined({
+      kind: "receive",
+      ...nameOf(name),
+      no: resolution?.recordedNo ?? null,
+      messages: resolution === null ? null : taken,
       createdAt: isoTime(createdAt),
       deadlineAt: isoTime(deadlineAt) ?? undefined,
     });

@@ -1,6 +1,7 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
 import { ValidationError } from "../../model/error.ts";
 import { type PayloadOptions, type PreparedWait, type WaitForSignalOptions, waitSchemaOf } from "../../model/job.ts";
+import type { Receive } from "../../model/message.ts";
 import { decode, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
@@ -49,14 +50,14 @@ export class PauseCalls {
 
   /** See `StepContext.sleep()` and `StepContext.sleepUntil()`. */
   async sleep(givenName: string, until: { after: Duration } | { at: number }): Promise<void> {
-    this.#check();
+    this.check();
     const end = "at" in until
       ? until
       : { afterMs: readDuration(until.after, `The length of sleep "${givenName}"`, -Infinity) };
     const deadline = this.#checkDeadline(end, `sleep "${givenName}"`);
     const name = this.#sleepNames.begin(givenName);
     try {
-      await this.over(this.#history.pause("sleep", name) ?? this.#newPause("sleep", name, deadline, undefined));
+      await this.over(this.#history.pause("sleep", name) ?? this.newPause("sleep", name, deadline, undefined));
     } finally {
       this.#sleepNames.end(givenName);
     }
@@ -67,10 +68,10 @@ export class PauseCalls {
     givenName: string,
     options: WaitForSignalOptions & PayloadOptions<unknown>,
   ): Promise<PreparedWait<unknown>> {
-    this.#check();
+    this.check();
     checkOptionNames(options, WAIT_OPTIONS, "step.prepareWait()");
     const schema = this.#schemaOf(givenName, options);
-    const deadline = this.#waitDeadline(givenName, options);
+    const deadline = this.deadlineOf("wait", givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
       const known = this.#history.pause("wait", name);
@@ -87,7 +88,7 @@ export class PauseCalls {
 
   /** See `StepContext.waitFor()`. */
   async waitFor(wait: Pick<Wait, "id">, options: PayloadOptions<unknown>): Promise<WaitResult<unknown>> {
-    this.#check();
+    this.check();
     checkOptionNames(options, PAYLOAD_OPTIONS, "step.waitFor()");
     if (typeof wait?.id !== "string") {
       throw new TypeError(`step.waitFor() needs a wait: what step.prepareWait() returns, not ${kindOf(wait)}`);
@@ -102,15 +103,15 @@ export class PauseCalls {
     givenName: string,
     options: WaitForSignalOptions & PayloadOptions<unknown>,
   ): Promise<WaitResult<unknown>> {
-    this.#check();
+    this.check();
     checkOptionNames(options, WAIT_OPTIONS, "step.wait()");
     const schema = this.#schemaOf(givenName, options);
-    const deadline = this.#waitDeadline(givenName, options);
+    const deadline = this.deadlineOf("wait", givenName, options);
     const name = this.#waitNames.begin(givenName);
     try {
       const known = this.#history.pause("wait", name);
       const pause = known ?? {
-        ...this.#newPause("wait", name, deadline, options.metadata),
+        ...this.newPause("wait", name, deadline, options.metadata),
         payloadSchema: payloadSchemaOf(schema),
       };
       return await this.#result(pause, schema);
@@ -121,7 +122,7 @@ export class PauseCalls {
 
   /** See `StepContext.patch()`. */
   async patch(givenName: string): Promise<boolean> {
-    this.#check();
+    this.check();
     const name = this.#patchNames.begin(givenName);
     try {
       const known = this.#history.pause("patch", name);
@@ -130,7 +131,7 @@ export class PauseCalls {
         return decode(known.metadata) === true;
       }
       const isFurther = await this.#guard.isFurther();
-      await this.#begin({ ...this.#newPause("patch", name, null, !isFurther), prepared: true });
+      await this.#begin({ ...this.newPause("patch", name, null, !isFurther), prepared: true });
       return !isFurther;
     } finally {
       this.#patchNames.end(givenName);
@@ -145,8 +146,12 @@ export class PauseCalls {
       : await this.#execution.track(toCheckedResult(over, schema, this.#execution));
   }
 
-  /** Resolves when a pause is over, in the order of the records if it ended before this execution. */
-  async over(pause: PauseRecord | NewPause): Promise<OverPause> {
+  /**
+   * Resolves when a pause is over, in the order of the records if it ended before this execution.
+   *
+   * @param receive What the code asks for now, if it is a receive.
+   */
+  async over(pause: PauseRecord | NewPause, receive?: Receive): Promise<OverPause> {
     const known = "deadline" in pause ? undefined : pause;
     if (known !== undefined && isOver(known)) {
       await this.#execution.untilDelivered(known.resolution.recordedNo);
@@ -157,7 +162,7 @@ export class PauseCalls {
     const over =
       await (known === undefined
         ? this.#execution.begin(() => this.#parking.ask(pause as NewPause))
-        : this.#askKnown(known));
+        : this.#askKnown(known, receive));
     this.#known.set(over.id, over);
     return over;
   }
@@ -166,9 +171,10 @@ export class PauseCalls {
    * Checks the store at once, even if the lease has to be renewed first, so that the answer comes before any later
    * record.
    */
-  async #askKnown(record: PauseRecord): Promise<OverPause> {
+  async #askKnown(record: PauseRecord, receive: Receive | undefined): Promise<OverPause> {
     await this.#execution.mayAsk();
-    return await this.#parking.askKnown(toNewPause(record));
+    const pause = toNewPause(record);
+    return await this.#parking.askKnown(receive === undefined ? pause : { ...pause, receive });
   }
 
   async #prepare(
@@ -177,7 +183,7 @@ export class PauseCalls {
     metadata: unknown,
     payloadSchema: JsonText | null,
   ): Promise<PauseRecord> {
-    const pause = { ...this.#newPause("wait", name, deadline, metadata), prepared: true, payloadSchema };
+    const pause = { ...this.newPause("wait", name, deadline, metadata), prepared: true, payloadSchema };
     await this.#untilMayBegin(pause);
     return await this.#begin(pause);
   }
@@ -203,7 +209,8 @@ export class PauseCalls {
     return record;
   }
 
-  #newPause(kind: PauseKind, name: string, deadline: Deadline, metadata: unknown): NewPause {
+  /** A pause to ask for. */
+  newPause(kind: PauseKind, name: string, deadline: Deadline, metadata: unknown): NewPause {
     const id = this.#execution.deps.host.newId();
     const text = this.#execution.encode(metadata, `The metadata of ${kind} "${name}"`);
     return { id, kind, name, deadline, children: null, metadata: text, prepared: false };
@@ -216,14 +223,22 @@ export class PauseCalls {
     return schema;
   }
 
-  #waitDeadline(name: string, { timeout, deadline }: WaitForSignalOptions): Deadline {
+  /** The deadline of a wait, or of a receive, as its options have it. */
+  deadlineOf(
+    kind: "wait" | "receive",
+    name: string,
+    { timeout, deadline }: Pick<WaitForSignalOptions, "timeout" | "deadline">,
+  ): Deadline {
+    const subject = `${kind} "${name}"`;
     if (timeout !== undefined && deadline !== undefined) {
-      throw new TypeError(`Wait "${name}" cannot have both a timeout and a deadline`);
+      throw new TypeError(
+        `${kind === "wait" ? "Wait" : "Receive"} "${name}" cannot have both a timeout and a deadline`,
+      );
     }
-    if (deadline !== undefined) return this.#checkDeadline({ at: new Date(deadline).getTime() }, `wait "${name}"`);
+    if (deadline !== undefined) return this.#checkDeadline({ at: new Date(deadline).getTime() }, subject);
     if (timeout === undefined) return null;
-    const afterMs = readDuration(timeout, `The timeout of wait "${name}"`, -Infinity);
-    return this.#checkDeadline({ afterMs }, `wait "${name}"`);
+    const afterMs = readDuration(timeout, `The timeout of ${subject}`, -Infinity);
+    return this.#checkDeadline({ afterMs }, subject);
   }
 
   #checkDeadline<D extends { afterMs: number } | { at: number }>(deadline: D, subject: string): D {
@@ -232,7 +247,8 @@ export class PauseCalls {
     return deadline;
   }
 
-  #check(): void {
+  /** Refuses a pause inside the function of a step. */
+  check(): void {
     const outer = this.#execution.deps.currentStep.getStore();
     if (outer !== undefined) {
       throw new TypeError(`A run cannot pause inside the function of step "${outer}": pause before or after that step`);

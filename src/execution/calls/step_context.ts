@@ -1,5 +1,6 @@
 import { toFailure } from "../../model/failure/to_failure.ts";
 import type { Job, PayloadOptions, StepContext, WaitForSignalOptions } from "../../model/job.ts";
+import type { ReceiveOptions } from "../../model/job/job_messages.ts";
 import { type JsonText, parseValue } from "../../values/json.ts";
 import { fitLine, type LogLevel } from "../../model/log.ts";
 import { tidyText } from "../../values/text.ts";
@@ -8,6 +9,7 @@ import type { Execution } from "../execution.ts";
 import { ChildCalls } from "./child_calls.ts";
 import { Parking } from "./parking.ts";
 import { PauseCalls } from "./pause_calls.ts";
+import { ReceiveCalls } from "./receive_calls.ts";
 import type { Replay } from "../replay/replay_guard.ts";
 import { StepCalls } from "./step_calls.ts";
 import { TransactionCalls } from "./transaction_calls.ts";
@@ -24,6 +26,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
   const pauses = new PauseCalls(execution, parking, replay);
   const steps = new StepCalls(execution, parking, replay);
   const transactions = new TransactionCalls(execution, steps);
+  const receives = new ReceiveCalls(execution, pauses, replay.history);
   const children = new ChildCalls(execution, parking, { pauses, steps }, replay);
   /**
    * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
@@ -68,6 +71,9 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     invokeAll: (name, job, items) => forJob("invokeAll", name, children.invokeAll(name, job as Job, items)) as never,
     trigger: (name, job, input, options) =>
       forJob("trigger", name, children.trigger(name, job as Job, input, options ?? {})),
+    // A message has the type that the schema of its name has.
+    receive: (name: string, options?: ReceiveOptions) =>
+      forJob("receive", name, receives.receive(name, options ?? {})) as never,
     patch: (name) => forJob("patch", name, pauses.patch(name)),
     progress: (current, total, message) => {
       checkProgress(current);

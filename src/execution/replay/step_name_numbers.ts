@@ -11,7 +11,7 @@ export class StepNameNumbers {
   readonly #open = new Set<string>();
 
   /** @param noun The kind of thing that is named, for messages. */
-  constructor(noun: "step" | "wait" | "sleep" | "child run" | "patch") {
+  constructor(noun: "step" | "wait" | "sleep" | "receive" | "child run" | "patch") {
     this.#noun = noun;
   }
 
@@ -36,8 +36,10 @@ export class StepNameNumbers {
     // A sleep carries no value: which of two is over makes no difference.
     if (this.#open.has(name) && this.#noun !== "sleep") {
       throw new TypeError(
-        this.#noun === "wait"
-          ? `Wait "${name}" of an earlier call has not settled: race the promise of that call again, or give the wait a timeout instead of a sleep beside it`
+        this.#noun === "wait" || this.#noun === "receive"
+          ? `${
+            this.#noun === "wait" ? "Wait" : "Receive"
+          } "${name}" of an earlier call has not settled: race the promise of that call again, or give the ${this.#noun} a timeout instead of a sleep beside it`
           : `The name "${name}" is in use by a ${this.#noun} that has not settled; parallel ${this.#noun}s need different names`,
       );
     }

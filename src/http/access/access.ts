@@ -6,6 +6,7 @@ import type { Health } from "../../engine/operate/health.ts";
 import type { JobInfo } from "../../engine/operate/job_info.ts";
 import { currentWait } from "../../engine/runs/current_wait.ts";
 import { MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
+import type { MessageGuard } from "../../engine/messages.ts";
 import type { TriggerGuard, TriggerOptions } from "../../engine/triggers/new_run.ts";
 import { withKeys } from "../../engine/triggers/trigger_flow.ts";
 import { ConflictError, HoldfastError, NotFoundError } from "../../model/error.ts";
@@ -86,6 +87,7 @@ export class Access extends Caller {
    */
   async findRun(operation: RunOperation, runId: string, maxLength?: number): Promise<Readonly<Run>> {
     if (operation === "waits" || operation === "signal") this.checkServed("Waits are");
+    if (operation === "messages" || operation === "send") this.checkServed("Messages are");
     const run = await this.#readRun(runId, maxLength);
     if (run === null) throw noSuchRun();
     await this.#checkAccess(run, operation);
@@ -185,6 +187,24 @@ export class Access extends Caller {
       beforeJoining: this.#deps.auth?.onRunAccess === undefined ? null : async (found) => {
         if (await this.#isAdmitted(toSeenRun(found), "read")) return;
         throw new ConflictError("The key is in use", { code: "key_in_use" });
+      },
+    };
+  }
+
+  /** Calls the hooks for a message; `null`: there are none. */
+  messageGuard(): MessageGuard | null {
+    if (this.#deps.auth === null) return null;
+    const triggerGuard = (options: TriggerOptions) => this.triggerGuard(options);
+    let known: Readonly<Run> | null = null; // it was asked for
+    return {
+      ownKey: async (key) => await this.ownKey(key) ?? key,
+      beforeReading: async (runId) => {
+        known = await this.findRun("send", runId);
+      },
+      beforeStarting: (run, { input: _, ...options }, job) => triggerGuard(options).beforeAdding(run, job),
+      beforeSending: async (runId, message) => {
+        const run = runId === null ? null : known?.id === runId ? known : await this.findRun("send", runId);
+        await this.ask("onSend", (hook) => hook(this.context, run, deepFreeze(message)), nothing);
       },
     };
   }

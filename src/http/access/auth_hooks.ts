@@ -4,7 +4,7 @@ import { propertyOf } from "../../values/property_of.ts";
 import type { BulkOperation, Coalesce, Labels, ListFilter, Run, RunFilter } from "../../model/run.ts";
 import type { Signal, Wait } from "../../model/wait.ts";
 
-/** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all. */
+/** The operations on a run: `read` covers the run itself and its logs, `waits` one wait or all, `messages` its messages. */
 export type RunOperation =
   | "read"
   | "subscribe"
@@ -14,7 +14,9 @@ export type RunOperation =
   | "resume"
   | "delete"
   | "waits"
-  | "signal";
+  | "signal"
+  | "messages"
+  | "send";
 
 /**
  * The operations that do not concern one run. `stats`, `jobs`, `workers`, `health`, `metrics` and `schedules` show what
@@ -91,6 +93,16 @@ export interface RequestedTrigger {
   readonly finishWithin?: number;
 }
 
+/** A message that is about to be stored. */
+export interface RequestedMessage {
+  /** Its id: as the client sent it, or a new one. */
+  readonly id: string;
+  /** Its name: one that its job takes. */
+  readonly name: string;
+  /** Its payload as given. It fits the schema of the job. */
+  readonly payload: Json;
+}
+
 /**
  * The authorization hooks of a handler. `Context` is what `authenticate` returns: the first argument of every other
  * hook.
@@ -131,7 +143,7 @@ export interface HandlerAuth<Context> {
   readonly onTrigger?: (context: NoInfer<Context>, trigger: RequestedTrigger) => unknown;
   /**
    * Called before a run is shown or changed, and before a trigger returns an existing run (operation `read`). Without
-   * it, every authenticated caller may do all that; only `/waits`, `/wait` and `/signal` are refused.
+   * it, every authenticated caller may do all that; only `/waits`, `/wait`, `/signal`, `/messages` and `/send` are refused.
    */
   readonly onRunAccess?: (
     context: NoInfer<Context>,
@@ -151,6 +163,15 @@ export interface HandlerAuth<Context> {
     run: Readonly<Run>,
     wait: Readonly<Wait>,
     signal: Readonly<Signal>,
+  ) => unknown;
+  /**
+   * Called after `onRunAccess` before a message is stored, unless it was accepted before. `run` is `null` if a run is started
+   * for it: then `onTrigger` was called before.
+   */
+  readonly onSend?: (
+    context: NoInfer<Context>,
+    run: Readonly<Run> | null,
+    message: Readonly<RequestedMessage>,
   ) => unknown;
   /**
    * Returns the filter of the runs that may be listed. It can only narrow what the client asks for: both filters
@@ -191,6 +212,7 @@ const HOOKS = [
   "onRunAccess",
   "onOperate",
   "onSignal",
+  "onSend",
   "scopeRuns",
   "scopeRunsSubscribe",
 ] as const satisfies readonly HookName[];
@@ -226,7 +248,7 @@ export function describeGaps(
 ): string | null {
   const gaps = [
     onRunAccess === undefined &&
-    "onRunAccess (may read, follow, retrigger, cancel, resume and delete every run; waits and signals are refused)",
+    "onRunAccess (may read, follow, retrigger, cancel, resume and delete every run; waits, signals and messages are refused)",
     scopeRuns === undefined && scopeRunsSubscribe === undefined &&
     "scopeRuns (may list all runs, and follow all of them)",
     scopeRuns === undefined && scopeRunsSubscribe !== undefined && "scopeRuns (may list all runs)",

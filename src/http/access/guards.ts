@@ -1,4 +1,5 @@
 import type { BulkGuard } from "../../engine/bulk/perform_bulk.ts";
+import type { MessageGuard } from "../../engine/messages.ts";
 import type { TriggerGuard } from "../../engine/triggers/new_run.ts";
 import type { BulkOperation, ListFilter, Run, RunFilter } from "../../model/run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
@@ -73,6 +74,21 @@ export function signal(): Guard<{ runId: string; waitId: string }, Signal, Admit
       const run = wait.runId === named.id ? named : await access.findRun("signal", wait.runId);
       await access.checkSignal(run, wait, signal);
       return { wait, ...access.admitted };
+    },
+  };
+}
+
+/**
+ * Asks who may send a message: `onRunAccess`, and then `onSend`, unless the message was accepted before; for one that may
+ * start a run first `onTrigger`. The engine asks, once it knows which run takes the message.
+ */
+export function send(): Guard<{ runId?: string }, unknown, Admitted & { guard: MessageGuard | null }> {
+  return {
+    hook: "onRunAccess",
+    operation: "send",
+    admit: (access) => {
+      access.checkServed("Messages are");
+      return Promise.resolve({ guard: access.messageGuard(), ...access.admitted });
     },
   };
 }

@@ -13,7 +13,9 @@ const BASE: { [Name in keyof RunEventBase]: JsonSchema } = {
   timestamp: INSTANT,
   sequence: COUNT,
 };
-const NAMES = listOf(objectOf<RecordName>({ kind: oneOf(["step", "wait", "sleep", "children"]), name: TEXT }));
+const NAMES = listOf(
+  objectOf<RecordName>({ kind: oneOf(["step", "wait", "sleep", "children", "receive"]), name: TEXT }),
+);
 const STEP = { stepName: TEXT, stepIndex: COUNT };
 const LEASE = { leaseOwner: TEXT, leaseExpiresAt: INSTANT };
 const DURATION = { ...COUNT, description: "Milliseconds" };

@@ -30,6 +30,7 @@ const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
   alone: { abandonments: COUNT, until: orNull(INSTANT) },
   delayed: { until: INSTANT },
   signal: { waitId: TEXT, name: TEXT, deadlineAt: orNull(INSTANT) },
+  message: { name: TEXT, names: listOf(TEXT), since: INSTANT, deadlineAt: orNull(INSTANT), unread: COUNT },
   sleep: { name: TEXT, until: INSTANT },
   retry: { stepName: TEXT, attempts: COUNT, error: TEXT, at: INSTANT },
   child: { runId: orNull(TEXT), jobName: orNull(TEXT), status: orNull(STATUS), open: COUNT },
@@ -94,7 +95,7 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     total: COUNT,
   }, ["triggeredBy", "cancelledBy"]),
   TimelineRow: objectOf<TimelineRow>({
-    kind: oneOf(["queued", "step", "wait", "sleep", "child", "recovery"]),
+    kind: oneOf(["queued", "step", "wait", "sleep", "receive", "child", "recovery"]),
     name: TEXT,
     status: TEXT,
     startedAt: INSTANT,

@@ -5,6 +5,7 @@ import type { LogEntry } from "../../model/log.ts";
 import type { ClientRun } from "../../model/client_run.ts";
 import { type Progress, RUN_STATUSES, type RunPage } from "../../model/run.ts";
 import type { ClientStep } from "../../model/step.ts";
+import type { Message, SendResult } from "../../model/message.ts";
 import type { StreamInfo } from "../../model/stream.ts";
 import type { SignalReceipt, Wait } from "../../model/wait.ts";
 import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
@@ -125,6 +126,21 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     message: TEXT,
     data: ANY,
     timestamp: INSTANT,
+  }),
+  Message: objectOf<Message>({
+    id: TEXT,
+    name: TEXT,
+    payload: ANY,
+    status: oneOf(["unread", "received", "closed"]),
+    acceptedAt: INSTANT,
+    receivedAt: orNull(INSTANT),
+    receivedBy: orNull(TEXT),
+  }),
+  SendResult: objectOf<SendResult>({
+    runId: TEXT,
+    messageId: TEXT,
+    disposition: oneOf(["accepted", "duplicate"]),
+    started: { type: "boolean" },
   }),
   SignalReceipt: objectOf<SignalReceipt>({ wait: ref("Wait"), disposition: oneOf(["accepted", "duplicate"]) }),
   TriggerResult: objectOf<{ runId: string; disposition: string; status: string }>({

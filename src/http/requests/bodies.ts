@@ -1,3 +1,4 @@
+import type { StartOptions } from "../../engine/messages.ts";
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
 import {
   type BulkFilter,
@@ -56,6 +57,32 @@ export const SIGNAL: Body<Signal> = {
     const body = withoutActor(await readJson(request, settings));
     const { signalBody } = await import("./body_schemas.ts");
     return await check(body, signalBody, settings.host);
+  },
+};
+
+/** The parsed body of `POST /send`. */
+export interface SendBody {
+  /** The name of the message. */
+  name: string;
+  /** Its payload. */
+  payload: Json;
+  /** Its id. */
+  id?: string | undefined;
+  /** The job of the run, if that is not named by its id. */
+  jobName?: string | undefined;
+  /** The idempotency key of the run. */
+  key?: string | undefined;
+  /** The run to start, if none takes messages. */
+  start?: Partial<StartOptions> | undefined;
+}
+
+/** The body of `POST /send`. */
+export const SEND: Body<SendBody> = {
+  schema: "SendRequest",
+  read: async (request, settings) => {
+    const body = await readJson(request, settings);
+    const { sendBody } = await import("./body_schemas.ts");
+    return await check<SendBody>(body, sendBody as Schema<unknown, SendBody>, settings.host); // its fields are these
   },
 };
 

@@ -86,6 +86,20 @@ export const signalBody = z.object({
   payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
 });
 
+/** The body of `POST /send`. Other fields are left out. */
+export const sendBody = z.object({
+  name,
+  payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
+  id: name.optional(),
+  jobName: name.optional(),
+  key: name.optional(),
+  start: triggerFields.omit({ jobName: true, idempotencyKey: true, idempotencyUntil: true, coalesce: true }).strict()
+    .optional(),
+}).refine(({ jobName, key }) => (jobName === undefined) === (key === undefined), {
+  path: ["key"],
+  message: "goes with jobName",
+}).refine(({ start, key }) => start === undefined || key !== undefined, { path: ["start"], message: "needs a key" });
+
 /** The body of `POST /jobs/pause`. Other fields are left out; the engine checks the length of the note. */
 export const noteBody = z.object({ note: z.string().optional() });
 
@@ -125,6 +139,7 @@ export function bodySchemas(): Record<string, JsonSchema> {
   return {
     TriggerRequest: jsonSchemaOf(triggerFields.omit({ fairnessKey: true })),
     SignalRequest: jsonSchemaOf(signalBody),
+    SendRequest: jsonSchemaOf(sendBody),
     PauseRequest: jsonSchemaOf(noteBody),
     BulkRequest: { ...jsonSchemaOf(bulkBody), ...oneSelection },
     BulkRetriggerRequest: { ...jsonSchemaOf(bulkRetriggerBody), ...oneSelection },

@@ -85,6 +85,8 @@ export function optional<Name extends string, T = string>(
 
 /** The id of a run. */
 export const RUN_ID = required("runId");
+/** The run to which a message is sent, unless the body names its job and its key. */
+export const SENT_TO = optional("runId", TEXT, { description: "Left out if the body has jobName and key" });
 /** Where a list that has pages continues. */
 export const CURSOR = optional("cursor", TEXT, { description: "The next of an earlier page" });
 /** Where a retry begins. */

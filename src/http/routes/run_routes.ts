@@ -1,9 +1,10 @@
 import { toClientRun } from "../../model/client_run.ts";
+import { ValidationError } from "../../model/error.ts";
 import type { BulkOperation } from "../../model/run.ts";
 import { getRun } from "../../store/reads.ts";
-import { bulk, followRun, followRuns, readItems, run, scoped, signal, trigger, wait } from "../access/guards.ts";
-import { logsJson, runsJson, stepsJson, streamJson, waitsJson } from "../json_lists.ts";
-import { bulk as bulkBody, NO_FROM, SIGNAL, TRIGGER } from "../requests/bodies.ts";
+import { bulk, followRun, followRuns, readItems, run, scoped, send, signal, trigger, wait } from "../access/guards.ts";
+import { logsJson, messagesJson, runsJson, stepsJson, streamJson, waitsJson } from "../json_lists.ts";
+import { bulk as bulkBody, NO_FROM, SEND, SIGNAL, TRIGGER } from "../requests/bodies.ts";
 import {
   all,
   FROM,
@@ -14,10 +15,12 @@ import {
   RESUME_LIST,
   RUN_FILTER,
   RUN_ID,
+  SENT_TO,
 } from "../requests/parameters.ts";
 import { noSuchRun } from "../response.ts";
 import { route } from "../route.ts";
 import { ITEMS } from "../streams/item_query.ts";
+import { withoutUndefined } from "../without_undefined.ts";
 
 const WAIT_ID = all(RUN_ID, required("waitId"));
 const SUCCESS = { success: true } as const;
@@ -166,6 +169,34 @@ export const RUN_ROUTES = {
     errors: ["not_found", "conflict", "wait_expired"],
     guard: signal(),
     does: async ({ internals, access, wait, body }) => await internals.signal(wait.id, body, await access.actor()),
+  }),
+  messages: route({
+    method: "GET",
+    path: "/messages",
+    summary: "Shows the messages of a run",
+    query: RUN_ID,
+    answers: { listOf: "Message" },
+    errors: ["not_found"],
+    guard: run("messages"),
+    does: ({ source, run, report }) => streamJson(messagesJson(source, run.id), report),
+  }),
+  send: route({
+    method: "POST",
+    path: "/send",
+    summary: "Sends a message to a run, or starts one",
+    query: SENT_TO,
+    body: SEND,
+    answers: { schema: "SendResult" },
+    errors: ["invalid_input", "not_found", "conflict", "run_ended"],
+    guard: send(),
+    does: ({ internals, guard, query: { runId }, body: { name, payload, id, jobName, key, start } }) => {
+      const to = jobName === undefined || key === undefined ? runId : { job: jobName, key };
+      if (to === undefined || to === "" || (runId !== undefined && key !== undefined)) {
+        throw new ValidationError("A message needs either the parameter runId, or jobName and key in the body");
+      }
+      const started = start === undefined ? {} : { start: { ...start, input: start.input } };
+      return internals.messages.send(to, name, payload, { ...withoutUndefined({ id }), ...started }, guard);
+    },
   }),
   logs: route({
     method: "GET",

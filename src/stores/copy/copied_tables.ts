@@ -53,8 +53,13 @@ export const COPIED_TABLES: readonly CopiedTable[] = [
     columns: same(
       "p",
       `seq id run_seq kind name metadata status awaited outcome payload signal_id prepared_no recorded_no created_at
-      deadline_at suspended_at resolved_at first_resumed_at total added unfinished payload_schema trace`,
+      deadline_at suspended_at resolved_at first_resumed_at total added unfinished payload_schema trace receive`,
     ),
+  },
+  {
+    to: "messages",
+    from: "holdfast_messages i2",
+    columns: same("i2", "seq run_seq no id name payload input trace accepted_at pause_seq"),
   },
   {
     to: "attempts",

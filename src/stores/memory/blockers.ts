@@ -18,7 +18,7 @@ import { isOrphan } from "./children.ts";
 import type { ClaimState } from "./writes/claim.ts";
 import { DueRuns } from "./flow/due_runs.ts";
 import { queuesOf } from "./flow/gates.ts";
-import { wakesAt } from "./pauses.ts";
+import { unreadOf, wakesAt } from "./pauses.ts";
 import { jobScope, keyScope } from "./flow/rates.ts";
 import { byIndex, type KeptPause, type KeptRun, queueOf } from "./records.ts";
 import { toRunText } from "./copies.ts";
@@ -89,10 +89,15 @@ function toAwaited(run: KeptRun): BlockerFacts["awaited"] {
         ? [{ kind: "retry" as const, stepName: name, attempts, error: failureText(result.failure), at: result.retryAt }]
         : []
     );
-  return [...pauses.flatMap(toPauseBlocker), ...retries];
+  return [...pauses.flatMap((pause) => toPauseBlocker(run, pause)), ...retries];
 }
 
-function toPauseBlocker({ kind, id, name, deadlineAt, children }: KeptPause): BlockerFacts["awaited"] {
+function toPauseBlocker(run: KeptRun, pause: KeptPause): BlockerFacts["awaited"] {
+  const { kind, id, name, deadlineAt, createdAt, children, receive } = pause;
+  if (receive !== null) {
+    const others = unreadOf(run).length; // it would have taken any of its own
+    return [{ kind: "message", name, names: receive.names, since: createdAt, deadlineAt, others }];
+  }
   if (kind === "wait") return [{ kind: "signal", waitId: id, name, deadlineAt }];
   if (kind === "sleep") return [{ kind: "sleep", name, until: deadlineAt! }]; // a sleep has a deadline
   const child = children?.members.map((member) => member.child).find(({ completedAt }) => completedAt === null);

@@ -4,6 +4,7 @@ import type { Held } from "../../model/hold.ts";
 import { actorOf } from "../../model/origin.ts";
 import { decode } from "../../values/json.ts";
 import { droppedLines, type LogText, MAX_LOG_LINES, type NewLogEntry } from "../../model/log.ts";
+import { type MessageRecord, messageStatus, type MessageText } from "../../model/message.ts";
 import { isTerminal, type Run, type RunIdentity, type StoredRun } from "../../model/run.ts";
 import { retryTime, stepId, type StepRecord, type StepText } from "../../model/step.ts";
 import type { Claim } from "../../store/claim.ts";
@@ -26,6 +27,7 @@ import {
   finishBy,
   type KeptChild,
   type KeptHold,
+  type KeptMessage,
   type KeptPause,
   type KeptRun,
   type KeptStep,
@@ -220,7 +222,28 @@ export function toPauseRecord(pause: KeptPause): PauseRecord {
     ...firstResumed(kind, outcome, pause.firstResumedAt),
     createdAt,
     preparedNo,
+    ...(kind !== "receive" || outcome !== "messages" ? {} : { messages: pause.taken.map(toMessageRecord) }),
     resolution,
+  };
+}
+
+function toMessageRecord({ id, name, input, acceptedAt }: KeptMessage): MessageRecord {
+  return { id, name, input, acceptedAt };
+}
+
+/** A copy of a message for callers, with its value as stored JSON. */
+export function toMessageText(
+  { status }: KeptRun,
+  { id, name, payload, acceptedAt, takenBy }: KeptMessage,
+): MessageText {
+  return {
+    id,
+    name,
+    payload,
+    status: messageStatus(takenBy !== null, isTerminal(status)),
+    acceptedAt: isoTime(acceptedAt),
+    receivedAt: isoTime(takenBy?.state.status === "resolved" ? takenBy.state.resolvedAt : null),
+    receivedBy: takenBy?.name ?? null,
   };
 }
 
@@ -259,7 +282,7 @@ export function toWaitText(runId: string, pause: KeptPause): WaitText {
     name: pause.name,
     metadata: pause.metadata,
     status: pause.state.status,
-    outcome: outcome === undefined || outcome === "children" ? null : outcome,
+    outcome: outcome === "signal" || outcome === "timeout" ? outcome : null,
     payload: signal?.payload ?? null,
     signalId: signal?.signalId ?? null,
     signalledBy: actorOf(pause.trace),

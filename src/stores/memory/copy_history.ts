@@ -43,6 +43,18 @@ export function copyHistory(old: KeptRun, run: KeptRun, endRuns: readonly KeptRu
 }
 
 /**
+ * Copies the messages of the old run to a retry, in their order. Those that a copied receive took are taken, all others
+ * unread.
+ */
+export function copyMessages(old: KeptRun, run: KeptRun): void {
+  for (const message of old.messages.values()) {
+    const { takenBy } = message;
+    const copy = run.pauses.find(({ kind, name }) => kind === takenBy?.kind && name === takenBy.name) ?? null;
+    run.messages.set(message.id, { ...message, takenBy: copy });
+  }
+}
+
+/**
  * Whether a pause is copied: one that is resolved, or a patch. If the last record is the end of a wait, and the run has not
  * parked since, it has failed of that: the wait is not copied, so the retry prepares it again.
  */
@@ -51,5 +63,6 @@ function isToBeCopied({ kind, state, children }: KeptPause, { lastRecordedNo, pa
   if (state.status !== "resolved") return false;
   if (children !== null) return children.members.every((member) => resultOf(member)?.status === "completed");
   const { recordedNo } = state.resolution;
-  return kind === "sleep" || recordedNo < lastRecordedNo || recordedNo <= parkedNo;
+  if (kind === "sleep" || kind === "receive") return true;
+  return recordedNo < lastRecordedNo || recordedNo <= parkedNo;
 }

@@ -18,11 +18,21 @@ import { findHeldRuns, findStrandedJobs, holdRun } from "./holds.ts";
 import { addLine, type KeptRun } from "./records.ts";
 import { toHistory, toHoldRecord, toIdentity, toRunState, toRunText, toWait } from "./copies.ts";
 import { MemoryRates } from "./flow/rates.ts";
-import { listRuns, readFactValues, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
+import {
+  listRuns,
+  readFactValues,
+  readLogs,
+  readMessages,
+  readRuns,
+  readSteps,
+  readValue,
+  readWaits,
+} from "./reads.ts";
 import { MemoryRuns } from "./runs.ts";
 import { MemoryJobPauses } from "./flow/gates.ts";
 import { cancelRun, deleteRun, enqueueRun, enqueueRuns, finishRun, purgeRuns } from "./writes/runs.ts";
 import { listLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
+import { sendMessage } from "./writes/messages.ts";
 import { pauseRun, signalWait } from "./writes/pauses.ts";
 import { MemorySchedules } from "./flow/schedules.ts";
 import { listJobs, listWorkers, sampleRuns } from "./operate/numbers.ts";
@@ -232,6 +242,7 @@ export class MemoryStore {
         store.#perform((now) => finishRun(store.#runs, lease, ending, reports, now)),
       signal: (store, waitId, signal, trace = null) =>
         store.#perform((now) => signalWait(store.#runs, waitId, signal, trace, now)),
+      send: (store, request) => store.#perform((now) => sendMessage(store.#runs, request, now)),
       cancel: (store, runId, requestId, execution) =>
         store.#perform((now) => cancelRun(store.#runs, runId, { requestId, execution }, now)),
       delete: (store, runId, by = null) => store.#perform((now) => deleteRun(store.#runs, runId, by, now)),
@@ -251,6 +262,8 @@ export class MemoryStore {
         store.#perform(() => readRuns(runIds.map((id) => store.#runs.get(id)), maxLength)),
       readSteps: (store, runId, after, maxLength) => store.#readRun(runId, (run) => readSteps(run, after, maxLength)),
       readWaits: (store, runId, after, maxLength) => store.#readRun(runId, (run) => readWaits(run, after, maxLength)),
+      readMessages: (store, runId, after, maxLength) =>
+        store.#readRun(runId, (run) => readMessages(run, after, maxLength)),
       readLogs: (store, runId, after, maxLength) => store.#readRun(runId, (run) => readLogs(run, after, maxLength)),
       readValue: (store, place, from) =>
         store.#perform(() => {

@@ -3,7 +3,8 @@ import { isSameJson } from "../../values/json.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import { deadlineAt, type PauseRecord, type Signal } from "../../model/wait.ts";
-import { earliest, type KeptPause, type KeptRun, nextRecordedNo } from "./records.ts";
+import type { Receive } from "../../model/message.ts";
+import { earliest, type KeptMessage, type KeptPause, type KeptRun, nextRecordedNo } from "./records.ts";
 
 /** Finds a pause that a run has already. */
 export function findPause(run: KeptRun, { kind, name }: NewPause): KeptPause | undefined {
@@ -12,12 +13,15 @@ export function findPause(run: KeptRun, { kind, name }: NewPause): KeptPause | u
 
 /** Adds a pause to a run, with a fixed instant as its deadline; `seq` is its number among all pauses. */
 export function preparePause(run: KeptRun, request: NewPause, seq: number, now: number): KeptPause {
-  const { deadline, prepared, children: _, payloadSchema = null, ...identity } = request;
+  const { deadline, prepared, children: _, payloadSchema = null, receive = null, ...identity } = request;
   const pause: KeptPause = {
     ...identity,
     seq,
     payloadSchema,
     children: null,
+    receive,
+    taken: [],
+    hasClosedInbox: false,
     preparedNo: prepared ? nextRecordedNo(run) : null,
     deadlineAt: deadlineAt(deadline, now),
     createdAt: now,
@@ -35,7 +39,10 @@ export function commitDeadlines(run: KeptRun, now: number): boolean {
   const passed = run.pauses
     .filter(({ state, deadlineAt }) => state.status === "pending" && deadlineAt !== null && deadlineAt <= now)
     .sort((left, right) => left.deadlineAt! - right.deadlineAt!); // the filter leaves only those with a deadline
-  for (const pause of passed) resolvePause(run, pause, { outcome: "timeout" }, pause.deadlineAt!); // the same
+  for (const pause of passed) {
+    if (pause.state.status !== "pending") continue; // an earlier one has closed the inbox
+    resolvePause(run, pause, { outcome: "timeout" }, pause.deadlineAt!); // the same
+  }
   return passed.length > 0;
 }
 
@@ -50,6 +57,48 @@ export function resolvePause(
 ): void {
   pause.state = { status: "resolved", resolvedAt: at, resolution: { ...by, recordedNo: nextRecordedNo(run) } };
   if (run.parking?.awaited.includes(pause)) run.parking.isWoken = true;
+  if (!closesInbox(run, pause, by.outcome)) return;
+  pause.hasClosedInbox = true;
+  endReceives(run, at);
+}
+
+/** Whether the end of a pause closes the inbox of its run. */
+function closesInbox(run: KeptRun, { receive }: KeptPause, outcome: string): boolean {
+  if (receive === null || receive.close === null || hasClosedInbox(run)) return false;
+  return outcome === "timeout" || (receive.close === "always" && unreadOf(run).length === 0);
+}
+
+/** Whether a run has closed its inbox: it accepts no more messages. */
+export function hasClosedInbox({ pauses }: KeptRun): boolean {
+  return pauses.some(({ hasClosedInbox }) => hasClosedInbox);
+}
+
+/** Ends the open receives of a run that accepts no more messages, by a timeout: nothing comes any more. */
+export function endReceives(run: KeptRun, at: number): void {
+  for (const pause of run.pauses) {
+    if (pause.kind === "receive" && pause.state.status === "pending") {
+      resolvePause(run, pause, { outcome: "timeout" }, at);
+    }
+  }
+}
+
+/** The unread messages of a run that a receive takes, oldest first; without one, all of them. */
+export function unreadOf({ messages }: KeptRun, receive?: Receive): KeptMessage[] {
+  return [...messages.values()].filter(({ takenBy, name }) =>
+    takenBy === null && (receive === undefined || receive.names.includes(name))
+  );
+}
+
+/** Gives an open receive the unread messages that it takes, and ends it if there are any. */
+export function takeMessages(run: KeptRun, pause: KeptPause, now: number): void {
+  const { receive, state } = pause;
+  if (receive === null || state.status !== "pending") return;
+  const taken = unreadOf(run, receive).slice(0, receive.max);
+  if (taken.length === 0) return;
+  for (const message of taken) message.takenBy = pause;
+  pause.taken = taken;
+  pause.trace = taken[0]!.trace; // there is one
+  resolvePause(run, pause, { outcome: "messages" }, now);
 }
 
 /** Whether a waiting run is due. */

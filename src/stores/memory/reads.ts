@@ -1,3 +1,4 @@
+import { MESSAGE_VALUES, type MessageText } from "../../model/message.ts";
 import type { FactValue, FactValueRef } from "../../model/fact.ts";
 import { failureText } from "../../model/failure.ts";
 import type { LogText } from "../../model/log.ts";
@@ -8,7 +9,7 @@ import type { StoredValue } from "../../values/json.ts";
 import { WAIT_VALUES, type WaitText } from "../../model/wait.ts";
 import { PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS, withoutLarge } from "../part_builder.ts";
 import { type Columns, isCountedInFull, MAX_COUNT_MS, mostCounted, storedConditionsOf } from "../run_conditions.ts";
-import { toLogText, toRunText, toStep, toWaitText } from "./copies.ts";
+import { toLogText, toMessageText, toRunText, toStep, toWaitText } from "./copies.ts";
 import { byIndex, type KeptRun } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
 
@@ -61,6 +62,13 @@ export function readWaits(run: KeptRun, after: string | null, maxLength: number)
   return part.add(waits, (wait) => withoutLarge(toWaitText(run.id, wait), WAIT_VALUES, maxLength));
 }
 
+/** Reads the messages of a run behind a given one. See `Store.readMessages()`. */
+export function readMessages(run: KeptRun, after: string | null, maxLength: number): Part<MessageText> {
+  const messages = behind([...run.messages.values()], ({ id }) => id === after);
+  const part = new PartBuilder<MessageText>(maxLength);
+  return part.add(messages, (message) => withoutLarge(toMessageText(run, message), MESSAGE_VALUES, maxLength));
+}
+
 /** Reads the log lines of a run behind a given one. See `Store.readLogs()`. */
 export function readLogs(run: KeptRun, after: string | null, maxLength: number): Part<LogText> {
   const kept = [...run.logs.values()];
@@ -83,6 +91,7 @@ function findValue(run: KeptRun, place: ValuePlace): StoredValue | undefined {
     const wait = run.pauses.find(({ id }) => id === place.waitId);
     return wait && toWaitText(run.id, wait)[place.value];
   }
+  if (place.of === "message") return run.messages.get(place.messageId)?.payload;
   const result = run.steps.get(place.stepName)?.result;
   return result?.status === "completed" ? result.output : null;
 }

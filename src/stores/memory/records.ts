@@ -2,6 +2,7 @@ import type { Failure } from "../../model/failure.ts";
 import type { JsonText } from "../../values/json.ts";
 import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../model/log.ts";
 import type { Lease } from "../../model/lease.ts";
+import type { MessageRecord, Receive } from "../../model/message.ts";
 import type { RunStatus } from "../../model/run.ts";
 import type { StepRecord } from "../../model/step.ts";
 import type { Chunk } from "../../model/stream.ts";
@@ -97,10 +98,12 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   depth: number;
   /** The pauses that it is a child of: also those of retries of its parent. */
   memberships: KeptChild[];
-  /** The waits, sleeps, pauses on children and patches, in the order in which they were prepared. */
+  /** The waits, sleeps, pauses on children, receives and patches, in the order in which they were prepared. */
   pauses: KeptPause[];
   /** The chunks of its streams, by the name of the stream: `items` is `null` if one is void. */
   streams: Map<string, KeptChunk[]>;
+  /** The messages that were sent to it, by id, in the order in which they were accepted. */
+  messages: Map<string, KeptMessage>;
   /** The log lines by id, in the order in which they were added. */
   logs: Map<string, NewLogEntry>;
   /** The number of lines, including dropped ones. */
@@ -174,11 +177,27 @@ export interface KeptChild {
   isLost: boolean;
 }
 
-/** A wait, a sleep, a pause on children or a patch. A patch is never resolved. */
+/** A message that was sent to a run. */
+export interface KeptMessage extends MessageRecord {
+  /** Its value, as it was given. */
+  payload: JsonText;
+  /** The trace of its sending. */
+  trace: OriginText | null;
+  /** The receive that took it; `null`: it is unread. */
+  takenBy: KeptPause | null;
+}
+
+/** A wait, a sleep, a pause on children, a receive or a patch. A patch is never resolved. */
 export interface KeptPause
-  extends Omit<PauseRecord, "resolution" | "childCount" | "childTotal" | "child" | "firstResumedAt"> {
+  extends Omit<PauseRecord, "resolution" | "childCount" | "childTotal" | "child" | "firstResumedAt" | "messages"> {
   /** Its children, in the order of their numbers; `null` for a wait or a sleep. */
   children: { total: number; unfinished: number; members: KeptChild[] } | null;
+  /** What it takes, if it is a receive. */
+  receive: Receive | null;
+  /** The messages that it took. */
+  taken: readonly KeptMessage[];
+  /** Whether it has closed the inbox of its run. */
+  hasClosedInbox: boolean;
   /** The order in which it was prepared, among the pauses of all runs. */
   seq: number;
   /** The JSON schema of the payload that it asks for; `null`: it is not known. */
@@ -187,7 +206,7 @@ export interface KeptPause
   suspendedAt: number | null;
   /** When the run first resumed after it was resolved. */
   firstResumedAt: number | null;
-  /** The trace of its signal. */
+  /** The trace of its signal, or of the first message that it took. */
   trace: OriginText | null;
   /** Its status, and when and by what it was resolved. */
   state:
@@ -249,6 +268,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     memberships: [],
     pauses: [],
     streams: new Map(),
+    messages: new Map(),
     logs: new Map(),
     lineCount: 0,
   };

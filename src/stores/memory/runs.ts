@@ -17,10 +17,18 @@ import { addTry } from "../tried_prints.ts";
 import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
 import { endChild, loseResult } from "./children.ts";
-import { closePauses, commitDeadlines, findPause, isWoken, noteResumption, preparePause } from "./pauses.ts";
+import {
+  closePauses,
+  commitDeadlines,
+  findPause,
+  hasClosedInbox,
+  isWoken,
+  noteResumption,
+  preparePause,
+} from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, triedPrints } from "./records.ts";
 import { retriesOf, toAwaitedPause, toIdentity } from "./copies.ts";
-import { copyHistory } from "./copy_history.ts";
+import { copyHistory, copyMessages } from "./copy_history.ts";
 
 /** The worker of a run whose lease is revoked. */
 export interface LostWorker {
@@ -98,9 +106,17 @@ export class MemoryRuns {
   findIdempotent(request: NewRun, now: number): KeptRun | undefined {
     for (const run of this.#withKeyOf(request)) {
       const found = isFollowed(request) ? this.#newestRetry(run) : run;
-      if (counts({ ...found, completedAs: run.completedAs }, request, now)) return found;
+      const counted = { ...found, completedAs: run.completedAs, hasClosedInbox: () => hasClosedInbox(found) };
+      if (counts(counted, request, now)) return found;
     }
     return undefined;
+  }
+
+  /** Finds the run of a job with an idempotency key, by the first of its names under which there is one, or its newest retry. */
+  findKeyed(jobNames: readonly string[], idempotencyKey: string): KeptRun | undefined {
+    const [jobName = "", ...aliases] = jobNames;
+    const [run] = this.#withKeyOf({ jobName, aliases, idempotencyKey });
+    return run && this.#newestRetry(run);
   }
 
   /** The newest retry of a run, or of its newest retry, and so on; the run itself without one. */
@@ -110,7 +126,7 @@ export class MemoryRuns {
   }
 
   /** The runs of a job, by its name and then by its aliases, that have the idempotency key of a request. */
-  #withKeyOf({ jobName, aliases, idempotencyKey }: NewRun): KeptRun[] {
+  #withKeyOf({ jobName, aliases, idempotencyKey }: Pick<NewRun, "jobName" | "aliases" | "idempotencyKey">): KeptRun[] {
     if (idempotencyKey === null) return [];
     const indexes = [jobName, ...aliases].map((name) => idempotencyIndex({ jobName: name, idempotencyKey }));
     return indexes.flatMap((index) => this.#byIdempotency.get(index) ?? []);
@@ -183,15 +199,18 @@ export class MemoryRuns {
     run.endOf = old.endOf;
     this.journal.note(factBy([old.seq, "retried", run.id], actorOf(run.trace)));
     if (run.schedule !== null) run.schedule = { ...run.schedule, slot: old.schedule?.slot };
-    if (from !== "failure") return;
-    copyHistory(old, run, this.endRunsOf(old), this.#newId);
+    if (from === "failure") copyHistory(old, run, this.endRunsOf(old), this.#newId);
+    copyMessages(old, run);
     for (const pause of run.pauses) this.#pauses.set(pause.id, { run, pause });
   }
 
   /** The pause of a run that a request names: one that it has already, or a new one. */
   prepare(run: KeptRun, request: NewPause, now: number): KeptPause {
     const known = findPause(run, request);
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      known.receive = request.receive ?? known.receive;
+      return known;
+    }
     const pause = preparePause(run, request, ++this.#lastPauseSeq, now);
     this.#pauses.set(pause.id, { run, pause });
     return pause;

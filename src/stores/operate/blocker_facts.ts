@@ -30,7 +30,7 @@ export interface BlockerFacts {
   /** Since when it is due, or was triggered; of a waiting run whose time comes later, when it will be due. */
   dueSince: number;
   /** What a waiting run waits for, the first deadline first. */
-  awaited: Extract<Blocker, { kind: "signal" | "sleep" | "retry" | "child" }>[];
+  awaited: Extract<Blocker, { kind: "signal" | "message" | "sleep" | "retry" | "child" }>[];
   /** The paused jobs. */
   paused: readonly JobPause[];
   /** The workers that are known. */

@@ -111,8 +111,21 @@ export const POSTGRES_CHECKS: readonly TableCheck[] = [
   {
     name: "a wait timed out at its deadline, or was signalled before it",
     sql: `select 'Pause "' || p.name || '" of run ' || r.id || ' has ended by ' || p.outcome || ' at another time' as r
-       from ${PAUSES} where (p.outcome = 'timeout' and p.resolved_at is distinct from p.deadline_at)
+       from ${PAUSES} where (p.outcome = 'timeout' and p.kind <> 'receive' and p.resolved_at is distinct from p.deadline_at)
          or (p.outcome = 'signal' and p.deadline_at is not null and p.resolved_at >= p.deadline_at)`,
+  },
+  {
+    name: "no message is unread that an open receive takes",
+    sql:
+      `select 'Message "' || m.id || '" of run ' || r.id || ' is unread, and receive "' || p.name || '" waits for it' as r
+       from ${PAUSES} join {schema}.messages m on m.run_seq = p.run_seq and m.pause_seq is null
+       where p.kind = 'receive' and p.status = 'pending' and jsonb_exists(p.receive::jsonb -> 'names', m.name)`,
+  },
+  {
+    name: "each message was taken by a receive of its run that has ended by it",
+    sql: `select 'Message "' || m.id || '" of run ' || r.id || ' was taken by no receive' as r
+       from {schema}.messages m join {schema}.runs r on r.seq = m.run_seq left join {schema}.pauses p on p.seq = m.pause_seq
+       where m.pause_seq is not null and (p.run_seq is distinct from m.run_seq or p.outcome is distinct from 'messages')`,
   },
   {
     name: "a run has counted what is recorded of its steps",

@@ -1,3 +1,4 @@
+import type { Receive } from "../../model/message.ts";
 import { failureText } from "../../model/failure.ts";
 import { noRuns } from "../../statistics/no_runs.ts";
 import { actorOf, type OriginText } from "../../model/origin.ts";
@@ -146,6 +147,7 @@ export interface BlockersAnswer extends Omit<BlockerFacts, "run" | "awaited" | "
 /** Something that a run waits for. */
 type AwaitedRow =
   | { kind: "wait"; id: string; name: string; at: number | null }
+  | { kind: "receive"; name: string; receive: JsonText; since: number; at: number | null; others: number }
   | { kind: "sleep"; name: string; at: number }
   | { kind: "children"; open: number; child: { id: string; job: string; status: RunStatus } | null }
   | { kind: "retry"; name: string; at: number; attempts: number; failure: JsonText };
@@ -174,6 +176,10 @@ function toAwaited(row: AwaitedRow): BlockerFacts["awaited"] {
   switch (row.kind) {
     case "wait":
       return [{ kind: "signal", waitId: row.id, name: row.name, deadlineAt: row.at }];
+    case "receive": {
+      const { names }: Receive = JSON.parse(row.receive);
+      return [{ kind: "message", name: row.name, names, since: row.since, deadlineAt: row.at, others: row.others }];
+    }
     case "sleep":
       return [{ kind: "sleep", name: row.name, until: row.at }];
     case "children": {

@@ -62,11 +62,12 @@ import {
   toReportParameters,
   toStepParameter,
 } from "./writes/parameters.ts";
+import { type SendAnswer, toSendOutcome, toSendParameter } from "./writes/send.ts";
 import { findBlockers } from "../operate/find_blockers.ts";
 import { checkStoreOptions, listenOf, type PostgresStoreOptions } from "./postgres_store_options.ts";
 import { isRefusal, type Refusal, toRefusalError, type WriteParameter } from "./writes/write_group.ts";
 import { PostgresDatabase } from "./database/postgres_database.ts";
-import { findRuns, readChildren, readLogs, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
+import { findRuns, readChildren, readLogs, readMessages, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
 import { readStream, readStreams } from "./streams.ts";
 import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./journal.ts";
 import {
@@ -390,6 +391,8 @@ export class PostgresStore {
         });
         return toSignalOutcome(answer, waitId, signal);
       },
+      send: async (store, request) =>
+        toSendOutcome(await store.#write<SendAnswer>("send", toSendParameter(request)), request),
       cancel: async (store, runId, requestId, execution) => {
         const row = await store.#write<RunRow | null>("cancel", {
           runId,
@@ -417,6 +420,7 @@ export class PostgresStore {
       readRuns: (store, runIds, maxLength) => readRuns(store.#database, runIds, maxLength),
       readSteps: (store, runId, after, maxLength) => readSteps(store.#database, { runId, after, maxLength }),
       readWaits: (store, runId, after, maxLength) => readWaits(store.#database, { runId, after, maxLength }),
+      readMessages: (store, runId, after, maxLength) => readMessages(store.#database, { runId, after, maxLength }),
       readLogs: (store, runId, after, maxLength) => readLogs(store.#database, { runId, after, maxLength }),
       readValue: (store, place, from) => readValue(store.#database, place, from),
       appendLogs: (store, entries) => store.#logs.append(entries),

@@ -1,10 +1,20 @@
 import { droppedLines, fitLine, type LogText, type NewLogEntry } from "../../model/log.ts";
+import type { MessageText } from "../../model/message.ts";
 import { DEFAULT_RUN_LIMIT, type RunText } from "../../model/run.ts";
 import type { StepText } from "../../model/step.ts";
 import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../store/run_query.ts";
 import type { ChildResult, WaitText } from "../../model/wait.ts";
 import { LARGE, PartBuilder } from "../part_builder.ts";
-import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../rows.ts";
+import {
+  type LogRow,
+  type MessageRow,
+  type StepRow,
+  toLogText,
+  toMessageText,
+  toStepText,
+  toWaitText,
+  type WaitRow,
+} from "../rows.ts";
 import { isCountedInFull, listOf, mostCounted, statusesOf, storedConditionsOf } from "../run_conditions.ts";
 import type { PostgresDatabase } from "./database/postgres_database.ts";
 import { type ChildRow, type RunRow, toChildResult, toRunText } from "./rows.ts";
@@ -49,6 +59,14 @@ export function readSteps(database: PostgresDatabase, list: ListPart): Promise<P
 export function readWaits(database: PostgresDatabase, list: ListPart): Promise<Part<WaitText> | null> {
   return readPart(database, "read_waits", list, (row: WaitRow & LargeColumns) => ({
     record: withLarge(toWaitText(list.runId, row), row),
+    name: row.id,
+  }));
+}
+
+/** Reads messages of a run up to a number of characters. See `Store.readMessages()`. */
+export function readMessages(database: PostgresDatabase, list: ListPart): Promise<Part<MessageText> | null> {
+  return readPart(database, "read_messages", list, (row: MessageRow & LargeColumns) => ({
+    record: withLarge(toMessageText(row), row),
     name: row.id,
   }));
 }

@@ -3,7 +3,14 @@ import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { StoredRun } from "../../model/run.ts";
 import type { ChildResult, PauseRecord } from "../../model/wait.ts";
-import { type IdentityRow, type PauseColumns, readPauseColumns, toFailure, toRunIdentity } from "../rows.ts";
+import {
+  type IdentityRow,
+  type PauseColumns,
+  readPauseColumns,
+  type TakenMessageRow,
+  toFailure,
+  toRunIdentity,
+} from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";
 
 /** What `fn.run_json()` returns of a run. */
@@ -26,11 +33,13 @@ export type PauseRow = PauseColumns & {
   awaited: boolean;
   /** How its only child ended; `null`: it is not over, or has no child or several ones. */
   child: ChildRow | null;
+  /** The messages that it took; `null`: none have ended it. */
+  messages: TakenMessageRow[] | null;
 };
 
 /** What `fn.pause_json()` returns, as a replay needs it. */
 export function toPauseRecord(row: PauseRow): PauseRecord {
-  return readPauseColumns(row, row.child === null ? null : toChildResult(row.child));
+  return readPauseColumns(row, row.child === null ? null : toChildResult(row.child), row.messages);
 }
 
 /** What `fn.child_json()` returns: a child that has ended. Of a deleted one `labels` and `job` are those it had. */

@@ -109,8 +109,22 @@ export const RUN_CHECKS: readonly TableCheck[] = [
   {
     name: "a wait timed out at its deadline, or was signalled before it",
     sql: `SELECT 'Pause "' || p.name || '" of run ' || r.id || ' has ended by ' || p.outcome || ' at another time' AS r
-       FROM ${PAUSES} WHERE (p.outcome = 'timeout' AND p.resolved_at IS NOT p.deadline_at)
+       FROM ${PAUSES} WHERE (p.outcome = 'timeout' AND p.kind <> 'receive' AND p.resolved_at IS NOT p.deadline_at)
          OR (p.outcome = 'signal' AND p.deadline_at IS NOT NULL AND p.resolved_at >= p.deadline_at)`,
+  },
+  {
+    name: "no message is unread that an open receive takes",
+    sql:
+      `SELECT 'Message "' || m.id || '" of run ' || r.id || ' is unread, and receive "' || p.name || '" waits for it' AS r
+       FROM ${PAUSES} JOIN holdfast_messages m ON m.run_seq = p.run_seq AND m.pause_seq IS NULL
+       WHERE p.kind = 'receive' AND p.status = 'pending'
+         AND m.name IN (SELECT value FROM json_each(p.receive, '$.names'))`,
+  },
+  {
+    name: "each message was taken by a receive of its run that has ended by it",
+    sql: `SELECT 'Message "' || m.id || '" of run ' || r.id || ' was taken by no receive' AS r
+       FROM holdfast_messages m JOIN holdfast_runs r ON r.seq = m.run_seq LEFT JOIN holdfast_pauses p ON p.seq = m.pause_seq
+       WHERE m.pause_seq IS NOT NULL AND (p.run_seq IS NOT m.run_seq OR p.outcome IS NOT 'messages')`,
   },
   {
     name: "a run has counted what is recorded of its steps",

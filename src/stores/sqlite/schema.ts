@@ -21,6 +21,10 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // parent that waits for the run. `trace` of a run is the origin of its trigger, and of a wait that of its signal:
 // see `OriginText`. `ended_by` is the request that cancelled the run, and who sent it.
 //
+// `holdfast_messages` has the messages of each run, numbered by `no` from 1; `input` is NULL if it is the payload, and
+// `pause_seq` is the receive that took the message. `receive` of such a pause is JSON: a `Receive`, or `"closed"` once it has
+// closed the inbox. A run that has pauses or messages has 1 in `has_pauses`.
+//
 // Runs, steps and facts share one sequence of numbers, in the order of the commits: see journal/journal.ts. A row of
 // the journal has the facts of one commit. `position` is the number of its last fact, `size` the bytes of all facts
 // that the journal ever had, up to and with this row. `fact_in_row` says which fact the row of a step is: that the step
@@ -184,11 +188,32 @@ CREATE TABLE holdfast_pauses (
   unfinished INTEGER,
   payload_schema TEXT,
   trace TEXT,
+  receive TEXT,
   UNIQUE (run_seq, kind, name)
 ) STRICT;
 CREATE INDEX holdfast_pauses_by_kind ON holdfast_pauses (run_seq, kind);
 CREATE INDEX holdfast_pauses_open_waits ON holdfast_pauses (ifnull(deadline_at, 9e15), seq)
   WHERE kind = 'wait' AND status = 'pending';
+CREATE INDEX holdfast_pauses_open_receives ON holdfast_pauses (run_seq, seq)
+  WHERE kind = 'receive' AND status = 'pending';
+CREATE INDEX holdfast_pauses_closed_inbox ON holdfast_pauses (run_seq) WHERE receive = '"closed"';
+
+CREATE TABLE holdfast_messages (
+  seq INTEGER PRIMARY KEY,
+  run_seq INTEGER NOT NULL REFERENCES holdfast_runs (seq) ON DELETE CASCADE,
+  no INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  payload TEXT NOT NULL,
+  input TEXT,
+  trace TEXT,
+  accepted_at INTEGER NOT NULL,
+  pause_seq INTEGER,
+  UNIQUE (run_seq, id)
+) STRICT;
+CREATE INDEX holdfast_messages_by_no ON holdfast_messages (run_seq, no);
+CREATE INDEX holdfast_messages_unread ON holdfast_messages (run_seq, no) WHERE pause_seq IS NULL;
+CREATE INDEX holdfast_messages_taken ON holdfast_messages (pause_seq) WHERE pause_seq IS NOT NULL;
 
 CREATE TABLE holdfast_logs (
   id TEXT PRIMARY KEY,

@@ -29,7 +29,8 @@ import { findCursor, findLastFact, readJournal } from "./journal/read_journal.ts
 import { findLostLeases, readLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
 import { findRuns } from "./reads/run_lists.ts";
 import { appendLines } from "./writes/logs.ts";
-import { readLogs, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
+import { readLogs, readMessages, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
+import { sendMessage } from "./writes/messages.ts";
 import { deliver, pauseRun } from "./writes/pauses.ts";
 import { toWait } from "../rows.ts";
 import type { PauseRow } from "./rows.ts";
@@ -340,6 +341,11 @@ export class SqliteStore {
         if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
         return delivery.outcome;
       },
+      send: async (store, request) => {
+        const outcome = await store.#write((now) => sendMessage(store.#db, request, store.#host, now));
+        if ("refused" in outcome) throw outcome.refused;
+        return outcome;
+      },
       cancel: (store, runId, requestId, execution) =>
         store.#write((now) => cancelRun(store.#db, runId, { requestId, execution }, now)),
       delete: (store, runId, by = null) => store.#delete((now) => deleteRun(store.#db, runId, by, now)),
@@ -366,6 +372,8 @@ export class SqliteStore {
         store.#reads.snapshot(() => readSteps(store.#db, runId, after, maxLength)),
       readWaits: (store, runId, after, maxLength) =>
         store.#reads.snapshot(() => readWaits(store.#db, runId, after, maxLength)),
+      readMessages: (store, runId, after, maxLength) =>
+        store.#reads.snapshot(() => readMessages(store.#db, runId, after, maxLength)),
       readLogs: (store, runId, after, maxLength) =>
         store.#reads.snapshot(() => readLogs(store.#db, runId, after, maxLength)),
       readValue: (store, place, from) => store.#reads.read(() => readValue(store.#db, place, from)),

@@ -30,6 +30,10 @@ import { idempotencyCases } from "./runs/idempotency.ts";
 import { journalCases } from "./records/journal.ts";
 import { leaseCases } from "./claims/lease.ts";
 import { limitCases } from "./flow/limits.ts";
+import { addressCases } from "./records/messages/addresses.ts";
+import { inboxCases } from "./records/messages/inbox.ts";
+import { receiveCases } from "./records/messages/receive.ts";
+import { sendCases } from "./records/messages/send.ts";
 import { operateCases } from "./claims/operate.ts";
 import { openingCases } from "./runs/opening.ts";
 import { partCases } from "./runs/parts.ts";
@@ -174,6 +178,10 @@ export const CASES: readonly Case[] = [
   ...retriedChildCases,
   ...signalCases,
   ...transactionCases,
+  ...sendCases,
+  ...receiveCases,
+  ...inboxCases,
+  ...addressCases,
   ...traceCases,
   ...actorCases,
   ...scheduleCases,

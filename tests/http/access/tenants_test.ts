@@ -36,6 +36,9 @@ Deno.test("each route has the guard that asks its hook", () => {
   }
 });
 
+/** The operations that are refused without the hook. */
+const NEED_ACCESS = new Set<RunOperation>(["waits", "signal", "messages", "send"]);
+
 forEachStore("onRunAccess() answers for a run that it refuses, and nothing happens to the run", async (world) => {
   let context: unknown;
   let refusal: Response | null = null;
@@ -154,7 +157,7 @@ forEachStore("without onRunAccess() waits are refused, whether or not there is s
 forEachStore("without onRunAccess() the other routes serve everybody who was authenticated", async (world) => {
   let context: unknown;
   await using service = aTenantService({ auth: { authenticate: () => context } }, world);
-  const others = RUN_ROUTES.filter(({ operation }) => operation !== "waits" && operation !== "signal");
+  const others = RUN_ROUTES.filter(({ operation }) => !NEED_ACCESS.has(operation));
 
   for (const { context: returned, route: { name, works }, way, which } of eachWay(others)) {
     context = returned;

@@ -5,9 +5,9 @@ import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { FakeHost } from "../fake_host.ts";
-import { claimOne, holdRun, type StoreTest } from "../stores/for_each_store.ts";
+import { defineJob } from "../../../src/model/job.ts";
+import { anything, claimOne, holdRun, type StoreTest } from "../stores/for_each_store.ts";
 import { aService, type Service } from "./http.ts";
-import { aJob } from "../jobs.ts";
 import { openPostgres, POSTGRES_URL } from "../stores/postgres_store.ts";
 import { getLogs, getRuns, getWaits } from "../../../src/store/reads.ts";
 
@@ -34,14 +34,20 @@ interface OrderInput {
 }
 
 /** A job that leaves something behind wherever a run can: a step, progress, a line of log, a wait, an output. */
-export const order = aJob(async (step, input: OrderInput) => {
-  await step.run("pack", () => input);
-  step.progress(1, 2, JSON.stringify(input));
-  step.log.info("packed", input);
-  if (input.needsReview) await step.wait("review", { metadata: input });
-  if (input.isBroken) throw new Error(JSON.stringify(input));
-  return input;
-}, "order");
+export const order = defineJob({
+  name: "order",
+  input: anything,
+  messages: { note: anything },
+  async run(step, given) {
+    const input = given as OrderInput;
+    await step.run("pack", () => input);
+    step.progress(1, 2, JSON.stringify(input));
+    step.log.info("packed", input);
+    if (input.needsReview) await step.wait("review", { metadata: input });
+    if (input.isBroken) throw new Error(JSON.stringify(input));
+    return input;
+  },
+});
 
 /**
  * A service of {@linkcode aService} that also knows the job {@linkcode order}, and keeps logs. It does not print which

@@ -46,6 +46,15 @@ export function describeReason(blocker: Blocker | HeldChild, { run, now, visibil
       const deadline = blocker.deadlineAt === null ? "no deadline" : `times out at ${until(blocker.deadlineAt)}`;
       return `Waiting for a signal to "${blocker.name}"; ${deadline}`;
     }
+    case "message": {
+      const names = blocker.names.map((name) => `"${name}"`).join(" or ");
+      const deadline = blocker.deadlineAt === null ? "" : `, until ${until(blocker.deadlineAt)}`;
+      const { others } = blocker;
+      const unread = others === 0
+        ? ""
+        : `; ${others} unread ${others === 1 ? "message has" : "messages have"} other names`;
+      return `Waits for a message ${names} since ${isoTime(blocker.since)}${deadline}${unread}`;
+    }
     case "sleep":
       return `Sleeping in "${blocker.name}" until ${until(blocker.until)}`;
     case "retry": {

@@ -52,6 +52,7 @@ export type Reason =
     | { kind: "alone"; abandonments: number; until: string | null }
     | { kind: "delayed"; until: string }
     | { kind: "signal"; waitId: string; name: string; deadlineAt: string | null }
+    | { kind: "message"; name: string; names: string[]; since: string; deadlineAt: string | null; unread: number }
     | { kind: "sleep"; name: string; until: string }
     | { kind: "retry"; stepName: string; attempts: number; error: string; at: string }
     | { kind: "child"; runId: string | null; jobName: string | null; status: RunStatus | null; open: number }
@@ -130,6 +131,11 @@ function toFields(blocker: Blocker | HeldChild, run: StoredRun, visibility: Visi
     case "signal": {
       const { waitId, name, deadlineAt } = blocker;
       return { kind: "signal", waitId, name, deadlineAt: isoTime(deadlineAt) };
+    }
+    case "message": {
+      const { name, names, since, deadlineAt, others } = blocker;
+      const [from, until] = [isoTime(since), isoTime(deadlineAt)];
+      return { kind: "message", name, names: [...names], since: from, deadlineAt: until, unread: others };
     }
     case "sleep":
       return { kind: "sleep", name: blocker.name, until: isoTime(blocker.until) };

@@ -6,7 +6,18 @@ import type { OriginText } from "../../../model/origin.ts";
 import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../model/wait.ts";
 import { addChildren, findCreated, lacksChildren } from "../children.ts";
 import { toIdentity, toPauseRecord, toWait } from "../copies.ts";
-import { checkPending, commitDeadlines, findPause, isEndedBy, isQueued, isWoken, resolvePause } from "../pauses.ts";
+import {
+  checkPending,
+  commitDeadlines,
+  endReceives,
+  findPause,
+  hasClosedInbox,
+  isEndedBy,
+  isQueued,
+  isWoken,
+  resolvePause,
+  takeMessages,
+} from "../pauses.ts";
 import { hadLease, type KeptPause, type KeptRun } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
 import { cancelOrphan } from "./timers.ts";
@@ -26,7 +37,10 @@ export function pauseRun(runs: MemoryRuns, lease: Lease, request: PauseRequest, 
   const cancelled: RunIdentity[] = [];
   const pauses = request.pauses.map((pause) => prepare(runs, run, pause, cancelled, now));
   runs.journal.putTriggersFirst();
+  // What is there is taken before a deadline is looked at: a timeout of 0 means "what is there now".
+  for (const pause of pauses) takeMessages(run, pause, now);
   commitDeadlines(run, now);
+  if (hasClosedInbox(run)) endReceives(run, now);
   const isOver = pauses.some(({ state }) => state.status === "resolved") || (retryAt !== null && retryAt <= now);
   const parked = park && !isOver;
   if (parked) {

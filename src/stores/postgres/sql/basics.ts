@@ -121,11 +121,14 @@ begin
     from {schema}.runs r where r.seq = m.run_seq and r.completed_at is not null)));
 end $$;
 
--- A pause, with the result of its only child: see PauseRow.
+-- A pause, with the result of its only child, or the messages that it took: see PauseRow.
 create or replace function fn.pause_json(p {schema}.pauses) returns jsonb language plpgsql stable as $$
 begin
   return (select to_jsonb(p) || jsonb_build_object('child', case when p.total = 1 and p.outcome = 'children' then (
-    select fn.child_json(m) from {schema}.children m where m.pause_seq = p.seq and m.no = 0) end));
+    select fn.child_json(m) from {schema}.children m where m.pause_seq = p.seq and m.no = 0) end,
+    'messages', case when p.outcome = 'messages' then (select jsonb_agg(jsonb_build_object('id', m.id, 'name', m.name,
+      'payload', m.payload, 'input', m.input, 'accepted_at', m.accepted_at) order by m.no)
+      from {schema}.messages m where m.pause_seq = p.seq) end));
 end $$;
 
 -- Live workers are those that claimed within the length of their leases: the queues from which they claim.

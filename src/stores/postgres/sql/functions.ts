@@ -14,6 +14,7 @@ import { GATES } from "./flow/gates.ts";
 import { GROUPED_WRITES } from "./writes/grouped_writes.ts";
 import { JOURNAL } from "./reads/journal.ts";
 import { LEASES } from "./writes/leases.ts";
+import { MESSAGES } from "./writes/messages.ts";
 import { NUMBERS } from "./operate/numbers.ts";
 import { OPERATOR_READS } from "./operate/operator_reads.ts";
 import { PAUSES } from "./writes/pauses.ts";
@@ -50,6 +51,7 @@ export const FUNCTIONS: string = [
   NUMBERS,
   OPERATOR_READS,
   PAUSES,
+  MESSAGES,
   QUEUES,
   RECORDS,
   RUN_LISTS,

@@ -271,11 +271,31 @@ create table {schema}.pauses (
   total int,
   added int,
   unfinished int,
+  receive text,
   unique (run_seq, kind, name)
 );
 
 create index pauses_open_waits on {schema}.pauses (coalesce(deadline_at, 9000000000000000), seq)
   where kind = 'wait' and status = 'pending';
+create index pauses_open_receives on {schema}.pauses (run_seq, seq) where kind = 'receive' and status = 'pending';
+create index pauses_closed_inbox on {schema}.pauses (run_seq) where receive = '"closed"';
+
+create table {schema}.messages (
+  seq bigint generated always as identity primary key,
+  run_seq bigint not null,
+  no int not null,
+  id text collate "C" not null,
+  name text collate "C" not null,
+  payload text not null,
+  input text,
+  trace text,
+  accepted_at bigint not null,
+  pause_seq bigint,
+  unique (run_seq, id)
+);
+create index messages_by_no on {schema}.messages (run_seq, no);
+create index messages_unread on {schema}.messages (run_seq, no) where pause_seq is null;
+create index messages_taken on {schema}.messages (pause_seq) where pause_seq is not null;
 
 create table {schema}.attempts (
   run_seq bigint not null,

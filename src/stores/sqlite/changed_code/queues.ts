@@ -34,7 +34,7 @@ export class QueueSearch {
   }
 
   /** The queues of all versions of the job of a request, and of its aliases. */
-  queuesFor({ jobName, version, aliases }: NewRun): string[] {
+  queuesFor({ jobName, version, aliases }: Pick<NewRun, "jobName" | "version" | "aliases">): string[] {
     const names = [jobName, ...aliases];
     const queues = new Set(names.flatMap((name) => [...this.#queuesOf(name), ...this.#addedTo(name)]));
     return [...queues.add(queueName(jobName, version))];

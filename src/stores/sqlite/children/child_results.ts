@@ -5,6 +5,7 @@ import type { ChildResult, PauseRecord } from "../../../model/wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import { type IdentityRow, readPauseColumns, toRunIdentity } from "../../rows.ts";
 import { identityReader, type PauseRow } from "../rows.ts";
+import { readTaken } from "../writes/receives.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 // How many children are examined at once.
@@ -94,8 +95,17 @@ function toResult(row: MemberRow, toIdentity = toRunIdentity): ChildResult | nul
   };
 }
 
-/** A pause as a replay needs it, with the result of its only child. */
-export function readPauseRecord(db: SqliteDatabase, row: PauseRow & { seq: number }): PauseRecord {
+/** Pauses as a replay needs them, each with the result of its only child, or with the messages that it took. */
+export function readPauseRecords(db: SqliteDatabase, rows: readonly PauseRow[]): PauseRecord[] {
+  const receives = rows.filter(({ outcome }) => outcome === "messages");
+  if (receives.length === 0) return rows.map((row) => readPauseRecord(db, row));
+  const taken = readTaken(db, receives);
+  return rows.map((row) =>
+    row.outcome === "messages" ? readPauseColumns(row, null, taken.get(row.seq) ?? []) : readPauseRecord(db, row)
+  );
+}
+
+function readPauseRecord(db: SqliteDatabase, row: PauseRow): PauseRecord {
   if (row.total !== 1 || row.outcome !== "children") return readPauseColumns(row, null);
   const [member] = readMembers(db, row.seq, 0, 1);
   return readPauseColumns(row, member === undefined ? null : toResult(member));

@@ -1,3 +1,4 @@
+import type { Receive } from "../../../model/message.ts";
 import { failureText } from "../../../model/failure.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { RunStatus } from "../../../model/run.ts";
@@ -92,9 +93,12 @@ function readAwaited(
   { seq: runSeq, timer_at }: { seq: number; timer_at: number | null },
 ): BlockerFacts["awaited"] {
   const pauses = db.all<
-    { seq: number; id: string; kind: string; name: string; deadline_at: number; unfinished: number }
+    { seq: number; id: string; kind: string; name: string; deadline_at: number; unfinished: number } & {
+      created_at: number;
+      receive: JsonText;
+    }
   >(
-    `SELECT seq, id, kind, name, deadline_at, unfinished FROM holdfast_pauses
+    `SELECT seq, id, kind, name, deadline_at, unfinished, created_at, receive FROM holdfast_pauses
      WHERE run_seq = ? AND awaited = 1 AND status = 'pending' ORDER BY seq`,
     runSeq,
   );
@@ -105,7 +109,15 @@ function readAwaited(
     timer_at, // a retry before it is not awaited: the job has gone on without it
   );
   return [
-    ...pauses.flatMap(({ seq, id, kind, name, deadline_at, unfinished }): BlockerFacts["awaited"] => {
+    ...pauses.flatMap(({ seq, id, kind, name, deadline_at, unfinished, ...row }): BlockerFacts["awaited"] => {
+      if (kind === "receive") {
+        const { names }: Receive = JSON.parse(row.receive);
+        const { others } = db.one<{ others: number }>(
+          "SELECT count(*) AS others FROM holdfast_messages WHERE run_seq = ? AND pause_seq IS NULL",
+          runSeq,
+        );
+        return [{ kind: "message", name, names, since: row.created_at, deadlineAt: deadline_at, others }];
+      }
       if (kind === "wait") return [{ kind: "signal", waitId: id, name, deadlineAt: deadline_at }];
       if (kind === "sleep") return [{ kind: "sleep", name, until: deadline_at }];
       const child = db.get<{ id: string; job: string; status: RunStatus }>(

@@ -1,11 +1,21 @@
 import { droppedLines, type LogText, MAX_LOG_LINES } from "../../../model/log.ts";
+import { MESSAGE_VALUES, type MessageText } from "../../../model/message.ts";
 import { RUN_VALUES, type RunText } from "../../../model/run.ts";
 import { STEP_VALUES, type StepText } from "../../../model/step.ts";
 import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
 import { WAIT_VALUES, type WaitText } from "../../../model/wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type LogRow, type StepRow, toLogText, toStepText, toWaitText, type WaitRow } from "../../rows.ts";
+import {
+  type LogRow,
+  type MessageRow,
+  type StepRow,
+  toLogText,
+  toMessageText,
+  toStepText,
+  toWaitText,
+  type WaitRow,
+} from "../../rows.ts";
 import { ALL_COLUMNS, HELD, RUN_COLUMNS, RUN_TABLES, type RunRow, toRunText } from "../rows.ts";
 
 // How many rows are examined or read at once.
@@ -78,6 +88,21 @@ export function readWaits(
   );
 }
 
+/** Reads messages of a run up to a number of characters. See `Store.readMessages()`. */
+export function readMessages(
+  db: SqliteDatabase,
+  runId: string,
+  after: string | null,
+  maxLength: number,
+): Part<MessageText> | null {
+  return readPart(
+    db,
+    MESSAGES,
+    { runId, after, maxLength },
+    (_, row: MessageRow & LargeFlags) => withLarge(toMessageText(row), row, MESSAGE_VALUES),
+  );
+}
+
 /** Reads log lines of a run up to a number of characters. See `Store.readLogs()`. */
 export function readLogs(
   db: SqliteDatabase,
@@ -129,6 +154,20 @@ const WAITS: List<"seq"> = {
   size: bytesOf("metadata", "payload"),
   start: [-1],
   position: ["seq"],
+  byName: "run_seq = ? AND id = ?",
+};
+const MESSAGES: List<"no"> = {
+  table: "holdfast_messages",
+  values: MESSAGE_VALUES,
+  more: [
+    "(SELECT name FROM holdfast_pauses p WHERE p.seq = l.pause_seq) AS received_by",
+    "(SELECT resolved_at FROM holdfast_pauses p WHERE p.seq = l.pause_seq) AS received_at",
+    "(SELECT completed_at IS NOT NULL FROM holdfast_runs r WHERE r.seq = l.run_seq) AS has_ended",
+  ],
+  rows: "WHERE run_seq = ? AND no > ? ORDER BY no",
+  size: bytesOf("payload"),
+  start: [0],
+  position: ["no"],
   byName: "run_seq = ? AND id = ?",
 };
 const LOGS: List<"no"> = {
@@ -244,6 +283,12 @@ function findValue(place: ValuePlace): { column: string; rows: string; parameter
         column: "s.output",
         rows: "FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq WHERE r.id = ? AND s.name = ?",
         parameters: [place.runId, place.stepName],
+      };
+    case "message":
+      return {
+        column: "m.payload",
+        rows: "FROM holdfast_messages m JOIN holdfast_runs r ON r.seq = m.run_seq WHERE r.id = ? AND m.id = ?",
+        parameters: [place.runId, place.messageId],
       };
     case "wait":
       return {

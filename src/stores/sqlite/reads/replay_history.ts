@@ -2,7 +2,7 @@ import type { Claim } from "../../../store/claim.ts";
 import { toClaim } from "../../claimed_row.ts";
 import { readCopied } from "../changed_code/copies.ts";
 import { readHoldOfClaim } from "../changed_code/holds.ts";
-import { readPauseRecord } from "../children/child_results.ts";
+import { readPauseRecords } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
 import { type ReplayedStepRow, toResumedPauses, toStepRecord } from "../../rows.ts";
@@ -43,7 +43,7 @@ export function* readClaims(
     const now = clock();
     const records = {
       steps: steps.map((step) => toStepRecord(step, now)),
-      pauses: pauses.map((pause) => readPauseRecord(db, pause)),
+      pauses: readPauseRecords(db, pauses),
       resumed: toResumedPauses(pauses),
       copied: row.origin_id === null ? null : readCopied(db, row.seq),
       ...readHoldOfClaim(db, row),

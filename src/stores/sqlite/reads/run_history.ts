@@ -1,7 +1,7 @@
 import type { JsonText } from "../../../values/json.ts";
 import type { RunHistory } from "../../../store/hold_record.ts";
 import { readCopied } from "../changed_code/copies.ts";
-import { readPauseRecord } from "../children/child_results.ts";
+import { readPauseRecords } from "../children/child_results.ts";
 import { type ReplayedStepRow, toInput, toStepRecord } from "../../rows.ts";
 import { type PauseRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -30,7 +30,7 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
     schemaPrint: schema_print,
     slot,
     steps: steps.map((step) => toStepRecord(step, now)),
-    pauses: pauses.map((pause) => readPauseRecord(db, pause)),
+    pauses: readPauseRecords(db, pauses),
     copied: readCopied(db, seq),
     originId: origin_id ?? runId,
   };

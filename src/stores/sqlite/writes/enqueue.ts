@@ -18,6 +18,7 @@ import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
 import { type FlowColumns, flowOf, NO_FLOW } from "../flow/new_flow.ts";
 import { touchGroup } from "../flow/turns.ts";
 import { findOpenEnd } from "./end_runs.ts";
+import { hasClosedInbox } from "./receives.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput } from "../../rows.ts";
 import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
@@ -101,7 +102,13 @@ function findRun(
     const found = isFollowed({ idempotencyUntil }) ? newestRetry(db, same) : same;
     if (same === undefined || found === undefined) continue;
     const { status, created_at: createdAt } = found;
-    if (!counts({ status, createdAt, completedAs: same.completed_as }, { idempotencyUntil }, now)) continue;
+    const counted = {
+      status,
+      createdAt,
+      completedAs: same.completed_as,
+      hasClosedInbox: () => hasClosedInbox(db, found.seq),
+    };
+    if (!counts(counted, { idempotencyUntil }, now)) continue;
     return { run: toRunText(found), disposition: "idempotent" };
   }
   return null;

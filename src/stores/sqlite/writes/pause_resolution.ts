@@ -1,4 +1,6 @@
+import type { Receive } from "../../../model/message.ts";
 import type { RunStatus } from "../../../model/run.ts";
+import type { JsonText } from "../../../values/json.ts";
 import { forgetPrints } from "../changed_code/offers.ts";
 import { HEAD_START } from "../../rules.ts";
 import { enterQueue, holdsKey } from "../flow/concurrency_keys.ts";
@@ -10,21 +12,61 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
  * @returns Whether the run waited for one of them when it last parked.
  */
 export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number): boolean {
-  const passed = db.all<{ seq: number; awaited: number }>(
-    `SELECT seq, awaited FROM holdfast_pauses
+  const passed = db.all<{ seq: number; awaited: number; deadline_at: number; receive: JsonText | null }>(
+    `SELECT seq, awaited, deadline_at, receive FROM holdfast_pauses
      WHERE run_seq = ? AND status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, seq`,
     runSeq,
     now,
   );
-  for (const { seq } of passed) {
-    db.run(
-      `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'timeout', resolved_at = deadline_at,
-         recorded_no = ? WHERE seq = ?`,
-      nextRecordedNo(db, runSeq),
-      seq,
-    );
+  let isAwaitedOver = passed.some(({ awaited }) => awaited === 1);
+  const closed = new Set<number>();
+  for (const { seq, deadline_at, receive } of passed) {
+    if (closed.has(seq)) continue; // an earlier one has closed the inbox
+    timeOut(db, { runSeq, seq }, deadline_at);
+    if (receive === null || (JSON.parse(receive) as Receive).close === null) continue;
+    for (const other of closeInbox(db, { runSeq, seq }, deadline_at)) {
+      closed.add(other.seq);
+      isAwaitedOver ||= other.awaited === 1;
+    }
   }
-  return passed.some(({ awaited }) => awaited === 1);
+  return isAwaitedOver;
+}
+
+/** A pause of a run. */
+interface PauseOfRun {
+  runSeq: number;
+  seq: number;
+}
+
+function timeOut(db: SqliteDatabase, { runSeq, seq }: PauseOfRun, at: number): void {
+  db.run(
+    "UPDATE holdfast_pauses SET status = 'resolved', outcome = 'timeout', resolved_at = ?, recorded_no = ? WHERE seq = ?",
+    at,
+    nextRecordedNo(db, runSeq),
+    seq,
+  );
+}
+
+/** Closes the inbox of a run by a receive that has ended, and ends its other open receives. */
+export function closeInbox(db: SqliteDatabase, { runSeq, seq }: PauseOfRun, at: number): EndedReceive[] {
+  db.run(`UPDATE holdfast_pauses SET receive = '"closed"' WHERE seq = ?`, seq);
+  return endReceives(db, runSeq, at);
+}
+
+/** A receive that has ended by a timeout, since the inbox of its run is closed. */
+interface EndedReceive {
+  seq: number;
+  awaited: number;
+}
+
+/** Ends the open receives of a run that accepts no more messages, by a timeout: nothing comes any more. */
+export function endReceives(db: SqliteDatabase, runSeq: number, at: number): EndedReceive[] {
+  const open = db.all<EndedReceive>(
+    "SELECT seq, awaited FROM holdfast_pauses WHERE run_seq = ? AND kind = 'receive' AND status = 'pending' ORDER BY seq",
+    runSeq,
+  );
+  for (const { seq } of open) timeOut(db, { runSeq, seq }, at);
+  return open;
 }
 
 /** Increments the record counter of a run: a replay delivers results in this order. */

@@ -10,10 +10,11 @@ import type { OriginText } from "../../../model/origin.ts";
 import { deadlineAt, nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../model/wait.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { addChildren, findCreated, lacksChildren } from "../children/add_children.ts";
-import { readPauseRecord } from "../children/child_results.ts";
+import { readPauseRecords } from "../children/child_results.ts";
 import { leaveLease, type OpenRun } from "./endings.ts";
-import { commitDeadlines, nextRecordedNo, wake } from "./pause_resolution.ts";
+import { commitDeadlines, endReceives, nextRecordedNo, wake } from "./pause_resolution.ts";
 import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
+import { hasClosedInbox, takeAsked } from "./receives.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 import { type IdentityRow, toRunIdentity, toWait } from "../../rows.ts";
 import { type PauseRow, toAwaitedPause, toAwaitedRetry } from "../rows.ts";
@@ -47,9 +48,12 @@ export function pauseRun(
     const inserted = findPause(db, runSeq, pause)!; // inserted now, or by an earlier call
     cancelled.push(...addChildren(db, { parentSeq: runSeq, pause: inserted }, pause.children, host, now));
   }
+  // What is there is taken before a deadline is looked at: a timeout of 0 means "what is there now".
+  const hasReceives = takeAsked(db, runSeq, request.pauses, now);
   commitDeadlines(db, runSeq, now);
+  if (hasReceives && hasClosedInbox(db, runSeq)) endReceives(db, runSeq, now);
   const rows = request.pauses.map((pause) => findPause(db, runSeq, pause)!); // inserted, now or before
-  const pauses = rows.map((row) => readPauseRecord(db, row));
+  const pauses = readPauseRecords(db, rows);
   const isOver = pauses.some(({ resolution }) => resolution !== null) ||
     (request.retryAt !== null && request.retryAt <= now);
   const created = readCreated(db, rows, request);
@@ -97,7 +101,7 @@ function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, no
     if (row === undefined) throw new LeaseLostError(lease);
     return row;
   });
-  const pauses = rows.map((row) => readPauseRecord(db, row));
+  const pauses = readPauseRecords(db, rows);
   const created = readCreated(db, rows, request);
   return { parked: true, pauses, created, cancelled: [], nextDeadlineInMs: nextDeadlineInMs(pauses, now) };
 }
@@ -110,8 +114,8 @@ function readCreated(db: SqliteDatabase, rows: readonly PauseRow[], { pauses }: 
 function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: number): void {
   const added = db.run(
     `INSERT INTO holdfast_pauses
-       (id, run_seq, kind, name, metadata, status, awaited, created_at, deadline_at, payload_schema)
-     VALUES (?, ?, ?, ?, ?, 'pending', 0, ?, ?, ?) ON CONFLICT DO NOTHING`,
+       (id, run_seq, kind, name, metadata, status, awaited, created_at, deadline_at, payload_schema, receive)
+     VALUES (?, ?, ?, ?, ?, 'pending', 0, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
     pause.id,
     runSeq,
     pause.kind,
@@ -120,6 +124,7 @@ function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: n
     now,
     deadlineAt(pause.deadline, now),
     pause.payloadSchema ?? null,
+    pause.receive === undefined ? null : JSON.stringify(pause.receive),
   );
   if (pause.prepared && added > 0) {
     db.run("UPDATE holdfast_pauses SET prepared_no = ? WHERE id = ?", nextRecordedNo(db, runSeq), pause.id);

@@ -35,13 +35,14 @@ export function linkRetry(
   by: string | null,
   host: Pick<Host, "newId">,
 ): void {
-  const { seq } = db.one<{ seq: number }>(
-    "UPDATE holdfast_runs SET retriggered_as = ? WHERE id = ? RETURNING seq",
+  const { seq, has_pauses } = db.one<{ seq: number; has_pauses: number }>(
+    "UPDATE holdfast_runs SET retriggered_as = ? WHERE id = ? RETURNING seq, has_pauses",
     runId,
     old.runId,
   );
   db.facts.note(factBy([seq, "retried", runId], by));
   if (old.from === "failure") copyHistory(db, runId, old.runId, host);
+  if (has_pauses !== 0) copyMessages(db, runId, seq);
 }
 
 /**
@@ -67,7 +68,7 @@ const HAVE_COMPLETED = `NOT EXISTS (
 
 /** Whether a pause `p` is copied. The parameters are the last record of the run, and what that was when it last parked. */
 const IS_COPIED = `iif(kind = 'patch', 1, status = 'resolved' AND
-  iif(kind = 'children', ${HAVE_COMPLETED}, kind = 'sleep' OR recorded_no < ? OR recorded_no <= ?))`;
+  iif(kind = 'children', ${HAVE_COMPLETED}, kind IN ('sleep', 'receive') OR recorded_no < ? OR recorded_no <= ?))`;
 
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
@@ -107,10 +108,10 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     const copy = db.one<{ seq: number }>(
       `INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
          prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-         unfinished, payload_schema, trace)
+         unfinished, payload_schema, trace, receive)
        SELECT ?, ?, kind, name, metadata, status, 0, outcome, payload, signal_id,
          prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-         unfinished, payload_schema, trace
+         unfinished, payload_schema, trace, receive
        FROM holdfast_pauses WHERE seq = ? RETURNING seq`,
       host.newId(),
       seq,
@@ -143,6 +144,25 @@ interface OldRunRow {
   parked_no: number;
   has_pauses: number;
   origin_id: string;
+}
+
+/**
+ * Copies the messages of the old run to a retry, in their order. Those that a copied receive took are taken, all others
+ * unread.
+ */
+function copyMessages(db: SqliteDatabase, runId: string, oldSeq: number): void {
+  const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
+  const copied = db.run(
+    `INSERT INTO holdfast_messages (run_seq, no, id, name, payload, input, trace, accepted_at, pause_seq)
+     SELECT ?, m.no, m.id, m.name, m.payload, m.input, m.trace, m.accepted_at, c.seq FROM holdfast_messages m
+     LEFT JOIN holdfast_pauses o ON o.seq = m.pause_seq
+     LEFT JOIN holdfast_pauses c ON c.run_seq = ? AND c.kind = 'receive' AND c.name = o.name
+     WHERE m.run_seq = ? ORDER BY m.no`,
+    seq,
+    seq,
+    oldSeq,
+  );
+  if (copied > 0) db.run("UPDATE holdfast_runs SET has_pauses = has_pauses | 1 WHERE seq = ?", seq);
 }
 
 interface OldPauseRow {

@@ -188,6 +188,9 @@ end $$;
 create or replace function fn.awaited_json(p_seq bigint, p_timer_at bigint) returns jsonb language sql stable as $$
   select coalesce(jsonb_agg(o.x order by o.kind, o.no), '[]') from (
     select 0 as kind, w.seq as no, jsonb_build_object('kind', w.kind, 'id', w.id, 'name', w.name, 'at', w.deadline_at,
+      'since', w.created_at, 'receive', w.receive,
+      'others', case when w.kind = 'receive' then (
+        select count(*) from {schema}.messages m where m.run_seq = p_seq and m.pause_seq is null) end,
       'open', w.unfinished, 'child', case when w.kind = 'children' then (
         select jsonb_build_object('id', c.id, 'job', c.job, 'status', c.status) from {schema}.runs c
         where c.parent_seq = p_seq and c.completed_at is null and c.parent_pause = w.seq order by c.seq limit 1) end) as x

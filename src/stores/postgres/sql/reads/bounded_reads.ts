@@ -92,6 +92,26 @@ begin
 };
 end $$;
 
+-- Messages of a run after one. See Store.readMessages().
+create or replace function fn.read_messages(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
+  v_is_whole boolean := p ->> 'maxLength' is null; v_run bigint; v_no int; v_ended boolean;
+begin
+  select r.seq, r.completed_at is not null into v_run, v_ended from {schema}.runs r where r.id = p ->> 'runId';
+  if not found then return null; end if;
+  select m.no into v_no from {schema}.messages m where m.run_seq = v_run and m.id = p ->> 'after';
+  return ${
+  part(
+    `case when v_is_whole then to_jsonb(x.m) else fn.without_large(to_jsonb(x.m), '{payload}') end
+      || jsonb_build_object('has_ended', v_ended) || coalesce((
+        select jsonb_build_object('received_by', w.name, 'received_at', w.resolved_at)
+        from {schema}.pauses w where w.seq = (x.m).pause_seq), '{"received_by": null, "received_at": null}')`,
+    `select m.no, m, ${RECORD_LENGTH} + ${sizeOf("m.payload")} as size
+      from {schema}.messages m where m.run_seq = v_run and m.no > coalesce(v_no, 0)`,
+  )
+};
+end $$;
+
 -- A wait, with the id of its run. See Store.getWait().
 create or replace function fn.get_wait(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 begin
@@ -157,6 +177,9 @@ begin
   elsif v_of = 'step' then
     select s.output into v_value from {schema}.runs r join {schema}.steps s on s.run_seq = r.seq
       where r.id = p ->> 'runId' and s.name = p ->> 'stepName';
+  elsif v_of = 'message' then
+    select m.payload into v_value from {schema}.runs r join {schema}.messages m on m.run_seq = r.seq
+      where r.id = p ->> 'runId' and m.id = p ->> 'messageId';
   else
     select case p ->> 'value' when 'metadata' then w.metadata else w.payload end into v_value
       from {schema}.pauses w where w.id = p ->> 'waitId' and w.kind = 'wait';

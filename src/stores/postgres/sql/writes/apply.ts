@@ -16,6 +16,7 @@ const KINDS = [
   "release",
   "revoke",
   "signal",
+  "send",
   "cancel",
   "delete",
   "purge",

@@ -29,6 +29,7 @@ begin
     delete from {schema}.children where pause_seq = any(array(
       select w.seq from {schema}.pauses w where w.run_seq = r.seq and w.kind = 'children'));
     delete from {schema}.pauses where run_seq = r.seq;
+    delete from {schema}.messages where run_seq = r.seq;
   end if;
   delete from {schema}.logs where run_seq = r.seq;
   delete from {schema}.chunks where run_seq = r.seq;

@@ -102,7 +102,8 @@ begin
     r := q;
   end loop;
   if p_until = 'failed' and (v_completed or r.status not in ('failed', 'cancelled')) then return r; end if;
-  return case when r.completed_at is null then r end;
+  -- A run that accepts no more messages does not count, either.
+  return case when r.completed_at is null and not fn.has_closed_inbox(r.seq) then r end;
 end $$;
 
 -- The run that a request joins. A pending one whose start has passed counts, although no claim has noticed, and so does
@@ -207,6 +208,7 @@ begin
   update {schema}.runs set retriggered_as = r.id where id = r.retrigger_of returning * into o;
   perform fn.note(o.seq, '"retried",' || to_json(r.id)::text || fn.actor_of_fact(r.trace) || ']', p_now);
   if p_from = 'failure' then perform fn.copy_history(r.seq, o, p_now); end if;
+  if o.has_pauses then perform fn.copy_messages(r.seq, o.seq); end if;
 end $$;
 
 -- Whether all children of a pause have completed, and no result is lost.
@@ -231,7 +233,7 @@ begin
     -- creates it again.
     v_copied := case when w.kind = 'patch' then true when w.status <> 'resolved' then false
       when w.kind = 'children' then fn.have_completed(w.seq)
-      else w.kind = 'sleep' or w.recorded_no < o.recorded or w.recorded_no <= o.parked_no end;
+      else w.kind in ('sleep', 'receive') or w.recorded_no < o.recorded or w.recorded_no <= o.parked_no end;
     if not v_copied then
       v_left := v_left || jsonb_build_object('kind', w.kind, 'name', w.name);
       continue;
@@ -239,10 +241,10 @@ begin
     v_has_pauses := true;
     insert into {schema}.pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
         prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-        unfinished, payload_schema, trace)
+        unfinished, payload_schema, trace, receive)
       values (fn.new_id(p_now), p_seq, w.kind, w.name, w.metadata, w.status, false, w.outcome, w.payload, w.signal_id,
         w.prepared_no, w.recorded_no, w.created_at, w.deadline_at, w.suspended_at, w.resolved_at, w.first_resumed_at,
-        w.total, w.added, w.unfinished, w.payload_schema, w.trace) returning seq into v_pause;
+        w.total, w.added, w.unfinished, w.payload_schema, w.trace, w.receive) returning seq into v_pause;
     insert into {schema}.children (pause_seq, no, run_seq, result, payload)
       select v_pause, m.no, m.run_seq, m.result, m.payload from {schema}.children m where m.pause_seq = w.seq;
   end loop;

@@ -6,7 +6,8 @@ export const PAUSES = `
 create or replace function fn.pause(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
 declare
   r {schema}.runs; n record; x jsonb; w {schema}.pauses; v_cancelled jsonb := '[]'; v_answer jsonb; v_places bigint[];
-  v_retry_at bigint := (p ->> 'retryAt')::bigint; v_timer bigint; v_over boolean; v_seqs bigint[] := '{}';
+  v_retry_at bigint := (p ->> 'retryAt')::bigint; v_timer bigint; v_over boolean; v_receives boolean;
+  v_seqs bigint[] := '{}';
 begin
   select q.* into r from {schema}.runs q where q.id = p ->> 'runId' and ${hadLease("q", "p")} for no key update;
   if (${underLease("r", "p")}) is not true then
@@ -28,8 +29,9 @@ begin
   r.has_pauses := true;
   perform fn.note_all(r.seq, n.facts, p_now);
   for x in select e from jsonb_array_elements(p -> 'pauses') e loop
-    insert into {schema}.pauses (id, run_seq, kind, name, metadata, status, created_at, payload_schema, deadline_at)
+    insert into {schema}.pauses (id, run_seq, kind, name, metadata, status, created_at, payload_schema, receive, deadline_at)
       values (x ->> 'id', r.seq, x ->> 'kind', x ->> 'name', x ->> 'metadata', 'pending', p_now, x ->> 'payloadSchema',
+        (x -> 'receive')::text,
         ceil(coalesce((x -> 'deadline' ->> 'at')::numeric, p_now + (x -> 'deadline' ->> 'afterMs')::numeric))::bigint)
       on conflict do nothing;
     if found and (x ->> 'prepared')::boolean then
@@ -41,7 +43,10 @@ begin
       v_places := v_places[1 + jsonb_array_length(x -> 'children' -> 'runs'):];
     end if;
   end loop;
+  -- What is there is taken before a deadline is looked at: a timeout of 0 means "what is there now".
+  v_receives := fn.take_asked(r.seq, p -> 'pauses', p_now);
   perform fn.commit_deadlines(r.seq, p_now);
+  if v_receives and fn.has_closed_inbox(r.seq) then perform fn.end_receives(r.seq, p_now); end if;
   v_answer := fn.asked_pauses(r.seq, p -> 'pauses', p_now) || jsonb_build_object('cancelled', v_cancelled);
   select coalesce(bool_or(e ->> 'outcome' is not null), false), min((e ->> 'deadline_at')::bigint),
     coalesce(array_agg((e ->> 'seq')::bigint) filter (where e ->> 'kind' <> 'patch'), '{}')

@@ -31,13 +31,18 @@ end $$;
 -- Commits the timeouts of a run's pauses whose deadline has passed; every reader of the pauses calls it first. Returns
 -- whether the run waited for one of them when it last parked.
 create or replace function fn.commit_deadlines(p_seq bigint, p_now bigint) returns boolean language plpgsql as $$
-declare r record; v_awaited boolean := false;
+declare r record; v_awaited boolean := false; v_over boolean;
 begin
-  for r in select p.seq, p.awaited from {schema}.pauses p
+  for r in select p.seq, p.awaited, p.deadline_at, p.receive from {schema}.pauses p
       where p.run_seq = p_seq and p.status = 'pending' and p.deadline_at <= p_now order by p.deadline_at, p.seq loop
     update {schema}.pauses set status = 'resolved', outcome = 'timeout', resolved_at = deadline_at,
-      recorded_no = fn.next_recorded_no(p_seq) where seq = r.seq;
+      recorded_no = fn.next_recorded_no(p_seq) where seq = r.seq and status = 'pending';
+    continue when not found; -- an earlier one has closed the inbox
     v_awaited := v_awaited or r.awaited;
+    if r.receive::jsonb ->> 'close' is not null then
+      v_over := fn.close_inbox(p_seq, r.seq, r.deadline_at);
+      v_awaited := v_awaited or v_over;
+    end if;
   end loop;
   return v_awaited;
 end $$;

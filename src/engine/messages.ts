@@ -1,0 +1,236 @@
+import type { Worker } from "../execution/worker.ts";
+import type { ExecutionDeps } from "../execution/execution.ts";
+import { StoreError, ValidationError } from "../model/error.ts";
+import type { JobFlow } from "../model/flow.ts";
+import type { JobCatalog } from "../model/job/job_catalog.ts";
+import type { Job } from "../model/job.ts";
+import { parseMessagePayload } from "../model/job/job_messages.ts";
+import { MAX_MESSAGE_ID, type SendResult } from "../model/message.ts";
+import type { Labels, RunText } from "../model/run.ts";
+import type { NewRun } from "../store/new_run.ts";
+import type { SendOutcome, SendRequest } from "../store/send_request.ts";
+import { decode, encode, type Json, type JsonText } from "../values/json.ts";
+import { kindOf } from "../values/kind_of.ts";
+import { checkName } from "../values/name.ts";
+import { checkOptionNames } from "../values/option_names.ts";
+import { refuseUnknownRun } from "./runs/read_run.ts";
+import type { TriggerOptions } from "./triggers/new_run.ts";
+import type { Triggers } from "./triggers/triggers.ts";
+import { UnknownJobError } from "./triggers/unknown_job_error.ts";
+import { untilKnown } from "./triggers/until_known.ts";
+
+/** The run to start for a message: its input, and options of its trigger. */
+export type StartOptions<L = Labels, Input = unknown> =
+  & Omit<TriggerOptions<L>, "idempotencyKey" | "idempotencyUntil" | "coalesce">
+  & {
+    /** The input. */
+    input: Input;
+  };
+
+/** Options of `Engine.send()`. */
+export interface SendOptions<L = Labels, Input = unknown> {
+  /**
+   * Identifies the message: 1 to 200 characters. The same id with the same name and payload is a duplicate, also after the
+   * run has ended. Default: a new one, so that each call sends another message.
+   */
+  id?: string;
+  /**
+   * Only for a message to the run of a key: if there is none that takes messages, a new one is started in the same commit,
+   * which gets the key and the message.
+   */
+  start?: StartOptions<L, Input>;
+}
+
+/** The run of a job with this idempotency key, or the newest retry of that run. */
+export interface KeyedRun<J = string | Job> {
+  /** The job, or its name. */
+  job: J;
+  /** The idempotency key. */
+  key: string;
+}
+
+/** A message that is to be sent. */
+export interface AskedMessage {
+  /** Its name. */
+  name: string;
+  /** Its payload, as it was given. */
+  payload: unknown;
+  /** Its id; left out: a new one. */
+  id?: string | undefined;
+}
+
+/** Checks that are called before a message is stored. If one throws, it is refused: nothing is stored or published. */
+export interface MessageGuard {
+  /** The key as it is stored. */
+  ownKey(key: string): Promise<string>;
+  /** Before a message to the run of an id is looked at. It throws if there is no such run. */
+  beforeReading(runId: string): Promise<void>;
+  /** Before a run is started: returns the run to start, perhaps with other keys. */
+  beforeStarting(run: NewRun, start: StartOptions, job: JobFlow): Promise<NewRun>;
+  /** Before a message is stored that is no duplicate; `null`: a run is started for it. */
+  beforeSending(runId: string | null, message: { id: string; name: string; payload: Json }): Promise<void>;
+}
+
+const SEND_OPTIONS: Record<keyof SendOptions, true> = { id: true, start: true };
+const KEYED_RUN: Record<keyof KeyedRun, true> = { job: true, key: true };
+
+// How often the checks are made again, because another run has the key by then.
+const MAX_CHANGES = 5;
+
+type MessagesDeps = Pick<ExecutionDeps, "store" | "host" | "maxValueBytes"> & {
+  jobs: JobCatalog;
+  triggers: Triggers;
+  /** The current worker. */
+  worker: () => Pick<Worker, "nudge" | "wake">;
+};
+
+/** Sends messages to runs. */
+export class Messages {
+  readonly #deps: MessagesDeps;
+
+  constructor(deps: MessagesDeps) {
+    this.#deps = deps;
+  }
+
+  /** Does `Engine.send()`, if a guard allows it. */
+  async send(
+    to: string | KeyedRun,
+    name: string,
+    payload: unknown,
+    options: SendOptions<unknown>,
+    guard: MessageGuard | null = null,
+  ): Promise<SendResult> {
+    checkOptionNames(options, SEND_OPTIONS, "send()");
+    const { id, start } = options;
+    const asked: AskedMessage = { name, payload, id };
+    const request = typeof to === "string"
+      ? await this.#toRun(to, asked, start, guard)
+      : await this.#toKey(to, asked, start, guard);
+    const outcome = guard === null ? await this.#post(request) : await this.#postGuarded(request, guard);
+    if ("changed" in outcome) throw new TypeError("A message without an expected run cannot find another one");
+    const { run: { id: runId }, started } = outcome;
+    if (started !== null && request.start !== null) this.#deps.triggers.publish(started, request.start);
+    // A call without an id has sent a message of its own, also if the store knows it from the first try.
+    const disposition = id === undefined || started !== null ? "accepted" : outcome.disposition;
+    return { runId, messageId: request.message.id, disposition, started: started !== null };
+  }
+
+  async #toRun(
+    runId: string,
+    asked: AskedMessage,
+    start: unknown,
+    guard: MessageGuard | null,
+  ): Promise<SendRequest> {
+    if (start !== undefined) {
+      throw new ValidationError("start needs a key: a run that is named by its id is not started");
+    }
+    await guard?.beforeReading(runId);
+    const [found] = await this.#deps.store.readRuns([runId], 1); // its values are not needed
+    const run = found ?? await refuseUnknownRun(this.#deps.store, runId);
+    return { to: { runId }, message: await this.#check(this.#jobOf(run), asked), start: null };
+  }
+
+  async #toKey(
+    to: KeyedRun,
+    asked: AskedMessage,
+    start: StartOptions<unknown> | undefined,
+    guard: MessageGuard | null,
+  ): Promise<SendRequest> {
+    if (typeof to !== "object" || to === null) {
+      throw new TypeError(`A message is sent to the id of a run, or to { job, key }, not to ${kindOf(to)}`);
+    }
+    checkOptionNames(to, KEYED_RUN, "The address of a message");
+    checkName(to.key, "The key of a run");
+    const { jobs, triggers } = this.#deps;
+    const job = triggers.findJob(typeof to.job === "string" ? to.job : to.job?.name);
+    const { aliases } = jobs.find(job.name)!; // it was found
+    const message = await this.#check(job, asked);
+    const jobNames = [job.name, ...aliases];
+    if (start === undefined) {
+      return { to: { jobNames, key: await guard?.ownKey(to.key) ?? to.key }, message, start: null };
+    }
+    const { input, ...options } = start;
+    for (const name of ["idempotencyKey", "idempotencyUntil", "coalesce"]) {
+      if (Object.hasOwn(options, name)) throw new ValidationError(`start cannot have ${name}: the run gets the key`);
+    }
+    const keyed = { ...options, idempotencyKey: to.key, idempotencyUntil: "ended" as const };
+    const built = await triggers.request(job, input, keyed, guard !== null);
+    const run = await guard?.beforeStarting(built, start as StartOptions, job.flow) ?? built;
+    return { to: { jobNames, key: run.idempotencyKey ?? to.key }, message, start: run };
+  }
+
+  /** Sends a message once the guard has allowed it for the very run that then takes it. */
+  async #postGuarded(request: SendRequest, guard: MessageGuard): Promise<SendOutcome> {
+    const { id, name, payload } = request.message;
+    let outcome = await this.#post({ ...request, expect: "" }); // no run: only a duplicate is answered
+    for (let changes = 0; "changed" in outcome; changes++) {
+      const runId = outcome.found?.id ?? null;
+      if (runId === null && request.start === null) return await this.#post(request); // it says that there is none
+      if (changes === MAX_CHANGES) {
+        throw new StoreError(`The run of a message has changed ${MAX_CHANGES} times meanwhile`);
+      }
+      await guard.beforeSending(runId, { id, name, payload: decode(payload) as Json }); // it is no `undefined`
+      outcome = await this.#post({ ...request, expect: runId });
+    }
+    if (outcome.disposition === "duplicate" && !("runId" in request.to)) await guard.beforeReading(outcome.run.id);
+    return outcome;
+  }
+
+  async #post(request: SendRequest): Promise<SendOutcome> {
+    const outcome = await untilKnown(() => this.#deps.store.send(request));
+    if ("changed" in outcome) return outcome;
+    const worker = this.#deps.worker();
+    worker.nudge(outcome.run.id);
+    worker.wake();
+    return outcome;
+  }
+
+  /** Checks a message by the schema of its job. */
+  async #check(job: Job, { name, payload, id }: AskedMessage): Promise<SendRequest["message"]> {
+    checkName(name, "The name of a message");
+    if (id !== undefined) checkMessageId(id);
+    const given = this.#encode(payload, `The payload of message "${name}"`);
+    if (given === null) throw new ValidationError("A message must have a payload, which may be null");
+    const value = decode(given) as Json; // it is no `undefined`
+    const parsed = await parseMessagePayload(job, { name, payload: value }, this.#deps.host);
+    const input = this.#encode(parsed, `What the schema of message "${name}" has made of its payload`);
+    return { id: id ?? this.#deps.host.newId(), name, payload: given, input, trace: null };
+  }
+
+  #encode(value: unknown, subject: string): JsonText | null {
+    return encode(value, { subject, maxBytes: this.#deps.maxValueBytes });
+  }
+
+  /** The definition that says which messages a run takes: that of its version, or the newest one. */
+  #jobOf({ jobName, version }: Pick<RunText, "jobName" | "version">): Job {
+    const { jobs } = this.#deps;
+    const found = jobs.executing(jobName, version) ?? jobs.find(jobName);
+    if (found === undefined) throw new UnknownJobError(jobName, jobs.newest.keys());
+    return found.job;
+  }
+}
+
+/**
+ * Checks the id of a message.
+ *
+ * @throws {ValidationError} It is not a string of 1 to 200 characters, or is only white space.
+ */
+function checkMessageId(id: unknown): asserts id is string {
+  checkName(id, "The id of a message", MAX_MESSAGE_ID);
+  if (id.trim() === "") throw new ValidationError("The id of a message must have a character that is not white space");
+}
+
+/** Says how many messages a run has left unread at its end; `null`: none. */
+export async function describeUnread({ store }: Pick<ExecutionDeps, "store">, runId: string): Promise<string | null> {
+  let count = 0;
+  for (let after: string | null = null, hasMore = true; hasMore;) {
+    const part = await store.readMessages(runId, after, PAGE_LENGTH);
+    if (part === null || part.items.length === 0) break;
+    count += part.items.filter(({ status }) => status === "closed").length;
+    after = part.items.at(-1)!.id; // it is not empty
+    ({ hasMore } = part);
+  }
+  return count === 0 ? null : `Run "${runId}" ended with ${count} unread ${count === 1 ? "message" : "messages"}`;
+}
+
+const PAGE_LENGTH = 262_144;

@@ -1,0 +1,87 @@
+import type { Receive } from "../../../model/message.ts";
+import type { NewPause } from "../../../store/pause_request.ts";
+import type { OriginText } from "../../../model/origin.ts";
+import type { TakenMessageRow } from "../../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { closeInbox, nextRecordedNo } from "./pause_resolution.ts";
+
+/** An open receive of a run. */
+export interface OpenReceive extends Receive {
+  runSeq: number;
+  seq: number;
+}
+
+/**
+ * Gives the receives of a request the unread messages that they take, and ends those that found some.
+ *
+ * @returns Whether the request has receives.
+ */
+export function takeAsked(db: SqliteDatabase, runSeq: number, pauses: readonly NewPause[], now: number): boolean {
+  const asked = pauses.flatMap(({ name, receive }) => receive === undefined ? [] : [{ name, receive }]);
+  for (const { name, receive } of asked) {
+    // One that the run has already gets what the code asks for now.
+    const open = db.get<{ seq: number }>(
+      `UPDATE holdfast_pauses SET receive = ? WHERE run_seq = ? AND kind = 'receive' AND name = ? AND status = 'pending'
+       RETURNING seq`,
+      JSON.stringify(receive),
+      runSeq,
+      name,
+    );
+    if (open !== undefined) takeMessages(db, { ...receive, runSeq, seq: open.seq }, now);
+  }
+  return asked.length > 0;
+}
+
+/**
+ * Gives an open receive the unread messages that it takes, oldest first, and ends it if there are any.
+ *
+ * @returns Whether the run waited for it, or for another one that has ended with it, when it last parked.
+ */
+export function takeMessages(
+  db: SqliteDatabase,
+  { runSeq, seq, names, max, close }: OpenReceive,
+  now: number,
+): boolean {
+  const taken = db.all<{ seq: number; trace: OriginText | null }>(
+    `SELECT seq, trace FROM holdfast_messages
+     WHERE run_seq = ? AND pause_seq IS NULL AND name IN (SELECT value FROM json_each(?)) ORDER BY no LIMIT ?`,
+    runSeq,
+    JSON.stringify(names),
+    max,
+  );
+  if (taken.length === 0) return false;
+  db.run(
+    "UPDATE holdfast_messages SET pause_seq = ? WHERE seq IN (SELECT value FROM json_each(?))",
+    seq,
+    JSON.stringify(taken.map((message) => message.seq)),
+  );
+  const { awaited } = db.one<{ awaited: number }>(
+    `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'messages', trace = ?, resolved_at = ?, recorded_no = ?
+     WHERE seq = ? RETURNING awaited`,
+    taken[0]!.trace, // there is one
+    now,
+    nextRecordedNo(db, runSeq),
+    seq,
+  );
+  const ended = close === "always" && !hasUnread(db, runSeq) ? closeInbox(db, { runSeq, seq }, now) : [];
+  return [{ awaited }, ...ended].some((receive) => receive.awaited === 1);
+}
+
+/** Whether a run has closed its inbox: it accepts no more messages. */
+export function hasClosedInbox(db: SqliteDatabase, runSeq: number): boolean {
+  return db.get(`SELECT 1 FROM holdfast_pauses WHERE run_seq = ? AND receive = '"closed"'`, runSeq) !== undefined;
+}
+
+function hasUnread(db: SqliteDatabase, runSeq: number): boolean {
+  return db.get("SELECT 1 FROM holdfast_messages WHERE run_seq = ? AND pause_seq IS NULL", runSeq) !== undefined;
+}
+
+/** The messages that receives took, by receive, each in their order. */
+export function readTaken(db: SqliteDatabase, receives: readonly { seq: number }[]): Map<number, TakenMessageRow[]> {
+  const rows = db.all<TakenMessageRow & { pause_seq: number }>(
+    `SELECT pause_seq, id, name, payload, input, accepted_at FROM holdfast_messages
+     WHERE pause_seq IN (SELECT value FROM json_each(?)) ORDER BY no`,
+    JSON.stringify(receives.map(({ seq }) => seq)),
+  );
+  return Map.groupBy(rows, (row) => row.pause_seq);
+}

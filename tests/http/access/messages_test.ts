@@ -1,0 +1,208 @@
+import assert from "node:assert/strict";
+import { z } from "zod";
+import type { HandlerAuth, RequestedMessage } from "../../../src/http/access/auth_hooks.ts";
+import { defineJob } from "../../../src/model/job.ts";
+import { anything } from "../../support/stores/for_each_store.ts";
+import { aService } from "../../support/http/http.ts";
+import { type Org } from "../../support/http/tenant_hooks.ts";
+import { aRefusal } from "../../support/http/tenants.ts";
+
+const chat = defineJob({
+  name: "chat",
+  input: anything,
+  aliases: ["talk"],
+  messages: { text: z.object({ text: z.string() }), stop: z.null() },
+  run: (step) => step.receive("next", { names: ["text", "stop"], close: "always" }),
+});
+
+const HI = { name: "text", payload: { text: "hi" } };
+
+Deno.test("POST /send sends a message to a run, and GET /messages shows it", async () => {
+  await using service = aService({}, undefined, { chat });
+  const { id } = await service.engine.trigger("chat", null);
+
+  const sent = await service.ask("POST", `/send?runId=${id}`, { body: { ...HI, id: "m1" } });
+  const again = await service.ask("POST", `/send?runId=${id}`, { body: { ...HI, id: "m1" } });
+  await service.engine.runUntilIdle();
+  const shown = await service.ask("GET", `/messages?runId=${id}`);
+
+  const answer = { runId: id, messageId: "m1", disposition: "accepted", started: false };
+  assert.deepEqual([sent.status, sent.body], [200, answer]);
+  assert.deepEqual(again.body, { ...answer, disposition: "duplicate" });
+  assert.deepEqual(
+    shown.body.map(({ acceptedAt: _, receivedAt: __, ...message }: Record<string, unknown>) => message),
+    [
+      { id: "m1", name: "text", payload: { text: "hi" }, status: "received", receivedBy: "next" },
+    ],
+  );
+});
+
+Deno.test("POST /send finds the run of a key, or starts one", async () => {
+  await using service = aService({}, undefined, { chat });
+  const toKey = { jobName: "talk", key: "room 7" };
+
+  const none = await service.ask("POST", "/send", { body: { ...toKey, ...HI } });
+  const first = await service.ask("POST", "/send", {
+    body: { ...toKey, ...HI, id: "m1", start: { input: { room: 7 }, labels: { org: "a" } } },
+  });
+  const second = await service.ask("POST", "/send", { body: { ...toKey, ...HI, id: "m2", start: {} } });
+  await service.engine.runUntilIdle();
+
+  assert.equal(none.status, 404);
+  assert.deepEqual([first.body.started, second.body.started], [true, false]);
+  assert.equal(second.body.runId, first.body.runId);
+  const run = (await service.engine.getRun(first.body.runId))!;
+  assert.deepEqual([run.jobName, run.idempotencyKey, run.labels], ["chat", "room 7", { org: "a" }]);
+  assert.deepEqual(run.input, { room: 7 });
+  assert.equal((await service.engine.getMessages(run.id)).length, 2);
+});
+
+Deno.test("POST /send refuses what is no message, and a run that takes none", async () => {
+  await using service = aService({}, undefined, { chat });
+  const { id } = await service.engine.trigger("chat", null, { idempotencyKey: "k" });
+  const ask = async (query: string, body: Record<string, unknown>) => {
+    const { status, body: answer } = await service.ask("POST", `/send${query}`, { body });
+    return [status, answer.code ?? answer.error?.code ?? null] as const;
+  };
+
+  assert.equal((await ask(`?runId=${id}`, { name: "text" }))[0], 400);
+  assert.equal((await ask(`?runId=${id}`, { name: "txt", payload: 1 }))[0], 400);
+  assert.equal((await ask(`?runId=${id}`, { name: "text", payload: { text: 1 } }))[0], 400);
+  assert.equal((await ask(`?runId=${id}`, { ...HI, id: "x".repeat(201) }))[0], 400);
+  assert.equal((await ask("", HI))[0], 400);
+  assert.equal((await ask(`?runId=${id}`, { ...HI, jobName: "chat", key: "k" }))[0], 400);
+  assert.equal((await ask("", { ...HI, jobName: "chat" }))[0], 400);
+  assert.equal((await ask(`?runId=${id}`, { ...HI, start: {} }))[0], 400);
+  assert.equal((await ask("", { ...HI, jobName: "chat", key: "k", start: { idempotencyKey: "x" } }))[0], 400);
+  assert.equal((await ask("", { ...HI, jobName: "nobody", key: "k" }))[0], 404);
+  assert.equal((await ask("?runId=nobody", HI))[0], 404);
+  assert.deepEqual(await service.engine.getMessages(id), []);
+
+  await service.engine.cancel(id);
+  const { status, body } = await service.ask("POST", `/send?runId=${id}`, { body: HI });
+  assert.equal(status, 409);
+  assert.match(JSON.stringify(body), /run_ended/);
+});
+
+/** Hooks that note what they are asked. */
+function hooks(asked: unknown[][], more: Partial<HandlerAuth<Org>> = {}): HandlerAuth<Org> {
+  return {
+    authenticate: (request) => ({ org: request.headers.get("x-org")! }),
+    tenant: ({ org }) => org,
+    scopeRuns: ({ org }, filter) => ({ ...filter, labels: { ...filter.labels, org } }),
+    onTrigger: (_, { jobName, idempotencyKey }) => void asked.push(["onTrigger", jobName, idempotencyKey]),
+    onRunAccess: ({ org }, { labels }, { operation }) => {
+      asked.push(["onRunAccess", operation]);
+      if (labels.org !== org) throw aRefusal();
+    },
+    onSend: (_, run, message: Readonly<RequestedMessage>) => {
+      asked.push(["onSend", run === null ? null : run.id, message]);
+      assert.ok(Object.isFrozen(message) && Object.isFrozen(message.payload));
+    },
+    ...more,
+  };
+}
+
+const OF_A = { "x-org": "a" };
+
+Deno.test("POST /send asks onRunAccess and onSend, but onSend not for a duplicate", async () => {
+  const asked: unknown[][] = [];
+  await using service = aService({ auth: hooks(asked) }, undefined, { chat });
+  const { id } = await service.engine.trigger("chat", null, { labels: { org: "a" } });
+  const send = () => service.ask("POST", `/send?runId=${id}`, { headers: OF_A, body: { ...HI, id: "m1" } });
+
+  assert.equal((await send()).body.disposition, "accepted");
+  assert.deepEqual(asked.filter(([name]) => name === "onSend"), [["onSend", id, { id: "m1", ...HI }]]);
+  asked.length = 0;
+  assert.equal((await send()).body.disposition, "duplicate");
+
+  assert.deepEqual(asked, [["onRunAccess", "send"]]);
+});
+
+Deno.test("POST /send with start asks onTrigger first, and keeps the keys of tenants apart", async () => {
+  const asked: unknown[][] = [];
+  await using service = aService({ auth: hooks(asked) }, undefined, { chat });
+  const start = (org: string, id: string) =>
+    service.ask("POST", "/send", {
+      headers: { "x-org": org },
+      body: { jobName: "chat", key: "room", ...HI, id, start: { input: 1, labels: { org } } },
+    });
+
+  const ofA = await start("a", "m1");
+  const names = asked.map(([name]) => name);
+  const ofB = await start("b", "m1");
+  const again = await start("a", "m2");
+
+  assert.deepEqual(names, ["onTrigger", "onSend"]);
+  assert.deepEqual(asked[0], ["onTrigger", "chat", "room"]);
+  assert.deepEqual(asked[1]![1], null);
+  assert.deepEqual([ofA.body.started, ofB.body.started, again.body.started], [true, true, false]);
+  assert.notEqual(ofA.body.runId, ofB.body.runId);
+  assert.equal(again.body.runId, ofA.body.runId);
+  assert.equal((await service.engine.getRun(ofA.body.runId))!.idempotencyKey, "a/room");
+});
+
+Deno.test("POST /send is refused by a hook, and then nothing is stored", async () => {
+  const refuse = () => {
+    throw aRefusal();
+  };
+  for (const hook of ["onSend", "onRunAccess", "onTrigger"] as const) {
+    await using service = aService({ auth: hooks([], { [hook]: refuse }) }, undefined, { chat });
+    const { id } = await service.engine.trigger("chat", null, { labels: { org: "a" }, idempotencyKey: "a/k" });
+    const body = { jobName: "chat", key: "k", ...HI, start: { input: 1, labels: { org: "a" } } };
+
+    const toKey = await service.ask("POST", "/send", { headers: OF_A, body });
+    if (hook !== "onTrigger") {
+      const toRun = await service.ask("POST", `/send?runId=${id}`, { headers: OF_A, body: HI });
+      assert.equal(toRun.status, toKey.status);
+    }
+
+    assert.ok(toKey.status >= 400, hook);
+    assert.deepEqual(await service.engine.getMessages(id), []);
+    assert.equal((await service.engine.getRuns()).total, 1);
+  }
+});
+
+Deno.test("POST /send asks again if another run has the key by then, and gives up after five times", async () => {
+  let changes = 0;
+  const auth = hooks([], {
+    async onSend() {
+      changes += 1;
+      const { runs: [open] } = await service.engine.getRuns({ jobName: "chat" });
+      await service.engine.cancel(open!.id);
+      await service.engine.trigger("chat", null, {
+        labels: { org: "a" },
+        idempotencyKey: "a/k",
+        ...(changes < most ? { idempotencyUntil: "ended" } : {}),
+      });
+      if (changes >= most) return;
+    },
+  });
+  let most = 100;
+  await using service = aService({ auth }, undefined, { chat });
+  await service.engine.trigger("chat", null, { labels: { org: "a" }, idempotencyKey: "a/k" });
+
+  const never = await service.ask("POST", "/send", { headers: OF_A, body: { jobName: "chat", key: "k", ...HI } });
+
+  assert.equal(never.status, 503);
+  assert.equal(changes, 5);
+  most = 0;
+});
+
+Deno.test("GET /messages and POST /send need the hook onRunAccess", async () => {
+  const { onRunAccess: _, ...auth } = hooks([]);
+  const { warn } = console;
+  console.warn = () => {};
+  await using service = aService({ auth }, undefined, { chat });
+  console.warn = warn;
+  const { id } = await service.engine.trigger("chat", null, { labels: { org: "a" } });
+
+  const shown = await service.ask("GET", `/messages?runId=${id}`, { headers: OF_A });
+  const sent = await service.ask("POST", `/send?runId=${id}`, { headers: OF_A, body: HI });
+  const started = await service.ask("POST", "/send", {
+    headers: OF_A,
+    body: { jobName: "chat", key: "k", ...HI, start: { input: 1 } },
+  });
+
+  assert.deepEqual([shown.status, sent.status, started.status], [403, 403, 403]);
+});
