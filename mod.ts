@@ -133,9 +133,10 @@ export type {
   RequestedOperation,
   RequestedTrigger,
   RunOperation,
+  SeenLink,
 } from "./src/http/access/auth_hooks.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
-export type { HandlerLimits, HandlerOptions, HandlerUi } from "./src/http/handler_options.ts";
+export type { HandlerLimits, HandlerLinks, HandlerOptions, HandlerUi } from "./src/http/handler_options.ts";
 export type { HandlerMcp, McpCall, McpRoute } from "./src/http/mcp_call.ts";
 export { notFound } from "./src/http/response.ts";
 export type { Respond } from "./src/http/route.ts";

@@ -26,6 +26,7 @@ const START: Readonly<Record<string, readonly string[]>> = {
   ],
   "./ai": ["durableModel"],
   "./client": ["createClient"],
+  "./links": ["signedLinks"],
   "./mcp": ["mcp"],
   "./otel": ["otel"],
   "./postgres": ["PostgresStore"],

@@ -92,6 +92,10 @@ for (
       "agent.ts",
       /The run is waiting[^]*A reader sees: I have six letters\.It is published\.[^]*called 3 times/,
     ],
+    [
+      "approval_by_mail.ts",
+      /asks "Refund order 7\?", and the run still waits[^]*with 422[^]*says "Thank you"[^]*800 cents refunded, as ada@/,
+    ],
     ["mcp_server.ts", /The user is asked: [^]*refunded: 1250/],
     [
       "webhooks.ts",

@@ -223,6 +223,7 @@ export function assembleEngine<J extends Jobs, L>(
   const internals: EngineInternals = {
     reader: lifecycle.reader,
     items: lifecycle.streams,
+    host,
     store,
     jobs: () => jobs.newest.values(),
     isStopped: () => lifecycle.isStopped,

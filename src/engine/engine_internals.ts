@@ -1,3 +1,4 @@
+import type { Host } from "../model/host.ts";
 import type { Job } from "../model/job.ts";
 import type { BulkOperation, StoredRun } from "../model/run.ts";
 import type { Store } from "../store/store.ts";
@@ -23,6 +24,8 @@ export interface EngineInternals {
   outages: OutageLog;
   /** The names of the plugins that it uses. */
   plugins: Set<string>;
+  /** Time, timers, randomness and ids. */
+  host: Host;
   /** The store, for reads that bypass the engine. Its first call creates its tables. */
   store: Store;
   /** The newest version of each job. */

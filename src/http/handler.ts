@@ -12,7 +12,15 @@ import { describeGaps } from "./access/auth_hooks.ts";
 import { authenticate, callHook } from "./access/caller.ts";
 import { operate, run as runGuard } from "./access/guards.ts";
 import { getWaits } from "../store/reads.ts";
-import { checkBasePath, checkOptions, type HandlerOptions, type HandlerUi, type Settings } from "./handler_options.ts";
+import {
+  checkBasePath,
+  checkOptions,
+  type HandlerLinks,
+  type HandlerOptions,
+  type HandlerUi,
+  type Settings,
+} from "./handler_options.ts";
+import type { LinkAnswers } from "./links/answer_link.ts";
 import type { HandlerMcp } from "./mcp_call.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { checkParameterNames } from "./requests/parameters.ts";
@@ -88,9 +96,22 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
     const { bodySchemas } = await import("./requests/body_schemas.ts"); // zod is loaded when first needed
     return document ??= JSON.stringify(openApiDocument(routes, internals.jobs(), settings.basePath, bodySchemas()));
   };
+  let linkAnswers: Promise<LinkAnswers> | null = null; // they are loaded when a link is first opened
+  const answerLink = async (request: Request, url: URL, links: HandlerLinks): Promise<Response> => {
+    linkAnswers ??= import("./links/answer_link.ts").then(({ LinkAnswers }) =>
+      new LinkAnswers({
+        links,
+        engine,
+        store: internals.store,
+        settings,
+        report: (error, request) => void report(error, request, settings),
+      })
+    );
+    return await (await linkAnswers).answer(request, url);
+  };
   const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
     try {
-      const response = await answer(request, candidates, settings, { ...deps, document: readDocument });
+      const response = await answer(request, candidates, settings, { ...deps, document: readDocument, answerLink });
       return request.method === "HEAD" ? await withoutBody(response) : response;
     } catch (thrown) {
       return refuseRequest(thrown, request, settings);
@@ -103,6 +124,7 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
     checkBasePath(basePath);
     return await respond(request, ({ pathname }) => {
       const path = withoutPrefix(pathname, basePath);
+      if (settings.links !== null && path === LINK) return settings.links;
       if (settings.ui !== null && isUiPath(path)) return [uiRoute(settings.ui, path)];
       return settings.mcp !== null && path === "/mcp" ? [mcpRoute(settings.mcp)] : routesAt(path);
     });
@@ -113,8 +135,10 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   return { ...functions, handle, closeStreams, fetch: (request) => handle(request, settings.basePath) };
 }
 
-/** The routes that match the URL of a request, one for each method. */
-type Candidates = (url: URL) => readonly Route[];
+/** The routes that match the URL of a request, one for each method; or the links, for which nobody is authenticated. */
+type Candidates = (url: URL) => readonly Route[] | HandlerLinks;
+
+const LINK = "/link";
 
 /**
  * Handles a request: checks its host, authenticates its sender unless the host has opened the route, checks its origin,
@@ -125,16 +149,20 @@ async function answer(
   request: Request,
   candidates: Candidates,
   settings: Settings,
-  deps: AccessDeps & Pick<RouteCall, "document">,
+  deps: AccessDeps & Pick<RouteCall, "document"> & {
+    answerLink: (request: Request, url: URL, links: HandlerLinks) => Promise<Response>;
+  },
 ): Promise<Response> {
   const url = readUrl(request); // before any hook receives a request with an invalid URL
   if (settings.allowedHosts !== null) checkHost(request, url, settings.allowedHosts);
-  const found = findRoute(candidates(url), request.method);
+  const matching = candidates(url);
+  if ("read" in matching) return await deps.answerLink(request, url, matching);
+  const found = findRoute(matching, request.method);
   const isAnonymous = isOpen(found, deps);
   const access = new Access(isAnonymous ? null : await authenticate(request, deps), isAnonymous, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
   if (found?.isProbe !== true) await callHook("onRequest", settings.onRequest, settings.host);
-  const route = found ?? pickRoute(candidates(url), request.method);
+  const route = found ?? pickRoute(matching, request.method);
   checkParameterNames(url.searchParams, route.parameters);
   const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);
   return await route.answer({

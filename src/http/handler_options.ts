@@ -1,10 +1,11 @@
 import { type Host, systemHost } from "../model/host.ts";
-import { type AllowedHost, readAllowedHosts } from "./access/request_origin.ts";
+import { type AllowedHost, allowsHost, readAllowedHosts } from "./access/request_origin.ts";
 import { AUTH_FIELDS, checkAuth, type HandlerAuth } from "./access/auth_hooks.ts";
 import type { HandlerMcp } from "./mcp_call.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
 import { type Duration, toMs } from "../values/duration.ts";
+import type { Wait } from "../model/wait.ts";
 import { MAX_JSON_DEPTH } from "../values/json.ts";
 
 /** Options of {@linkcode createHandler}. `Context` is what `auth.authenticate` returns. */
@@ -49,6 +50,11 @@ export interface HandlerOptions<Context = unknown> {
   /** Jobs as tools of the Model Context Protocol under `mcp`: `mcp()` of `@holdfast/jobs/mcp`. Default: none. */
   mcp?: HandlerMcp;
   /**
+   * Links that answer a wait without an account: `signedLinks()` of `@holdfast/jobs/links`. Then `GET /link?t=` shows the
+   * question, and `POST /link?t=` answers it. Default: none.
+   */
+  links?: HandlerLinks;
+  /**
    * Receives errors that a response hides, such as the error behind a 500. Default: it is printed; that the store does not answer
    * is logged by the engine, once a minute.
    */
@@ -61,6 +67,25 @@ export interface HandlerOptions<Context = unknown> {
 export interface HandlerUi {
   /** The response to a path after `ui`, such as `/`; `null`: there is none. The page shows what `service` says. */
   readonly respond: (path: string, service?: { version: string; keepsLogs: boolean }) => Response | null;
+}
+
+/** Makes links, and reads their tokens. */
+export interface HandlerLinks {
+  /** The address of the handler, to which the links lead. */
+  readonly url: string;
+  /** The address of the page that answers a wait. */
+  readonly toWait: (wait: Wait, options?: { for?: string; expiresAt?: Date }) => Promise<string>;
+  /** What a token says, expired or not; `null`: it is not valid. */
+  readonly read: (token: string) => Promise<
+    {
+      readonly runId: string;
+      readonly waitName: string;
+      readonly for: string | null;
+      readonly actions: readonly string[] | null;
+      readonly expiresAt: string;
+      readonly signalId: string;
+    } | null
+  >;
 }
 
 /** Limits for requests and streams. */
@@ -85,13 +110,15 @@ export interface HandlerLimits {
 type Limits = Required<HandlerLimits> & { maxStreamMs: number };
 
 /** The options of a handler, checked and complete. */
-export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts" | "ui" | "mcp">> {
+export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts" | "ui" | "links" | "mcp">> {
   /** The hooks; `null`: every caller may do everything. */
   auth: HandlerAuth<unknown> | null;
   /** The allowed hosts; `null`: any. */
   allowedHosts: readonly AllowedHost[] | null;
   /** The dashboard; `null`: none is served. */
   ui: HandlerUi | null;
+  /** The links; `null`: none are served. */
+  links: HandlerLinks | null;
   /** The tools for MCP; `null`: none are served. */
   mcp: HandlerMcp | null;
   /** Limits for requests and streams. */
@@ -109,6 +136,7 @@ const KNOWN: Record<keyof HandlerOptions, true> = {
   allowedHosts: true,
   showFailures: true,
   ui: true,
+  links: true,
   mcp: true,
   onError: true,
   host: true,
@@ -155,11 +183,19 @@ export function checkOptions<Context>(
   checkBasePath(basePath);
   const { ui = null, mcp = null } = options;
   if (ui !== null && typeof ui?.respond !== "function") throw new TypeError("ui must be what dashboard() returns");
+  const { links = null } = options;
+  if (links !== null && (typeof links?.read !== "function" || typeof links.url !== "string")) {
+    throw new TypeError("links must be what signedLinks() returns");
+  }
   if (mcp !== null && typeof mcp?.answer !== "function") throw new TypeError("mcp must be what mcp() returns");
   checkFunction("onRequest", onRequest);
   checkFunction("onError", onError);
   checkInteger("sseThrottleMs", sseThrottleMs, 0);
   checkTrustedOrigins(trustedOrigins);
+  const allowedHosts = options.allowedHosts === undefined ? null : readAllowedHosts(options.allowedHosts);
+  if (links !== null && allowedHosts !== null && !allowsHost(links.url, allowedHosts)) {
+    throw new TypeError(`The host of the links, ${new URL(links.url).host}, is not one of allowedHosts`);
+  }
   return {
     basePath,
     onRequest: onRequest.bind(options),
@@ -167,9 +203,10 @@ export function checkOptions<Context>(
     auth,
     limits,
     trustedOrigins,
-    allowedHosts: options.allowedHosts === undefined ? null : readAllowedHosts(options.allowedHosts),
+    allowedHosts,
     showFailures,
     ui,
+    links,
     mcp,
     onError: onError.bind(options),
     host,

@@ -58,6 +58,16 @@ export interface RequestedOperation {
   readonly filter?: Readonly<BulkFilter>;
 }
 
+/** A link by which somebody is about to answer a wait. */
+export interface SeenLink {
+  /** Who got it; `null`: nobody is named. */
+  readonly for: string | null;
+  /** The labels of the actions that it offers; `null`: all. */
+  readonly actions: readonly string[] | null;
+  /** When it expires: ISO 8601 in UTC. */
+  readonly expiresAt: string;
+}
+
 /** A trigger, in the form that is about to be stored. */
 export interface RequestedTrigger {
   /** The name of an existing job. */
@@ -194,6 +204,12 @@ export interface HandlerAuth<Context> {
     filter: Readonly<ListFilter>,
   ) => Readonly<ListFilter> | Promise<Readonly<ListFilter>>;
   /**
+   * Called before a question is shown or answered by a link (`links` of the handler), which nobody is authenticated for:
+   * the link is the right to answer. Throw a `Response` to refuse, because the one that it was made for has left. Default:
+   * a valid link is enough.
+   */
+  readonly onLink?: (link: SeenLink, run: Readonly<Run>, wait: Readonly<Wait>) => unknown;
+  /**
    * What is shown without `authenticate` and `onOperate`: `health` shows the status of the process alone, `ui` the files
    * of the dashboard, which hold no data. Default: nothing.
    */
@@ -215,6 +231,7 @@ const HOOKS = [
   "onSend",
   "scopeRuns",
   "scopeRunsSubscribe",
+  "onLink",
 ] as const satisfies readonly HookName[];
 
 /** The names of all fields of `auth`. */

@@ -34,12 +34,22 @@ export function readAllowedHosts(hosts: unknown): AllowedHost[] {
  * @throws {HoldfastError} `unknown_host`.
  */
 export function checkHost(request: Request, url: URL, allowedHosts: readonly AllowedHost[]): void {
-  const named = parseHost(request.headers.get("host") ?? url.host);
-  const port = named?.port ?? DEFAULT_PORTS[url.protocol];
-  const isAllowed = allowedHosts.some((allowed) =>
+  if (isAllowed(request.headers.get("host") ?? url.host, url.protocol, allowedHosts)) return;
+  throw new HoldfastError("unknown_host", "The Host of the request is not one of allowedHosts");
+}
+
+/** Whether requests to an address are allowed. */
+export function allowsHost(address: string, allowedHosts: readonly AllowedHost[]): boolean {
+  const { host, protocol } = new URL(address);
+  return isAllowed(host, protocol, allowedHosts);
+}
+
+function isAllowed(host: string, protocol: string, allowedHosts: readonly AllowedHost[]): boolean {
+  const named = parseHost(host);
+  const port = named?.port ?? DEFAULT_PORTS[protocol];
+  return allowedHosts.some((allowed) =>
     allowed.name === named?.name && (allowed.port === null || allowed.port === port)
   );
-  if (!isAllowed) throw new HoldfastError("unknown_host", "The Host of the request is not one of allowedHosts");
 }
 
 const HOST = /^(?:\[[\da-f:.]+\]|[^[\]:/\\?#@\s]+)(?::(?<port>\d+))?$/i;

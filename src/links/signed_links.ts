@@ -1,0 +1,248 @@
+import { type EngineInternals, internalsOf } from "../engine/engine_internals.ts";
+import { findLinkedWait } from "../engine/runs/linked_wait.ts";
+import { actionsOf, flatFieldsOf } from "../model/flat_form.ts";
+import type { Wait } from "../model/wait.ts";
+import { kindOf } from "../values/kind_of.ts";
+import { isName, NAME_RULE } from "../values/name.ts";
+import { checkOptionNames } from "../values/option_names.ts";
+
+/** Options of {@linkcode signedLinks}. */
+export interface SignedLinksOptions {
+  /** 1 to 10 secrets of 32 to 1,024 characters. The first one signs, all are valid: so a key can be replaced. */
+  keys: readonly string[];
+  /** The address of the handler, without query and fragment. `https:`, or `http:` for localhost. */
+  url: string;
+}
+
+/** Options of a link. */
+export interface LinkOptions {
+  /** Who gets it: up to 255 characters. Recorded as who has answered (`signalledBy`). */
+  for?: string;
+  /** The labels of those of `metadata.actions` that it offers. Default: all. */
+  actions?: readonly string[];
+  /** When it expires, if that is before the deadline of the wait. A wait without a deadline needs it. */
+  expiresAt?: Date | string | number;
+}
+
+/** What the token of a link says. */
+export interface SignedLink {
+  /** The run for which it was made. */
+  readonly runId: string;
+  /** The name of the wait, with its occurrence. */
+  readonly waitName: string;
+  /** Who got it; `null`: nobody is named. */
+  readonly for: string | null;
+  /** The labels of the actions that it offers; `null`: all. */
+  readonly actions: readonly string[] | null;
+  /** When it expires: ISO 8601 in UTC. */
+  readonly expiresAt: string;
+  /** The `signalId` of its answer. */
+  readonly signalId: string;
+}
+
+/** A link to a wait that exists. */
+export interface OpenLink extends Pick<SignedLink, "for" | "actions" | "expiresAt" | "signalId"> {
+  /** The wait that it is for now: that of the newest retry. It may have been answered. */
+  wait: Wait;
+}
+
+/** Makes and reads links. {@linkcode signedLinks} makes one. */
+export interface SignedLinks {
+  /** The address of the handler. */
+  readonly url: string;
+  /**
+   * The address of a page that answers a wait. Call it inside a step: a mail is an effect.
+   *
+   * It is for the wait of that name in the newest retry of the run, until the deadline of the wait.
+   *
+   * @throws {TypeError} The wait has no deadline and `expiresAt` is missing, nothing could be answered on the page, or an
+   * option is not valid.
+   */
+  toWait(wait: Wait, options?: LinkOptions): Promise<string>;
+  /**
+   * Reads a token for a page of your own: render what you like, and call `engine.signal(link.wait.id, { signalId:
+   * link.signalId, payload }, { by: link.for })`.
+   *
+   * @returns `null`: it is not valid, it has expired, or there is no such wait now.
+   */
+  open(token: string, engine: object): Promise<OpenLink | null>;
+  /** What a token says, expired or not; `null`: it is forged, cut, or of a key that was removed. */
+  read(token: string): Promise<SignedLink | null>;
+}
+
+const SIGNED_FOR = "holdfast-link-1\n";
+const MAX_KEYS = 10;
+const [MIN_KEY_LENGTH, MAX_KEY_LENGTH] = [32, 1_024];
+const KEY_ID_LENGTH = 6;
+const MAX_TOKEN_LENGTH = 2_048;
+const ID_OF_MAC_LENGTH = 22;
+const TOKEN = /^([\w-]{6})\.([\w-]{1,2000})\.([\w-]{43})$/;
+
+/**
+ * Makes links that answer a wait without an account. Hand the result to `createHandler({ links })`.
+ *
+ * A link is the right to answer one question once, as long as it is valid, and no other right.
+ *
+ * @example
+ * ```ts
+ * import { signedLinks } from "@holdfast/jobs/links";
+ *
+ * const [first, second] = ["a new key of at least 32 characters!", "the former key, also 32 characters"];
+ * const links = signedLinks({ keys: [first, second], url: "https://app.example.com/api/jobs" });
+ * ```
+ *
+ * @throws {TypeError} A key is too short, two keys are equal, or the address is not one of a handler.
+ */
+export function signedLinks(options: SignedLinksOptions): SignedLinks {
+  checkOptionNames(options, { keys: true, url: true }, "signedLinks()");
+  const url = checkUrl(options.url);
+  const keys = Promise.all(checkKeys(options.keys).map(toKey));
+  keys.catch(() => {}); // the first call throws it
+  const read = async (token: string): Promise<SignedLink | null> => {
+    const parts = typeof token === "string" && token.length <= MAX_TOKEN_LENGTH ? TOKEN.exec(token) : null;
+    if (parts === null) return null;
+    const [, keyId, body, mac] = parts as unknown as [string, string, string, string]; // the pattern has three
+    const signature = toBytes(mac);
+    // What encodes the same bytes in another way is another token.
+    if (signature === null || toText(signature) !== mac) return null;
+    for (const { id, key } of await keys) {
+      if (id !== keyId) continue;
+      const signed = new TextEncoder().encode(`${SIGNED_FOR}${keyId}.${body}`);
+      if (await crypto.subtle.verify("HMAC", key, signature, signed)) return toLink(body, mac);
+    }
+    return null;
+  };
+  return {
+    url,
+    read,
+    toWait: async (wait, given = {}) => {
+      checkOptionNames(given, { for: true, actions: true, expiresAt: true }, "toWait()");
+      const body = toText(new TextEncoder().encode(JSON.stringify(toBody(wait, given))));
+      const [{ id, key }] = await keys as [Key]; // there is one at least
+      const signed = new TextEncoder().encode(`${SIGNED_FOR}${id}.${body}`);
+      const token = `${id}.${body}.${toText(new Uint8Array(await crypto.subtle.sign("HMAC", key, signed)))}`;
+      if (token.length > MAX_TOKEN_LENGTH) {
+        throw new TypeError(`The link to wait "${wait.name}" is too long: its actions have long labels`);
+      }
+      return `${url}/link?t=${token}`;
+    },
+    open: async (token, engine) => {
+      const { store, host }: EngineInternals = internalsOf(engine);
+      const link = await read(token);
+      if (link === null || Date.parse(link.expiresAt) <= host.now()) return null;
+      const { wait } = await findLinkedWait(store, link);
+      if (wait === null) return null;
+      const { for: named, actions, expiresAt, signalId } = link;
+      return { wait, for: named, actions, expiresAt, signalId };
+    },
+  };
+}
+
+interface Key {
+  /** The begin of the tokens that it signs. */
+  id: string;
+  key: CryptoKey;
+}
+
+function checkKeys(keys: unknown): readonly string[] {
+  const isKey = (key: unknown) =>
+    typeof key === "string" && key.length >= MIN_KEY_LENGTH && key.length <= MAX_KEY_LENGTH;
+  if (!Array.isArray(keys) || keys.length === 0 || keys.length > MAX_KEYS || !keys.every(isKey)) {
+    throw new TypeError(
+      `keys must be 1 to ${MAX_KEYS} strings of at least ${MIN_KEY_LENGTH} characters: make one with crypto.randomUUID() twice`,
+    );
+  }
+  if (new Set(keys).size < keys.length) throw new TypeError("keys must be different from each other");
+  return [...keys];
+}
+
+function checkUrl(address: unknown): string {
+  const url = typeof address === "string" ? URL.parse(address) : null;
+  const isLocal = ["localhost", "127.0.0.1", "[::1]"].includes(url?.hostname ?? "");
+  const isServed = url?.protocol === "https:" || (url?.protocol === "http:" && isLocal);
+  if (url !== null && isServed && url.username === "" && url.password === "" && !/[?#]/.test(address as string)) {
+    return url.href.replace(/\/+$/, "");
+  }
+  throw new TypeError(
+    'url must be the address of the handler, such as "https://app.example.com/api/jobs": https (http for localhost), ' +
+      "without query and fragment",
+  );
+}
+
+async function toKey(secret: string): Promise<Key> {
+  const encoder = new TextEncoder();
+  const print = await crypto.subtle.digest("SHA-256", encoder.encode(`${SIGNED_FOR}id\n${secret}`));
+  const hmac = { name: "HMAC", hash: "SHA-256" };
+  return {
+    id: toText(new Uint8Array(print)).slice(0, KEY_ID_LENGTH),
+    key: await crypto.subtle.importKey("raw", encoder.encode(secret), hmac, false, ["sign", "verify"]),
+  };
+}
+
+type Body = [runId: string, waitName: string, expiresAt: number, recipient: string | null, actions?: readonly string[]];
+
+function toBody(wait: Wait, { for: named, actions, expiresAt }: LinkOptions): Body {
+  if (typeof wait?.runId !== "string" || typeof wait.name !== "string") {
+    throw new TypeError(`toWait() needs a wait: what step.prepareWait() returns, not ${kindOf(wait)}`);
+  }
+  if (named !== undefined && !isName(named)) throw new TypeError(`for ${NAME_RULE}`);
+  checkAnswers(wait, actions);
+  const ends = [wait.deadlineAt ?? undefined, expiresAt].flatMap((end) => {
+    if (end === undefined) return [];
+    const at = new Date(end).getTime();
+    if (Number.isNaN(at)) throw new TypeError("expiresAt must be a date");
+    return [Math.ceil(at / 1_000)]; // the clocks of a job and of a handler may differ
+  });
+  if (ends.length === 0) throw new TypeError(`Wait "${wait.name}" has no deadline: give expiresAt`);
+  const body: Body = [wait.runId, wait.name, Math.min(...ends), named ?? null];
+  return actions === undefined ? body : [...body, [...actions]] as unknown as Body;
+}
+
+/** Refuses a link that could not be answered. */
+function checkAnswers(wait: Wait, actions: readonly string[] | undefined): void {
+  const offered = actionsOf(wait.metadata).map(({ label }) => label);
+  if (actions === undefined) {
+    if (offered.length > 0 || flatFieldsOf(wait.payloadSchema) !== null) return;
+    throw new TypeError(
+      `Wait "${wait.name}" cannot be answered by a link: it has neither metadata.actions nor a schema that is an object of ` +
+        "strings, numbers, booleans and enums",
+    );
+  }
+  const isList = Array.isArray(actions) && actions.length > 0;
+  const unknown = isList ? actions.find((label) => !offered.includes(label)) : actions;
+  if (isList && unknown === undefined) return;
+  throw new TypeError(
+    `actions of a link must be labels of metadata.actions of wait "${wait.name}", not ${JSON.stringify(unknown)}`,
+  );
+}
+
+function toLink(body: string, mac: string): SignedLink | null {
+  try {
+    const [runId, waitName, expiresAt, named, actions]: Body = JSON.parse(
+      new TextDecoder("utf-8", { fatal: true }).decode(toBytes(body)!),
+    );
+    return {
+      runId,
+      waitName,
+      for: named,
+      actions: actions === undefined ? null : Object.freeze([...actions]),
+      expiresAt: new Date(expiresAt * 1_000).toISOString(),
+      signalId: `link/${mac.slice(0, ID_OF_MAC_LENGTH)}`, // not all of it: an id is shown to operators
+    };
+  } catch {
+    return null; // signed by this key for something else
+  }
+}
+
+/** Bytes as base64url (RFC 4648, section 5), without padding. */
+function toText(bytes: Uint8Array): string {
+  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+function toBytes(text: string): Uint8Array<ArrayBuffer> | null {
+  try {
+    return Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
+  } catch {
+    return null;
+  }
+}
