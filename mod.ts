@@ -135,6 +135,7 @@ export type {
   RunOperation,
   SeenLink,
 } from "./src/http/access/auth_hooks.ts";
+export type { IdleResult } from "./src/engine/lifecycle.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
 export type { HandlerLimits, HandlerLinks, HandlerOptions, HandlerUi } from "./src/http/handler_options.ts";
 export type { HandlerMcp, McpCall, McpRoute } from "./src/http/mcp_call.ts";

@@ -32,7 +32,7 @@ import type { ResumeAllOptions } from "./bulk/bulk_operations.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { Engine } from "./engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
-import type { IdleOptions } from "./lifecycle.ts";
+import type { IdleOptions, IdleResult } from "./lifecycle.ts";
 import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
 import type { ResumeOptions } from "./runs/held_runs.ts";
 import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
@@ -313,7 +313,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return this;
   }
 
-  runUntilIdle(options: IdleOptions = {}): Promise<{ executed: number }> {
+  runUntilIdle(options: IdleOptions = {}): Promise<IdleResult> {
     return this.#parts.lifecycle.runUntilIdle(options);
   }
 

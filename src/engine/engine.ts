@@ -43,6 +43,7 @@ import type { TransactionResult } from "./transactions/transactions.ts";
 import type { PurgeOptions } from "./runs/purge_loop.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";
 import type { WaitOptions } from "./runs/wait_for_run.ts";
+import type { IdleResult } from "./lifecycle.ts";
 
 /**
  * Triggers runs, executes them and publishes their events. {@linkcode createEngine} makes one.
@@ -260,10 +261,10 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * Fires the slots that are due and executes everything that is due now, but not runs that sleep or wait, and then
    * deletes what `retention` no longer keeps: for tests, cron and serverless.
    *
-   * @returns `executed`: how many runs it executed. A run that paused and resumed meanwhile counts once.
+   * @returns How many runs it executed, and `nextDueAt`: call it again then, and after each trigger and signal.
    * @throws {RangeError} `maxRuns` is not a positive integer, or `timeout` is negative.
    */
-  runUntilIdle(options?: IdleOptions): Promise<{ executed: number }>;
+  runUntilIdle(options?: IdleOptions): Promise<IdleResult>;
   /**
    * The numbers of the store: how many runs have which status, and what happened in the last 5 minutes and the last hour.
    *

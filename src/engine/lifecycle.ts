@@ -8,6 +8,7 @@ import { Worker } from "../execution/worker.ts";
 import type { WorkerSettings } from "../execution/worker_settings.ts";
 import { within } from "../model/host.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
+import { isoTime } from "../values/iso_time.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Retention } from "../model/run.ts";
 import type { EngineCondition, Monitor } from "./operate/statistics/monitor.ts";
@@ -33,6 +34,18 @@ export interface IdleOptions {
    * never.
    */
   timeout?: Duration;
+}
+
+/** What {@linkcode Engine.runUntilIdle} has done. */
+export interface IdleResult {
+  /** How many runs it has executed. A run that paused and resumed meanwhile counts once. */
+  executed: number;
+  /**
+   * When something becomes due by itself: a sleep, a retry, a deadline, a delayed start, a rate that opens, a lease that
+   * ends, or a slot of a schedule. ISO 8601 in UTC, by the store's clock. It may be early, never late, for what was stored
+   * then. Now, if `timeout` or `maxRuns` has ended the call early; `null`: nothing.
+   */
+  nextDueAt: string | null;
 }
 
 /** What a {@linkcode Lifecycle} starts. */
@@ -198,7 +211,7 @@ export class Lifecycle {
   }
 
   /** Does `Engine.runUntilIdle()`. */
-  async runUntilIdle(options: IdleOptions): Promise<{ executed: number }> {
+  async runUntilIdle(options: IdleOptions): Promise<IdleResult> {
     checkOptionNames(options, IDLE_OPTIONS, "runUntilIdle()");
     const { maxRuns } = options;
     if (maxRuns !== undefined && !(Number.isInteger(maxRuns) && maxRuns >= 1)) {
@@ -213,12 +226,13 @@ export class Lifecycle {
     const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());
     try {
       const stopCount = this.#stopCount;
-      await this.#options.scheduler.fireDue(enough.signal);
-      const executed = await this.#worker.drain(maxRuns, enough.signal);
+      const nextSlotAt = await this.#options.scheduler.fireDue(enough.signal);
+      const { executed, nextTimerAt } = await this.#worker.drain(maxRuns, enough.signal);
       const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
       await purgeInSlices(this.#deps.store, this.#options.retention, this.#deps, { mayGoOn });
       await this.#options.monitor.reportIdle();
-      return { executed };
+      const isEarly = nextTimerAt === "now" || enough.signal.aborted;
+      return { executed, nextDueAt: isEarly ? isoTime(this.#deps.host.now()) : earliest(nextTimerAt, nextSlotAt) };
     } finally {
       cancel();
     }
@@ -235,4 +249,10 @@ export class Lifecycle {
   #newWorker(): Worker {
     return new Worker(this.#options.jobs, this.#options.settings, this.#deps, this.changes);
   }
+}
+
+/** The earlier of two instants, which may have fractions of a millisecond. */
+function earliest(...instants: readonly (number | null)[]): string | null {
+  const known = instants.filter((at) => at !== null);
+  return known.length === 0 ? null : isoTime(Math.ceil(Math.min(...known)));
 }

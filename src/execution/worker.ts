@@ -15,6 +15,14 @@ import type { WorkerSettings } from "./worker_settings.ts";
 // How often a worker without a free slot looks after changes: all that it can find then are timers and cancelled children.
 const FULL_REST_MS = 100;
 
+/** What {@linkcode Worker.drain} has done. */
+export interface Drained {
+  /** How many runs it has executed. */
+  executed: number;
+  /** When the next timer expires, by the store's clock; `null`: there is none; `now`: it ended before it had looked. */
+  nextTimerAt: number | null | "now";
+}
+
 /** Decides when runs are claimed: at intervals, after changes, when a slot becomes free. Starts and stops all of it. */
 export class Worker {
   /** Unique; never reused. */
@@ -131,12 +139,12 @@ export class Worker {
   }
 
   /**
-   * Executes everything that is due, and resolves with the number of executed runs.
+   * Executes everything that is due.
    *
    * @param maxRuns The maximum number of claims; a run that is claimed again, after a pause, counts again.
    * @param enough When it fires, nothing more is claimed; the current executions are awaited.
    */
-  async drain(maxRuns = Infinity, enough?: AbortSignal): Promise<number> {
+  async drain(maxRuns = Infinity, enough?: AbortSignal): Promise<Drained> {
     this.#draining += 1;
     try {
       return await this.#drain(maxRuns, enough);
@@ -145,27 +153,31 @@ export class Worker {
     }
   }
 
-  async #drain(maxRuns: number, enough: AbortSignal | undefined): Promise<number> {
+  async #drain(maxRuns: number, enough: AbortSignal | undefined): Promise<Drained> {
     const executed = new Set<string>();
     const ends = enough === undefined ? this.#stopping.signal : AbortSignal.any([this.#stopping.signal, enough]);
     let claimed = 0;
     let isLastLook = false;
+    let nextTimerAt: number | null | "now" = "now"; // unless a claim finds that there is nothing left
     while (!ends.aborted && claimed < maxRuns) {
       if (this.#claiming.freeSlots <= 0) {
         await this.#untilSlotMayBeFree();
         continue;
       }
-      const { claims, hasMore } = await retryStoreCall(
+      const { claims, hasMore, cancelled, ...claim } = await retryStoreCall(
         () => this.#claiming.claim(maxRuns - claimed),
         this.#deps,
         ends,
       );
       claimed += claims.length;
       for (const { run } of claims) executed.add(run.id);
-      if (claims.length > 0 || hasMore) isLastLook = false;
+      // Of cancelled children, and of what they held up, there may be more.
+      if (claims.length > 0 || hasMore || cancelled.length > 0) isLastLook = false;
       else if (this.#executions.size > 0) await this.#slotFreed.promise;
-      else if (isLastLook) break;
-      else {
+      else if (isLastLook) {
+        nextTimerAt = claim.nextTimerAt;
+        break;
+      } else {
         // An interrupted run may soon release its lease and its key.
         isLastLook = true;
         await within(this.#deps.host, GRACE_MS, this.#executions.ended());
@@ -173,7 +185,7 @@ export class Worker {
     }
     const isExecuting = (runId: string) => this.#executions.has(runId);
     while (!this.#stopping.signal.aborted && [...executed].some(isExecuting)) await this.#slotFreed.promise;
-    return executed.size;
+    return { executed: executed.size, nextTimerAt };
   }
 
   async #untilSlotMayBeFree(): Promise<void> {

@@ -93,6 +93,8 @@ export interface RouteFunctions {
   readonly schedulesResume: Respond;
   /** `POST /schedules/trigger?name=`: triggers a schedule now, without a slot. */
   readonly schedulesTrigger: Respond;
+  /** `POST /tick?timeout=`: executes what is due, and says when something is due again. */
+  readonly tick: Respond;
   /** `GET /openapi.json`: describes all routes, and the inputs of the jobs. */
   readonly openapi: Respond;
 }

@@ -197,7 +197,7 @@ forEachStore("cancel() ends a pending run, which is then never executed", async 
 
   assert.equal(run.status, "cancelled");
   assert.equal(run.completedAt, new Date(FAKE_START).toISOString());
-  assert.deepEqual(await engine.runUntilIdle(), { executed: 0 });
+  assert.partialDeepStrictEqual(await engine.runUntilIdle(), { executed: 0 });
   assert.deepEqual(typesOf(events), ["run:cancel"]);
 });
 
@@ -308,7 +308,7 @@ forEachStore("runUntilIdle() works off what is due, also what it brings about", 
   const first = await engine.runUntilIdle();
   const second = await engine.runUntilIdle();
 
-  assert.deepEqual([first, second], [{ executed: 4 }, { executed: 0 }]);
+  assert.partialDeepStrictEqual([first, second], [{ executed: 4 }, { executed: 0 }]);
   assert.equal((await engine.getRuns({ status: "completed" })).total, 4);
   await engine.stop();
 });

@@ -93,7 +93,7 @@ export class Scheduler {
       let idleMs = LOOK_EVERY_MS;
       try {
         const longestMs = !polls ? Infinity : watch.isLive ? LOOK_EVERY_WHEN_LIVE_MS : LOOK_EVERY_MS;
-        idleMs = Math.min(await this.#look(abortSignal), longestMs);
+        idleMs = Math.min((await this.#look(abortSignal)).idleMs, longestMs);
       } catch (error) {
         if (!abortSignal.aborted) hub.publishError(error);
       }
@@ -106,13 +106,21 @@ export class Scheduler {
     abortSignal.removeEventListener("abort", wake);
   }
 
-  /** Fires what is due now. */
-  async fireDue(abortSignal: AbortSignal): Promise<void> {
-    while (!abortSignal.aborted && await this.#look(abortSignal) === 0);
+  /**
+   * Fires what is due now.
+   *
+   * @returns When the next slot is due, by the store's clock; `null`: there is none, or it was ended before it knew.
+   */
+  async fireDue(abortSignal: AbortSignal): Promise<number | null> {
+    while (!abortSignal.aborted) {
+      const { idleMs, nextAt } = await this.#look(abortSignal);
+      if (idleMs > 0) return nextAt === Infinity ? null : nextAt;
+    }
+    return null;
   }
 
-  /** Fires what is due, and returns after how many milliseconds the next slot is due; 0 if something has changed. */
-  async #look(abortSignal: AbortSignal): Promise<number> {
+  /** Fires what is due. Returns when the next slot is due, and after how many milliseconds; 0 if something has changed. */
+  async #look(abortSignal: AbortSignal): Promise<{ idleMs: number; nextAt: number }> {
     const { host, store } = this.#deps;
     const { schedules, now } = await store.getSchedules();
     const readAt = host.monotonic();
@@ -126,8 +134,8 @@ export class Scheduler {
       const instants = await Promise.all(slice.map(({ record, known }) => this.#care(record, known, now, abortSignal)));
       nextAt = Math.min(nextAt, ...instants);
     }
-    if (nextAt <= now) return 0;
-    return Math.max(1, nextAt - now - (host.monotonic() - readAt));
+    const idleMs = nextAt <= now ? 0 : Math.max(1, nextAt - now - (host.monotonic() - readAt));
+    return { idleMs, nextAt };
   }
 
   /**

@@ -20,7 +20,7 @@ export type RunOperation =
 
 /**
  * The operations that do not concern one run. `stats`, `jobs`, `workers`, `health`, `metrics` and `schedules` show what
- * they say. `pause` and `resume` change a job (`jobName`) or a schedule (`scheduleName`), `trigger` triggers a schedule,
+ * they say. `tick` executes what is due, for hosts that call it. `pause` and `resume` change a job (`jobName`) or a schedule (`scheduleName`), `trigger` triggers a schedule,
  * and `bulk` cancels, retriggers, resumes or deletes many runs. `docs` and `ui` show documents and pages. `debug` adds what
  * concerns one run, but not its tenant: workers and stacks.
  */
@@ -37,7 +37,8 @@ export type Operation =
   | "pause"
   | "resume"
   | "trigger"
-  | "bulk";
+  | "bulk"
+  | "tick";
 
 /** What a host can open to callers that are not authenticated. */
 export type OpenPart = "health" | "ui";

@@ -67,6 +67,7 @@ const NOT_SERVED: Record<Operation, string> = {
   resume: "Pauses are",
   trigger: "Schedules are",
   bulk: "Bulk operations are",
+  tick: "Ticks are",
 };
 
 /**

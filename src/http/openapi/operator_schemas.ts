@@ -1,3 +1,4 @@
+import type { IdleResult } from "../../engine/lifecycle.ts";
 import type { Health, HealthCheck } from "../../engine/operate/health.ts";
 import type { HeldInfo, JobInfo, JobLimitsInfo } from "../../engine/operate/job_info.ts";
 import type { Stats } from "../../engine/operate/operator.ts";
@@ -39,6 +40,7 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     stepDuration: orNull(ref("Latency")),
   }),
   Windows: objectOf<Windows>({ "5m": ref("Rates"), "1h": ref("Rates") }),
+  TickResult: objectOf<IdleResult>({ executed: COUNT, nextDueAt: orNull(INSTANT) }),
   Stats: objectOf<Stats>({
     at: INSTANT,
     total: COUNT,

@@ -116,6 +116,21 @@ export function limit(defaultLimit: number): Query<{ limit?: number }> {
   return optional("limit", schema, {}, readInteger);
 }
 
+/** A duration in milliseconds. */
+export function milliseconds<Name extends string>(
+  name: Name,
+  least: number,
+  most: number,
+  defaultMs: number,
+): Query<{ [N in Name]?: number }> {
+  const schema = { type: "integer", minimum: least, maximum: most, default: defaultMs };
+  return optional(name, schema, { description: "In milliseconds" }, (query) => {
+    const ms = readInteger(query, name);
+    if (ms === undefined || (ms >= least && ms <= most)) return ms;
+    throw new ValidationError(`The parameter ${name} must be ${least} to ${most} milliseconds`);
+  });
+}
+
 const LABELS = {
   name: "label",
   schema: { type: "object" },

@@ -3,7 +3,7 @@ import { toClientSchedule } from "../client_schedule.ts";
 import { METRICS_TYPE, writeMetrics } from "../metrics.ts";
 import { oneOf } from "../openapi/json_schema.ts";
 import { NOTE } from "../requests/bodies.ts";
-import { all, optional, required } from "../requests/parameters.ts";
+import { all, milliseconds, optional, type Query, required } from "../requests/parameters.ts";
 import { JSON_HEADERS, jsonResponse } from "../response.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { route } from "../route.ts";
@@ -12,6 +12,15 @@ const JOB = required("jobName");
 const SCHEDULE = required("name");
 const WINDOWS = ["1h", "24h", "7d"] as const;
 const ofSchedule = { query: SCHEDULE, answers: { schema: "Schedule" }, errors: ["not_found", "conflict"] } as const;
+
+const DEFAULT_TICK_MS = 25_000;
+// Its guard could have a name, too.
+const TICK_TIMEOUT: Query<{ timeout?: number; name?: string }> = milliseconds(
+  "timeout",
+  1_000,
+  900_000,
+  DEFAULT_TICK_MS,
+);
 
 /** The routes that concern no single run: numbers, jobs, workers, health, schedules, and the document of the routes. */
 export const OPERATOR_ROUTES = {
@@ -153,6 +162,15 @@ export const OPERATOR_ROUTES = {
       const { id: runId, disposition, status } = await engine.schedules.trigger(name, await access.actorOptions());
       return { runId, disposition, status };
     },
+  }),
+  tick: route({
+    method: "POST",
+    path: "/tick",
+    summary: "Executes what is due, and says when something is due again",
+    query: TICK_TIMEOUT,
+    answers: { schema: "TickResult" },
+    guard: operate("tick"),
+    does: async ({ engine, query: { timeout = DEFAULT_TICK_MS } }) => await engine.runUntilIdle({ timeout }),
   }),
   openapi: route({
     method: "GET",

@@ -471,7 +471,7 @@ forEachStore("pauseJob() pauses a job under all its names", async (context) => {
   await engine.runUntilIdle();
 
   assert.equal(paused.jobName, "checkout");
-  assert.deepEqual(whilePaused, [{ executed: 0 }, { executed: 0 }]);
+  assert.partialDeepStrictEqual(whilePaused, [{ executed: 0 }, { executed: 0 }]);
   assert.equal(await outputOf(engine, id), "now");
 });
 
@@ -487,7 +487,7 @@ forEachStore("resumeJob() ends a pause that was made under a former name, and pu
   await engine.resumeJob("checkout");
 
   assert.deepEqual(events.map(({ type }) => type), ["job:resume"]);
-  assert.deepEqual(await engine.runUntilIdle(), { executed: 1 });
+  assert.partialDeepStrictEqual(await engine.runUntilIdle(), { executed: 1 });
 });
 
 forEachStore("trigger() refuses a definition of a version that the engine does not have", async (context) => {

@@ -220,7 +220,7 @@ forEachStore("trigger() joins a run that executes only with coalesce active", as
   assert.equal(queued.disposition, "created");
   assert.deepEqual([skipped.id, skipped.disposition], [queued.id, "coalesced"]);
   letGo(1);
-  assert.deepEqual(await idle, { executed: 2 });
+  assert.partialDeepStrictEqual(await idle, { executed: 2 });
 });
 
 forEachStore(

@@ -62,6 +62,7 @@ export const CASES: { readonly [Name in RouteName]: RouteCase } = {
   healthLive: { hook: "onOperate" },
   metrics: { hook: "onOperate" },
   openapi: { hook: "onOperate" },
+  tick: { hook: "onOperate", query: "?timeout=1000" },
   schedules: { hook: "onOperate" },
   schedulesPause: { hook: "onOperate", query: "?name=nightly" },
   schedulesResume: { hook: "onOperate", query: "?name=nightly" },
