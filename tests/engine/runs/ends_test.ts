@@ -3,6 +3,7 @@ import { createEngine } from "../../../src/engine/create_engine.ts";
 import { ConflictError, ValidationError } from "../../../src/model/error.ts";
 import type { EndContext } from "../../../src/model/end.ts";
 import { defineJob, type EndDefinition } from "../../../src/model/job.ts";
+import { replay } from "../../../src/replay/mod.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { anything, forEachStore, type StoreTest } from "../../support/stores/for_each_store.ts";
 
@@ -337,4 +338,19 @@ Deno.test("createEngine() refuses a job with the name of what cleans up after an
   const { order } = aWorld();
   const own = defineJob({ name: "order:end", input: anything, run: () => 1 });
   assert.throws(() => createEngine({ store: new MemoryStore(), jobs: { order, own } }), /There is a job "order:end"/);
+});
+
+forEachStore("an exported clean-up is replayed without its run", async (context) => {
+  const { order, ledger } = aWorld();
+  await using engine = engineOf(context, { order });
+  const { id } = await engine.jobs.order.trigger(1);
+  await engine.runUntilIdle();
+  await engine.cancel(id);
+  await engine.runUntilIdle();
+  const done = ledger.length;
+  const history = (await engine.exportHistory((await engine.getRun(id))!.endRunId!))!;
+
+  const report = await replay(history, order);
+
+  assert.deepEqual([report.outcome, ledger.length], ["ends the same", done]);
 });

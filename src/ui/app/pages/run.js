@@ -190,6 +190,8 @@ function Facts({ run, timeline, explanation, details, progress }) {
     html`<a href=${pageAt(`runs/${id}`)}>${words}</a>`;
   const relatives = [
     run.parentRunId && link(run.parentRunId, "parent run"),
+    run.endOf && link(run.endOf, "cleans up after this run"),
+    run.endRunId && link(run.endRunId, "its clean-up"),
     run.retriggerOf && link(run.retriggerOf, "retry of this run"),
     run.retriggeredAs && link(run.retriggeredAs, "its newest retry"),
   ].filter(Boolean);
