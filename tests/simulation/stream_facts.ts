@@ -19,6 +19,8 @@ export interface StreamFacts {
   void: Set<string>;
   /** The number of the last chunk that the store has taken. */
   last: number;
+  /** The number of the last permanent one: a retry from the failure begins with these. */
+  permanent: number;
   /** The items that were ever seen under a place. */
   seen: Map<string, string>;
   /** What a reader has, and its place. */
@@ -32,7 +34,8 @@ export function newStreamFacts(source: RunFacts | null): StreamFacts {
     written: new Map(before?.written),
     completed: new Map(before?.completed),
     void: new Set(),
-    last: before?.last ?? 0,
+    last: before?.permanent ?? 0,
+    permanent: before?.permanent ?? 0,
     seen: new Map(),
     reader: { place: { position: 0, at: 0 }, list: [] },
   };
@@ -82,6 +85,9 @@ export function noteStreamed(run: RunFacts, { generation }: Lease, step: StepWri
 export function noteChunks(run: RunFacts, chunks: readonly Chunk[]): boolean {
   const last = chunks.reduce((most, { position }) => Math.max(most, position), 0);
   const isNew = last > run.streamed.last;
+  for (const { position, isPermanent } of chunks) {
+    if (isPermanent) run.streamed.permanent = Math.max(run.streamed.permanent, position);
+  }
   run.streamed.last = Math.max(run.streamed.last, last);
   return isNew;
 }
@@ -111,7 +117,7 @@ function checkItems(facts: Facts, run: RunFacts, items: readonly string[]): void
     `the stream of ${run.request.id} has ${JSON.stringify(items)}, of completed steps are ${JSON.stringify(permanent)}`;
   facts.expect(permanent.every((item, at) => items[at] === item), "S1", tell);
   const open = items.slice(permanent.length);
-  const attempt = open[0]?.split("#")[0];
+  const attempt = open[0]?.slice(0, open[0].lastIndexOf("#")); // the name of a step may have one, too
   if (attempt === undefined) return;
   const isOfOne = open.every((item, at) => item === `${attempt}#${at}`);
   const isRecorded = [...completed.values()].includes(attempt) || run.streamed.void.has(attempt);
