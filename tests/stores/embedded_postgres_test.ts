@@ -10,6 +10,12 @@ import { limitCases } from "../../src/testing/contract/flow/limits.ts";
 import { priorityCases } from "../../src/testing/contract/flow/priorities.ts";
 import { rateCases } from "../../src/testing/contract/flow/rates.ts";
 import { scheduleCases } from "../../src/testing/contract/flow/schedules.ts";
+import { addressCases } from "../../src/testing/contract/records/messages/addresses.ts";
+import { inboxCases } from "../../src/testing/contract/records/messages/inbox.ts";
+import { receiveCases } from "../../src/testing/contract/records/messages/receive.ts";
+import { sendCases } from "../../src/testing/contract/records/messages/send.ts";
+import { streamCases } from "../../src/testing/contract/records/streams.ts";
+import { endCases } from "../../src/testing/contract/runs/ends.ts";
 import {
   add,
   addCompleted,
@@ -38,7 +44,8 @@ import { FakeHost } from "../../src/testing/fake_host.ts";
 import { emptyServer } from "../simulation/pglite.ts";
 import { SentKeys } from "./sent_keys.ts";
 
-const FLOW = [
+/** The cases of the contract whose rules are written in PL/pgSQL for the most part. */
+const CASES = [
   ...concurrencyCases,
   ...deadlineCases,
   ...delayCases,
@@ -48,6 +55,12 @@ const FLOW = [
   ...priorityCases,
   ...rateCases,
   ...scheduleCases,
+  ...addressCases,
+  ...inboxCases,
+  ...receiveCases,
+  ...sendCases,
+  ...streamCases,
+  ...endCases,
 ];
 
 // What is claimed is read by another call.
@@ -67,12 +80,12 @@ async function openStore(host: FakeHost): Promise<PostgresStore> {
 const options = { sanitizeOps: false, sanitizeResources: false };
 
 Deno.test(
-  "a PostgresStore that needs no server keeps the rules of flow, and executes each function",
+  "a PostgresStore that needs no server keeps the rules of flow, messages, streams and ends, and executes each function",
   options,
   async (t) => {
     const { client, schema } = await emptyServer();
     await client.exec("set track_functions = 'all'; select pg_stat_reset();");
-    for (const { title, body } of FLOW) {
+    for (const { title, body } of CASES) {
       await t.step(title, async () => {
         const host = new FakeHost();
         await using store = await openStore(host);
