@@ -96,8 +96,9 @@ const TOKEN = /^([\w-]{6})\.([\w-]{1,2000})\.([\w-]{43})$/;
 export function signedLinks(options: SignedLinksOptions): SignedLinks {
   checkOptionNames(options, { keys: true, url: true }, "signedLinks()");
   const url = checkUrl(options.url);
-  const keys = Promise.all(checkKeys(options.keys).map(toKey));
-  keys.catch(() => {}); // the first call throws it
+  const secrets = checkKeys(options.keys);
+  let imported: Promise<Key[]> | undefined;
+  const keys = () => imported ??= Promise.all(secrets.map(toKey));
   const read = async (token: string): Promise<SignedLink | null> => {
     const parts = typeof token === "string" && token.length <= MAX_TOKEN_LENGTH ? TOKEN.exec(token) : null;
     if (parts === null) return null;
@@ -105,7 +106,7 @@ export function signedLinks(options: SignedLinksOptions): SignedLinks {
     const signature = toBytes(mac);
     // What encodes the same bytes in another way is another token.
     if (signature === null || toText(signature) !== mac) return null;
-    for (const { id, key } of await keys) {
+    for (const { id, key } of await keys()) {
       if (id !== keyId) continue;
       const signed = new TextEncoder().encode(`${SIGNED_FOR}${keyId}.${body}`);
       if (await crypto.subtle.verify("HMAC", key, signature, signed)) return toLink(body, mac);
@@ -118,7 +119,7 @@ export function signedLinks(options: SignedLinksOptions): SignedLinks {
     toWait: async (wait, given = {}) => {
       checkOptionNames(given, { for: true, actions: true, expiresAt: true }, "toWait()");
       const body = toText(new TextEncoder().encode(JSON.stringify(toBody(wait, given))));
-      const [{ id, key }] = await keys as [Key]; // there is one at least
+      const [{ id, key }] = await keys() as [Key]; // there is one at least
       const signed = new TextEncoder().encode(`${SIGNED_FOR}${id}.${body}`);
       const token = `${id}.${body}.${toText(new Uint8Array(await crypto.subtle.sign("HMAC", key, signed)))}`;
       if (token.length > MAX_TOKEN_LENGTH) {

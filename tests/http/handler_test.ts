@@ -13,6 +13,7 @@ Deno.test("createHandler() has a function for each route, the two that route, an
     Object.keys(service.handler).sort(),
     [
       ...["trigger", "subscribe", "stream", "streams", "runs", "run", "steps", "waits", "wait", "signal", "logs"],
+      ...["send", "messages", "tick"],
       ...["runsCancel", "runsRetrigger", "runsResume", "runsDelete"],
       ...["stats", "series", "jobs", "jobsPause", "jobsResume", "workers", "health", "healthLive", "metrics"],
       ...["explain", "timeline", "children", "failure", "waitsOpen", "failures", "held", "find"],

@@ -455,7 +455,7 @@ function checkFinish(
   facts: Facts,
   [lease, ending]: [Lease, Ending],
   outcome: Outcome<void>,
-  _wallNow: number,
+  wallNow: number,
   now: number,
   { code }: Call,
 ): string[] {
@@ -473,7 +473,12 @@ function checkFinish(
     if (!run.hasEnded) checkComplete(facts, run, lease, code);
   }
   run.ending = ending;
-  run.leaseEndsAt = null;
+  // Functions of a late run may still be executed: it keeps its key until its worker releases it.
+  if (!("stillExecuting" in ending)) run.leaseEndsAt = null;
+  else if (!run.hasEnded) {
+    run.isGhost = (run.leaseEndsAt ?? 0) > wallNow;
+    facts.notice("a late run ended while its functions may still have been executed");
+  }
   run.heldUnder = null;
   return [lease.runId, ...noteEnd(facts, run)];
 }

@@ -35,6 +35,7 @@ export const SITUATIONS = [
   "a second signal was refused",
   "a signal came to a wait that was cancelled or closed",
   "a run was cancelled while it was executed",
+  "a late run ended while its functions may still have been executed",
   "a run was cancelled while it waited",
   "a cancel was repeated",
   "a cancelled run kept its key",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { uuidV7 } from "../../../src/model/host.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
-import { aGuardedService, INTERNALS, ownQuery, provoke, routesOfRuns, SIGNAL } from "../../support/http/hostile.ts";
+import { aGuardedService, INTERNALS, ownBody, ownQuery, provoke, routesOfRuns } from "../../support/http/hostile.ts";
 import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
@@ -36,8 +36,11 @@ for (const [name, { method, path }] of routesOfRuns) {
     const { runId, waitId } = await aWaitingRun(service);
     const ask = async (run: string, wait: string) => {
       calls.length = 0;
-      const body = name === "signal" ? { body: SIGNAL } : {};
-      const { status } = await service.ask(method, `${path}?runId=${run}&waitId=${wait}${ownQuery(name)}`, body);
+      const { status } = await service.ask(
+        method,
+        `${path}?runId=${run}&waitId=${wait}${ownQuery(name)}`,
+        ownBody(name),
+      );
       return { status, calls: [...calls] };
     };
 

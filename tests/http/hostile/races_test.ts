@@ -2,7 +2,15 @@ import assert from "node:assert/strict";
 import { EventReader } from "../../support/http/event_reader.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
-import { aGuardedService, assertWell, ownQuery, provoke, routesOfRuns, SIGNAL } from "../../support/http/hostile.ts";
+import {
+  aGuardedService,
+  assertWell,
+  ownBody,
+  ownQuery,
+  provoke,
+  routesOfRuns,
+  SIGNAL,
+} from "../../support/http/hostile.ts";
 import { aRequest, aService, aWaitingRun } from "../../support/http/http.ts";
 import { aJob } from "../../support/jobs.ts";
 
@@ -21,9 +29,8 @@ for (const [name, { method, path }] of routesOfRuns) {
       }, context);
       const { runId, query } = await aWaitingRun(service);
       await service.engine.cancel(runId);
-      const body = name === "signal" ? { body: SIGNAL } : {};
 
-      const answering = service.handler.fetch(aRequest(method, `${path}?${query}${ownQuery(name)}`, body));
+      const answering = service.handler.fetch(aRequest(method, `${path}?${query}${ownQuery(name)}`, ownBody(name)));
       await asked.promise;
       await service.engine.deleteRun(runId);
       allowed.resolve();

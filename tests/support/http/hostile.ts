@@ -9,7 +9,7 @@ import { type Answer, aService, type Asked, type Service } from "./http.ts";
 export const allRoutes = Object.entries(routes) as [keyof RouteFunctions, typeof routes["run"]][];
 
 const OF_NO_RUN =
-  /^\/(runs|schedules|stats|series|jobs|workers|health|metrics|failures|held|find|waits\/open|openapi\.json)(\/|$)/;
+  /^\/(runs|schedules|stats|series|jobs|workers|health|metrics|failures|held|find|tick|waits\/open|openapi\.json)(\/|$)/;
 
 /** The routes that need a run. */
 export const routesOfRuns = allRoutes.filter(([name, { path }]) => name !== "trigger" && !OF_NO_RUN.test(path));
@@ -17,6 +17,12 @@ export const routesOfRuns = allRoutes.filter(([name, { path }]) => name !== "tri
 /** What a route of a run needs in its query besides the run and the wait. */
 export function ownQuery(name: string): string {
   return name === "stream" ? "&name=tokens" : "";
+}
+
+/** The body that a route of a run needs. */
+export function ownBody(name: string): Asked {
+  if (name === "signal") return { body: SIGNAL };
+  return name === "send" ? { body: { name: "text", payload: null } } : {};
 }
 
 /** What shows how the service is built: a stack, a path, a module, the database. */
