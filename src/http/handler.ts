@@ -258,7 +258,7 @@ function mcpRoute(mcp: HandlerMcp): Route {
     answers: "text",
     guard: { hook: "authenticate" },
     answer: (call) => {
-      const { request, access, settings: { host, limits } } = call;
+      const { request, access, settings: { host, limits, links } } = call;
       const { engine } = access.admitted;
       return mcp.answer({
         request,
@@ -276,6 +276,7 @@ function mcpRoute(mcp: HandlerMcp): Route {
           const asked = new Request(request.url, { method, ...sent });
           return await (await answer({ ...call, request: asked, parameters: new URLSearchParams(query) })).json();
         },
+        linkTo: links === null ? null : (wait, options) => links.toWait(wait, options),
         // However it ends, its route shows it.
         waitForEnd: (runId, timeout) => engine.waitForRun(runId, { timeout }).then(() => {}, () => {}),
       });

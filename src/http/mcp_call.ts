@@ -35,6 +35,8 @@ export interface McpCall {
   readRun(runId: string): Promise<ClientRun>;
   /** Shows the waits of a run, as the route does. The same hooks are called, and it throws the same. */
   readWaits(runId: string): Promise<Wait[]>;
+  /** Makes a link that answers a wait; `null`: the handler has none. */
+  readonly linkTo: ((wait: Wait, options?: { expiresAt?: Date }) => Promise<string>) | null;
   /** Waits until a run has ended, but not longer than this. */
   waitForEnd(runId: string, ms: number): Promise<void>;
 }

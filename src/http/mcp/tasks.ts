@@ -96,25 +96,45 @@ export function toError(text: string): JsonObject {
   return { content: [{ type: "text", text }], isError: true };
 }
 
-/** A question of a run: a wait that is open, and can be answered by a form. */
+/** A question of a run: a wait that is open. */
 interface Question {
   wait: Wait;
   /** The parameters of `elicitation/create`. */
   params: JsonObject;
-  /** The payload of an answer. */
-  read: (content: JsonObject) => Json;
+  /** The payload of an answer; `null`: the page takes the answer. */
+  read: ((content: JsonObject) => Json) | null;
 }
 
-/** The questions of a run that this client can put to its user. */
+/** The questions of a run that this client can put to its user: by a form, or by the address of a page. */
 async function readQuestions(call: McpCall, request: RpcRequest, run: ClientRun): Promise<Question[]> {
   const { elicitation } = request.capabilities;
-  const takesForms = isObject(elicitation) && ("form" in elicitation || !("url" in elicitation));
   // A run that nobody has started yet has asked nothing; the answers to one that is held come when it goes on.
-  if (!takesForms || run.isTerminal || run.startedAt === undefined || run.held !== undefined) return [];
-  return (await readWaits(call, run)).flatMap((wait) => {
-    const question = wait.status === "pending" ? toQuestion(wait) : null;
-    return question === null ? [] : [question];
-  });
+  if (!isObject(elicitation) || run.isTerminal || run.startedAt === undefined || run.held !== undefined) return [];
+  const takesUrls = "url" in elicitation;
+  const takesForms = "form" in elicitation || !takesUrls;
+  const questions: Question[] = [];
+  for (const wait of await readWaits(call, run)) {
+    if (wait.status !== "pending") continue;
+    const question = (takesForms ? toQuestion(wait) : null) ?? (takesUrls ? await toAddress(wait, call) : null);
+    if (question !== null) questions.push(question);
+  }
+  return questions;
+}
+
+const DAY_MS = 86_400_000;
+
+/** A wait as the address of a page that answers it; `null`: the handler has no links, or the page has no form for it. */
+async function toAddress(wait: Wait, { linkTo, host }: McpCall): Promise<Question | null> {
+  if (linkTo === null) return null;
+  // Rounded, so that a client that polls is told the same address.
+  const inADay = new Date(Math.ceil((host.now() + DAY_MS) / DAY_MS) * DAY_MS);
+  try {
+    const url = await linkTo(wait, wait.deadlineAt === null ? { expiresAt: inADay } : {});
+    return { wait, params: { mode: "url", message: messageOf(wait.metadata) ?? wait.name, url }, read: null };
+  } catch (error) {
+    if (isInstance(error, TypeError)) return null; // toWait() says so of a wait that the page cannot ask
+    throw error;
+  }
 }
 
 /** The waits of a run; none if the caller may not see them. */
@@ -179,10 +199,11 @@ function toPrimitive({ name, title, description, type, choices, format, default:
 export async function updateTask(call: McpCall, request: RpcRequest, run: ClientRun): Promise<JsonObject> {
   const { inputResponses } = request.params;
   if (!isObject(inputResponses)) throw new RpcError("params", "inputResponses must be an object");
-  // What the client has declared decides what it is asked, not what it may answer.
-  const asked = { ...request, capabilities: { ...request.capabilities, elicitation: {} } };
+  // A client that has not declared what it takes may answer all the same.
+  const { elicitation = {} } = request.capabilities;
+  const asked = { ...request, capabilities: { ...request.capabilities, elicitation } };
   for (const { wait, read } of await readQuestions(call, asked, run)) {
-    if (!Object.hasOwn(inputResponses, wait.name)) continue;
+    if (read === null || !Object.hasOwn(inputResponses, wait.name)) continue;
     const response = inputResponses[wait.name];
     const action = propertyOf(response, "action");
     if (action === "decline" || action === "cancel") continue; // only the job knows what a refusal means

@@ -6,6 +6,7 @@ import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import { mcp, type McpOptions } from "../../../src/http/mcp/mcp.ts";
 import { notFound } from "../../../src/http/response.ts";
+import { signedLinks } from "../../../src/links/signed_links.ts";
 import { defineJob } from "../../../src/model/job.ts";
 import { rpc, type RpcAnswer, type RpcOptions } from "../../mcp/stateless_client.ts";
 import { aService } from "../../support/http/http.ts";
@@ -241,6 +242,35 @@ Deno.test("a question without a form, and one for a client without forms, is lef
 
   assert.deepEqual([deep.status, deep.inputRequests], ["working", undefined]);
   assert.deepEqual([flat.status, flat.inputRequests], ["working", undefined]);
+});
+
+Deno.test("a question without a form is the address of a page, for a client that takes addresses, if the handler has links", async () => {
+  const url = "http://localhost";
+  const links = signedLinks({ keys: ["a key of at least thirty-two characters"], url });
+  const both = { extensions: { "io.modelcontextprotocol/tasks": {} }, elicitation: { form: {}, url: {} } };
+  const addresses = { extensions: { "io.modelcontextprotocol/tasks": {} }, elicitation: { url: {} } };
+  await using service = aService({ mcp: mcp({ name: "test", tools }), links }, undefined, JOBS);
+  const ask = async (method: string, params: Record<string, unknown>, capabilities: object) =>
+    (await rpc(service.handler.fetch, `${url}/mcp`, method, params, { capabilities })).result;
+  const startOne = async (name: string, args: object) => {
+    const { taskId } = await ask("tools/call", { name, arguments: args }, both);
+    await service.engine.runUntilIdle();
+    return taskId as string;
+  };
+  const taskId = await startOne("refund", { order: "o-1" });
+
+  const asForm = await ask("tasks/get", { taskId }, both);
+  const asAddress = await ask("tasks/get", { taskId }, addresses);
+  const { params } = asAddress.inputRequests.approve;
+  await ask("tasks/update", { taskId, inputResponses: { approve: { action: "accept" } } }, addresses);
+  const page = await service.handler.fetch(new Request(params.url));
+  const nestedId = await startOne("nested", {});
+
+  assert.equal(asForm.inputRequests.approve.params.mode, "form");
+  assert.deepEqual([params.mode, params.message], ["url", "Refund o-1?"]);
+  assert.match(await page.text(), /Refund o-1\?/);
+  assert.equal((await service.engine.getWaits(taskId))[0]!.status, "pending"); // the page takes the answer
+  assert.equal((await ask("tasks/get", { taskId: nestedId }, both)).status, "working"); // the page has no form either
 });
 
 Deno.test("tasks/cancel cancels a run, and acknowledges one that has ended", async () => {
