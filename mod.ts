@@ -54,7 +54,7 @@ export type { BatchItem, CompletedRun, JobHandle, JobHandles, Jobs } from "./src
 export type { DeclaredSchedule, EngineOptions, RetentionOptions } from "./src/engine/engine_options.ts";
 export type { Engine } from "./src/engine/engine.ts";
 export type { IdleOptions } from "./src/engine/lifecycle.ts";
-export type { KeyedRun, SendOptions, StartOptions } from "./src/engine/messages.ts";
+export type { AskOptions, SendOptions, StartOptions } from "./src/engine/messages.ts";
 export type { ResumeOptions } from "./src/engine/runs/held_runs.ts";
 export type { RetriggerOptions } from "./src/engine/triggers/retrigger_options.ts";
 export type { WaitOptions } from "./src/engine/runs/wait_for_run.ts";
@@ -170,12 +170,20 @@ export type { EndContext, NewEnd, UndoOptions, UndoTools } from "./src/model/end
 export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/model/job/job_changes.ts";
 export type {
   JobMessage,
+  KeyedRun,
   MessageSchemas,
   NoMessages,
   ReceiveOptions,
   ReceiveResult,
 } from "./src/model/job/job_messages.ts";
-export type { CloseInbox, Message, MessageStatus, ReceivedMessage, SendResult } from "./src/model/message.ts";
+export type {
+  CloseInbox,
+  Message,
+  MessageStatus,
+  ReceivedMessage,
+  SendResult,
+  SentMessage,
+} from "./src/model/message.ts";
 export type { Duration } from "./src/values/duration.ts";
 export type { RetryPolicy } from "./src/model/retry.ts";
 export type { Json, Jsonify, JsonifyItem, JsonText, MethodOf, NotJson } from "./src/values/json.ts";

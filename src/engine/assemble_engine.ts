@@ -145,6 +145,7 @@ export function assembleEngine<J extends Jobs, L>(
       create: (job, input, options) => triggers.requestChecked(job, input, options),
       add: (run) => triggers.addFromStep(run),
     },
+    messages: { send: (to, name, payload, id) => messages.sendFromStep(to, name, payload, id) },
     onDivergence: options.onDivergence ?? "hold",
     recorder,
     warn,
@@ -216,7 +217,7 @@ export function assembleEngine<J extends Jobs, L>(
     triggers,
     signal: (waitId, signal, by) => runs.signal(waitId, checkSignal(signal, maxValueBytes), by),
   });
-  const messages = new Messages({ ...deps, jobs, triggers, worker: () => lifecycle.worker });
+  const messages: Messages = new Messages({ ...deps, jobs, triggers, worker: () => lifecycle.worker });
   logUnread(deps, jobs, { logger, inBackground: (work) => lifecycle.inBackground(work) });
   const bulk = new BulkOperations({ store, host, runs, triggers, heldRuns });
   publishEndTriggers({ hub, jobs, store, recorder });

@@ -22,9 +22,9 @@ import type { Store } from "../store/store.ts";
 import type { StrandedJob } from "../model/hold.ts";
 import type { StoreInfo } from "../store/store_info.ts";
 import { checkOptionNames } from "../values/option_names.ts";
-import type { MessageSchemas } from "../model/job/job_messages.ts";
+import type { KeyedRun, MessageSchemas } from "../model/job/job_messages.ts";
 import type { Message, SendResult } from "../model/message.ts";
-import type { KeyedRun, SendOptions } from "./messages.ts";
+import { type AskOptions, SEND_OPTIONS, type SendOptions } from "./messages.ts";
 import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../model/wait.ts";
 import { assembleEngine, type EngineParts } from "./assemble_engine.ts";
 import type { BulkOptions, BulkResumeOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
@@ -37,7 +37,8 @@ import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
 import type { ResumeOptions } from "./runs/held_runs.ts";
 import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
 import { currentWait } from "./runs/current_wait.ts";
-import { waitForRun, type WaitOptions } from "./runs/wait_for_run.ts";
+import { waitForAnswer } from "./runs/wait_for_answer.ts";
+import { readTimeout, waitForRun, type WaitForRunDeps, type WaitOptions } from "./runs/wait_for_run.ts";
 import { readRun, refuseUnknownRun } from "./runs/read_run.ts";
 import { exportHistory, type ExportHistoryOptions } from "./runs/export_history.ts";
 import type { Hub } from "../events/hub.ts";
@@ -219,6 +220,20 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     return await this.#parts.messages.send(to, name, payload, options);
   }
 
+  async ask<Answer = Json>(
+    to: string | KeyedRun,
+    name: string,
+    payload: unknown,
+    given: AskOptions<unknown> = {},
+  ): Promise<Answer> {
+    this.#checkOutsideStep("ask()", "use step.send(), and step.receive() for what comes back,");
+    checkOptionNames(given, { ...SEND_OPTIONS, timeout: true }, "ask()");
+    const timeout = readTimeout(given, "ask()");
+    const { timeout: _, ...options } = given;
+    const sent = await this.send(to, name, payload, options);
+    return await waitForAnswer(sent, timeout, this.#waiting) as Answer; // the caller knows the job
+  }
+
   getMessages(runId: string): Promise<Message[]> {
     return this.#listOf(runId, () => getMessages(this.#store, runId));
   }
@@ -260,18 +275,19 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
 
   async waitForRun(runId: string, options: WaitOptions = {}): Promise<Run> {
     this.#checkOutsideStep("waitForRun()");
-    return await waitForRun(runId, options, {
-      ...this.#parts.deps,
-      changes: this.#parts.lifecycle.changes,
-    });
+    return await waitForRun(runId, options, this.#waiting);
+  }
+
+  get #waiting(): WaitForRunDeps {
+    return { ...this.#parts.deps, changes: this.#parts.lifecycle.changes };
   }
 
   /** Refuses to wait for a run inside the function of a step: the step would hold a slot of the worker meanwhile. */
-  #checkOutsideStep(call: string): void {
+  #checkOutsideStep(call: string, instead = "call step.invoke()"): void {
     const step = this.#parts.deps.currentStep.getStore();
     if (step === undefined) return;
     throw new TypeError(
-      `${call} cannot wait for a run inside the function of step "${step}": call step.invoke() outside of it`,
+      `${call} cannot wait for a run inside the function of step "${step}": ${instead} outside of it`,
     );
   }
 
@@ -423,6 +439,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
       },
       send: (to, name, payload, options) =>
         this.send(typeof to === "string" ? to : { ...to, job }, name, payload, options),
+      ask: (to, name, payload, options) =>
+        this.ask(typeof to === "string" ? to : { ...to, job }, name, payload, options),
       batchTrigger: async (items) => (await this.#parts.triggers.triggerBatch(job, items)).map(toTriggerResult),
       getRun: async (runId) => {
         const run = await this.getRun(runId);

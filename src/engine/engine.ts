@@ -4,6 +4,7 @@ import type { RunEvent } from "../model/event.ts";
 import type { Job } from "../model/job.ts";
 import type { LogEntry } from "../model/log.ts";
 import type { ActorOptions } from "../model/origin.ts";
+import type { KeyedRun } from "../model/job/job_messages.ts";
 import type { Message, SendResult } from "../model/message.ts";
 import type { Labels, Run, RunFilter, RunPage, UncountedPage } from "../model/run.ts";
 import type { Step } from "../model/step.ts";
@@ -21,7 +22,7 @@ import type { BulkResult } from "./bulk/perform_bulk.ts";
 import type { ResumeOptions } from "./runs/held_runs.ts";
 import type { JobHandles, Jobs } from "./job_handle.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
-import type { KeyedRun, SendOptions } from "./messages.ts";
+import type { AskOptions, SendOptions } from "./messages.ts";
 import type { IdleOptions } from "./lifecycle.ts";
 import type { Explanation } from "./operate/explain/explanation.ts";
 import type { FailureGroups, FailuresQuery } from "./operate/failure_groups.ts";
@@ -152,6 +153,23 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {ConflictError} The run has ended or has closed its inbox (code `run_ended`), or has another message with the id.
    */
   send(to: string | KeyedRun, name: string, payload: unknown, options?: SendOptions<L>): Promise<SendResult>;
+  /**
+   * Sends a message to a run as {@linkcode Engine.send} does, and waits until the run has answered it by `step.respond()`, in
+   * any process. Repeated with its `id` it sends nothing, and finds the answer, also after the end of the run.
+   *
+   * @returns The answer.
+   * @throws {TypeError} It was called in the function of a step, which would hold a slot of the worker meanwhile.
+   * @throws {ConflictError} See {@linkcode Engine.send}; or the run has completed without an answer.
+   * @throws {RunFailedError} The run failed without an answer.
+   * @throws {RunCancelledError} The run was cancelled without an answer.
+   * @throws {TimeoutError} It took longer than `timeout`. The message stays sent.
+   */
+  ask<Answer = Json>(
+    to: string | KeyedRun,
+    name: string,
+    payload: unknown,
+    options?: AskOptions<L>,
+  ): Promise<Answer>;
   /** The messages of a run, in the order in which they were accepted. */
   getMessages(runId: string): Promise<Message[]>;
   /** What a run has logged, in order; empty unless `persistLogs()` is in use. */

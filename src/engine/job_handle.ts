@@ -1,7 +1,8 @@
 import type { Job } from "../model/job.ts";
-import type { MessageSchemas, NoMessages } from "../model/job/job_messages.ts";
+import type { KeyedRun, MessageSchemas, NoMessages } from "../model/job/job_messages.ts";
 import type { SchemaInput } from "../model/schema.ts";
-import type { KeyedRun, SendOptions } from "./messages.ts";
+import type { AskOptions, SendOptions } from "./messages.ts";
+import type { Json } from "../values/json.ts";
 import type { SendResult } from "../model/message.ts";
 import type { Labels, Run, RunFilter, RunPage, UncountedPage } from "../model/run.ts";
 import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
@@ -44,6 +45,16 @@ export interface JobHandle<Input, Output, L = Labels, M extends MessageSchemas =
     payload: SchemaInput<M[Name]>,
     options?: SendOptions<L, Input>,
   ): Promise<SendResult>;
+  /**
+   * Sends a message to a run of this job, and waits for the answer: what the job hands to `step.respond()`. See
+   * {@linkcode Engine.ask}.
+   */
+  ask<Answer = Json, Name extends keyof M & string = keyof M & string>(
+    to: string | Pick<KeyedRun, "key">,
+    name: Name,
+    payload: SchemaInput<M[Name]>,
+    options?: AskOptions<L, Input>,
+  ): Promise<Answer>;
   /** A run of this job, or `null`. */
   getRun(runId: string): Promise<Run | null>;
   /** Runs of this job, newest first. They are not counted. */

@@ -4,8 +4,8 @@ import { StoreError, ValidationError } from "../model/error.ts";
 import type { JobFlow } from "../model/flow.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { Job } from "../model/job.ts";
-import { parseMessagePayload } from "../model/job/job_messages.ts";
-import { MAX_MESSAGE_ID, type SendResult } from "../model/message.ts";
+import { type KeyedRun, parseMessagePayload } from "../model/job/job_messages.ts";
+import { MAX_MESSAGE_ID, type SendResult, type SentMessage } from "../model/message.ts";
 import type { Labels, RunText } from "../model/run.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { SendOutcome, SendRequest } from "../store/send_request.ts";
@@ -14,6 +14,7 @@ import { kindOf } from "../values/kind_of.ts";
 import { checkName } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { refuseUnknownRun } from "./runs/read_run.ts";
+import type { WaitOptions } from "./runs/wait_for_run.ts";
 import type { TriggerOptions } from "./triggers/new_run.ts";
 import type { Triggers } from "./triggers/triggers.ts";
 import { UnknownJobError } from "./triggers/unknown_job_error.ts";
@@ -41,13 +42,8 @@ export interface SendOptions<L = Labels, Input = unknown> {
   start?: StartOptions<L, Input>;
 }
 
-/** The run of a job with this idempotency key, or the newest retry of that run. */
-export interface KeyedRun<J = string | Job> {
-  /** The job, or its name. */
-  job: J;
-  /** The idempotency key. */
-  key: string;
-}
+/** Options of `Engine.ask()`. */
+export interface AskOptions<L = Labels, Input = unknown> extends SendOptions<L, Input>, WaitOptions {}
 
 /** A message that is to be sent. */
 export interface AskedMessage {
@@ -71,7 +67,8 @@ export interface MessageGuard {
   beforeSending(runId: string | null, message: { id: string; name: string; payload: Json }): Promise<void>;
 }
 
-const SEND_OPTIONS: Record<keyof SendOptions, true> = { id: true, start: true };
+/** The names of the options of `Engine.send()`. */
+export const SEND_OPTIONS: Record<keyof SendOptions, true> = { id: true, start: true };
 const KEYED_RUN: Record<keyof KeyedRun, true> = { job: true, key: true };
 
 // How often the checks are made again, because another run has the key by then.
@@ -113,6 +110,20 @@ export class Messages {
     // A call without an id has sent a message of its own, also if the store knows it from the first try.
     const disposition = id === undefined || started !== null ? "accepted" : outcome.disposition;
     return { runId, messageId: request.message.id, disposition, started: started !== null };
+  }
+
+  /** Sends the message of a step. */
+  async sendFromStep(to: string | KeyedRun, name: string, payload: unknown, id: string): Promise<SentMessage> {
+    try {
+      const { runId, messageId } = await this.send(to, name, payload, { id });
+      return { runId, messageId };
+    } catch (error) {
+      if (!(error instanceof UnknownJobError)) throw error;
+      // The error lists the jobs of the engine. This one becomes that of the run, which clients see.
+      throw new TypeError(
+        `step.send() cannot send to a run of job "${error.jobName}": the engine that executes it has no such job`,
+      );
+    }
   }
 
   async #toRun(

@@ -14,6 +14,8 @@ import type { OnDivergence } from "../model/hold.ts";
 import type { CatalogJob } from "../model/job/job_catalog.ts";
 import type { Lease } from "../model/lease.ts";
 import type { ExecutingStep } from "../model/step.ts";
+import type { KeyedRun } from "../model/job/job_messages.ts";
+import type { SentMessage } from "../model/message.ts";
 import type { Job, StepTriggerOptions, StepTriggerResult } from "../model/job.ts";
 import type { Labels } from "../model/run.ts";
 import type { Recorder } from "../statistics/recorder.ts";
@@ -45,6 +47,12 @@ export interface RunStarter {
   add(run: NewRun): Promise<StepTriggerResult>;
 }
 
+/** Sends the messages of jobs. */
+export interface MessageSender {
+  /** Sends a message. One with the same id was sent by an earlier attempt. */
+  send(to: string | KeyedRun, name: string, payload: unknown, id: string): Promise<SentMessage>;
+}
+
 /** The dependencies that all executions share. */
 export interface ExecutionDeps {
   /** Stores the records. */
@@ -63,6 +71,8 @@ export interface ExecutionDeps {
   storesStacks: boolean;
   /** Starts the runs that jobs ask for. */
   runs: RunStarter;
+  /** Sends the messages of jobs. */
+  messages: MessageSender;
   /** What is done with a run that diverges, if its job does not say it. */
   onDivergence: OnDivergence;
   /** Counts what happens. */

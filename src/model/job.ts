@@ -1,4 +1,12 @@
-import type { JobMessage, MessageSchemas, NoMessages, ReceiveOptions, ReceiveResult } from "./job/job_messages.ts";
+import type {
+  JobMessage,
+  KeyedRun,
+  MessageSchemas,
+  NoMessages,
+  ReceiveOptions,
+  ReceiveResult,
+} from "./job/job_messages.ts";
+import type { ReceivedMessage, SentMessage } from "./message.ts";
 import type { Duration } from "../values/duration.ts";
 import { type FlowDefinition, type JobFlow, readJobFlow } from "./flow.ts";
 import {
@@ -280,6 +288,21 @@ export interface StepContext<Waits extends Schemas = Record<never, never>, M ext
     name: string,
     options: Options & { names: readonly Name[] },
   ): Promise<ReceiveResult<JobMessage<M, Name>, Options>>;
+  /**
+   * Answers a message: a step of the name `respond:` with the id of the message, which `engine.ask()` waits for.
+   *
+   * @param value What the asker gets: any JSON; `null` for `undefined`.
+   * @throws {TypeError} The message has an answer.
+   * @throws {SerializationError} The value cannot be stored as JSON.
+   */
+  respond(message: Pick<ReceivedMessage, "id">, value: unknown): Promise<void>;
+  /**
+   * Sends a message to another run, once, even if the process dies in between: a step. It does not wait for an answer.
+   *
+   * @param to The id of the run; or its job and its idempotency key.
+   * @throws {StepError} There is no such run, it has ended, it does not take this message, or the payload does not fit.
+   */
+  send(name: string, to: string | KeyedRun, message: string, payload: unknown): Promise<SentMessage>;
   /**
    * Starts a run of a job and pauses until it has ended. Like every pause, this holds no worker, and a replay returns
    * the same result. If this run ends first, the child is cancelled.

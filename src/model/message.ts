@@ -70,6 +70,22 @@ export interface SendResult {
   started: boolean;
 }
 
+/** What begins the name of a step that answers a message. No other step has such a name. */
+export const ANSWER_PREFIX = "respond:";
+
+/** The name of the step that answers a message. */
+export function answerName(messageId: string): string {
+  return `${ANSWER_PREFIX}${messageId}`;
+}
+
+/** A message that a step has sent. */
+export interface SentMessage {
+  /** The run that has it. */
+  runId: string;
+  /** Its id. */
+  messageId: string;
+}
+
 /** When a receive closes the inbox of its run: with a timeout, or also when it takes the last unread message. */
 export type CloseInbox = "timeout" | "always";
 

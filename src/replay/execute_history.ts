@@ -13,6 +13,7 @@ import { newRun, type TriggerOptions } from "../engine/triggers/new_run.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { Job } from "../model/job.ts";
 import type { Soon } from "../values/at_once.ts";
+import { ANSWER_PREFIX } from "../model/message.ts";
 import { toLogger } from "../model/logger.ts";
 import { claimOfHistory } from "./claim_of_history.ts";
 import { type NeededChanges, ObservedGuard, ObservedHistory } from "./observed_replay.ts";
@@ -83,11 +84,16 @@ class HistoryExecution {
         create: (job, input, options) => this.#newChild(job as Job, input, options), // no step calls anything
         add: () => this.#blocked(null),
       },
+      messages: { send: () => this.#blocked(null) },
       onDivergence: "hold",
       recorder: new Recorder(),
       warn: () => {},
       around: new AroundHooks(() => {}),
-      surroundings: PRODUCTION,
+      surroundings: {
+        ...PRODUCTION,
+        callStep: ({ stepName: name, work }) =>
+          name.startsWith(ANSWER_PREFIX) ? this.#blocked({ kind: "step", name }) : work(),
+      },
       transactions: { perform: () => this.#blocked(null) }, // never called: no step calls anything
     };
     const options = {

@@ -3,6 +3,7 @@ import { RunCancelledError, RunFailedError, TimeoutError } from "../../model/err
 import type { ChangePoller } from "../../events/change_poller.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { isTerminal, parseRun, type Run, type RunText } from "../../model/run.ts";
+import type { Soon } from "../../values/at_once.ts";
 import type { Store } from "../../store/store.ts";
 import { hasWorker } from "../../store/reads.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
@@ -14,16 +15,43 @@ export interface WaitOptions {
   timeout?: Duration;
 }
 
-type WaitForRunDeps = Pick<ExecutionDeps, "hub" | "host" | "store" | "warn"> & { changes: ChangePoller };
+/** The dependencies of waiting for a run. */
+export type WaitForRunDeps = Pick<ExecutionDeps, "hub" | "host" | "store" | "warn"> & { changes: ChangePoller };
 
 const OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
 
 /** Does `Engine.waitForRun()`. */
 export async function waitForRun(runId: string, options: WaitOptions, deps: WaitForRunDeps): Promise<Run> {
   checkOptionNames(options, OPTIONS, "waitForRun()");
-  const timeout = options.timeout === undefined
-    ? undefined
-    : readDuration(options.timeout, "The timeout of waitForRun()");
+  const timeout = readTimeout(options, "waitForRun()");
+  const find = (run: RunText) => run.status === "completed" ? parseRun(run) : null;
+  return await untilFound(runId, { find, timeout, verb: "completed" }, deps);
+}
+
+/** Reads for how long a call waits; `undefined`: without limit. */
+export function readTimeout({ timeout }: WaitOptions, call: string): number | undefined {
+  return timeout === undefined ? undefined : readDuration(timeout, `The timeout of ${call}`);
+}
+
+/** What is awaited of a run. */
+export interface Awaited<T> {
+  /** Finds it, once the run was read; `null`: it is not there. */
+  find: (run: RunText) => Soon<T | null>;
+  /** For how long to wait, in milliseconds; `undefined`: without limit. */
+  timeout: number | undefined;
+  /** What the run has not done in time, for the message: `completed`. */
+  verb: string;
+}
+
+/**
+ * Waits until something of a run is there.
+ *
+ * @throws {RunFailedError} The run has failed without it.
+ * @throws {RunCancelledError} The run was cancelled without it.
+ * @throws {TimeoutError} It took longer than `timeout`.
+ */
+export async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRunDeps): Promise<T> {
+  const { find, timeout, verb } = awaited;
   const { hub, host, changes, store } = deps;
   let look: () => void = () => {};
   const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
@@ -43,13 +71,16 @@ export async function waitForRun(runId: string, options: WaitOptions, deps: Wait
       // Subscribe before reading the run: an event between the two would otherwise be missed.
       const changed = new Promise<void>((resolve) => look = resolve);
       const run = await readRun(store, runId);
-      if (run.status === "completed") return parseRun(run);
+      const found = await find(run);
+      if (found !== null) return found;
       if (run.status === "failed") {
         const { jobName, failedStepName: stepName, failure } = run;
         throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a failed run has one
       }
       if (run.status === "cancelled") throw new RunCancelledError(runId);
-      if (limit?.isOver) throw new TimeoutError(await explainTimeout(run, limit.ms, deps.store));
+      if (limit?.isOver) {
+        throw new TimeoutError(await explainTimeout(run, `has not ${verb} within ${limit.ms} ms`, deps.store));
+      }
       await changed;
     }
   } finally {
@@ -69,11 +100,11 @@ async function warnOfUnknownJob(runId: string, { store, warn }: WaitForRunDeps):
   );
 }
 
-/** Explains why a run has not completed in time; often no worker can execute it. */
-async function explainTimeout(run: RunText, timeout: number, store: Pick<Store, "getWorkers">): Promise<string> {
+/** Explains why something has not happened in time; often no worker can execute it. */
+async function explainTimeout(run: RunText, what: string, store: Pick<Store, "getWorkers">): Promise<string> {
   const { id, jobName, status, held } = run;
-  if (held !== null) return `Run "${id}" has not completed within ${timeout} ms. ${held.message}`;
+  if (held !== null) return `Run "${id}" ${what}. ${held.message}`;
   const isKnown = await hasWorker(store, jobName);
-  return `Run "${id}" has not completed within ${timeout} ms: it is ${status}` +
+  return `Run "${id}" ${what}: it is ${status}` +
     (isKnown ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);
 }

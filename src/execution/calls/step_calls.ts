@@ -119,34 +119,43 @@ export class StepCalls {
 
   /** Does a step: {@linkcode StepCalls.run}, or one that is done in another way. */
   async step(givenName: string, step: StepWork, retry: RetryPolicy | undefined): Promise<Json | undefined> {
-    const outer = this.#execution.deps.currentStep.getStore();
-    if (outer !== undefined) {
-      throw new TypeError(
-        `Step "${givenName}" cannot begin inside the function of step "${outer}": call it before or after that step`,
-      );
-    }
+    this.checkOutside(givenName);
     const name = this.#names.begin(givenName);
     this.#checkFunction(givenName, name === givenName, step.work);
     try {
-      const recorded = this.#history.step(name);
-      if (recorded !== undefined && recorded.result.status !== "retrying") {
-        await this.#execution.untilDelivered(recorded.recordedNo);
-        return answerOf(recorded);
-      }
-      const isNew = { kind: "step", name } as const;
-      if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
-      const index = recorded?.index ?? this.#nextIndex++;
-      // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
-      const attempted = recorded?.name ?? this.#failedNameOf(name) ?? name;
-      return await this.#execute({
-        ...step,
-        name: attempted,
-        index,
-        retry: retry ?? this.#execution.definition.job.retry,
-      }, recorded);
+      return await this.named(name, step, retry);
     } finally {
       this.#names.end(givenName);
     }
+  }
+
+  /** Refuses a step inside the function of another one. */
+  checkOutside(name: string): void {
+    const outer = this.#execution.deps.currentStep.getStore();
+    if (outer === undefined) return;
+    throw new TypeError(
+      `Step "${name}" cannot begin inside the function of step "${outer}": call it before or after that step`,
+    );
+  }
+
+  /** Does a step by its name with its occurrence, which no other call of this execution has. */
+  async named(name: string, step: StepWork, retry: RetryPolicy | undefined): Promise<Json | undefined> {
+    const recorded = this.#history.step(name);
+    if (recorded !== undefined && recorded.result.status !== "retrying") {
+      await this.#execution.untilDelivered(recorded.recordedNo);
+      return answerOf(recorded);
+    }
+    const isNew = { kind: "step", name } as const;
+    if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
+    const index = recorded?.index ?? this.#nextIndex++;
+    // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
+    const attempted = recorded?.name ?? this.#failedNameOf(name) ?? name;
+    return await this.#execute({
+      ...step,
+      name: attempted,
+      index,
+      retry: retry ?? this.#execution.definition.job.retry,
+    }, recorded);
   }
 
   /** The former name of a renamed step that had failed under it in the run of which this one is a retry, if it had. */

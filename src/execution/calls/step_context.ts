@@ -9,6 +9,7 @@ import type { Execution } from "../execution.ts";
 import { ChildCalls } from "./child_calls.ts";
 import { Parking } from "./parking.ts";
 import { PauseCalls } from "./pause_calls.ts";
+import { MessageCalls } from "./message_calls.ts";
 import { ReceiveCalls } from "./receive_calls.ts";
 import type { Replay } from "../replay/replay_guard.ts";
 import { StepCalls } from "./step_calls.ts";
@@ -26,6 +27,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
   const pauses = new PauseCalls(execution, parking, replay);
   const steps = new StepCalls(execution, parking, replay);
   const transactions = new TransactionCalls(execution, steps);
+  const messages = new MessageCalls(execution, steps);
   const receives = new ReceiveCalls(execution, pauses, replay.history);
   const children = new ChildCalls(execution, parking, { pauses, steps }, replay);
   /**
@@ -74,6 +76,9 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     // A message has the type that the schema of its name has.
     receive: (name: string, options?: ReceiveOptions) =>
       forJob("receive", name, receives.receive(name, options ?? {})) as never,
+    respond: (message, value) =>
+      forJob("respond", (message as { id?: unknown } | undefined)?.id, messages.respond(message, value)),
+    send: (name, to, message, payload) => forJob("send", name, messages.send(name, to, message, payload)),
     patch: (name) => forJob("patch", name, pauses.patch(name)),
     progress: (current, total, message) => {
       checkProgress(current);

@@ -1,3 +1,4 @@
+import { ANSWER_PREFIX } from "../../model/message.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { isName } from "../../values/name.ts";
 
@@ -18,7 +19,7 @@ export class StepNameNumbers {
   /**
    * Begins a use of a name, and returns the name with its occurrence.
    *
-   * @throws {TypeError} It is not a valid name, it ends like an occurrence, or an earlier use of it has not settled:
+   * @throws {TypeError} It is not a valid name, it is reserved, or an earlier use of it has not settled:
    * the order of the two in a replay would be undefined.
    */
   begin(name: string): string {
@@ -32,6 +33,9 @@ export class StepNameNumbers {
     }
     if (/#\d+$/.test(name)) {
       throw new TypeError(`The name "${name}" is reserved: a "#" with digits at the end marks an occurrence`);
+    }
+    if (this.#noun === "step" && name.startsWith(ANSWER_PREFIX)) {
+      throw new TypeError(`The name "${name}" is reserved: "${ANSWER_PREFIX}" begins the names of answers to messages`);
     }
     // A sleep carries no value: which of two is over makes no difference.
     if (this.#open.has(name) && this.#noun !== "sleep") {

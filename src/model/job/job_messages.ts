@@ -15,6 +15,14 @@ export type JobMessage<M extends MessageSchemas, Name extends string = keyof M &
   [N in Name]: ReceivedMessage<N, N extends keyof M ? Jsonify<SchemaOutput<M[N]>> : Json>;
 }[Name];
 
+/** The run of a job with this idempotency key, or the newest retry of that run. */
+export interface KeyedRun<J = string | { readonly name: string }> {
+  /** The job, or its name. */
+  job: J;
+  /** The idempotency key. */
+  key: string;
+}
+
 /** Options of {@linkcode StepContext.receive}. */
 export interface ReceiveOptions {
   /** The names of the messages that it takes: 1 to 50. Default: the name of the receive. */
