@@ -54,6 +54,13 @@ export type { BatchItem, CompletedRun, JobHandle, JobHandles, Jobs } from "./src
 export type { DeclaredSchedule, EngineOptions, RetentionOptions } from "./src/engine/engine_options.ts";
 export type { Engine } from "./src/engine/engine.ts";
 export type { IdleOptions } from "./src/engine/lifecycle.ts";
+export {
+  collect,
+  type Collector,
+  type CollectorDefinition,
+  defineCollector,
+  type Taking,
+} from "./src/engine/collector.ts";
 export type { AskOptions, SendOptions, StartOptions } from "./src/engine/messages.ts";
 export type { ResumeOptions } from "./src/engine/runs/held_runs.ts";
 export type { RetriggerOptions } from "./src/engine/triggers/retrigger_options.ts";
