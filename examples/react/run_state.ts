@@ -1,5 +1,4 @@
-import type { Wait } from "@holdfast/jobs";
-import type { ClientEvent, ClientJobs, RunOf, RunSnapshot } from "@holdfast/jobs/client";
+import type { ClientEvent, ClientJobs, ClientWait, RunOf, RunSnapshot } from "@holdfast/jobs/client";
 
 /** A run of any job. */
 export type AnyRun = RunOf<ClientJobs>;
@@ -9,7 +8,7 @@ export interface RunState<R extends AnyRun> {
   /** The run; `null` until it was read, and when it was deleted. */
   run: R | null;
   /** Its waits. */
-  waits: readonly Wait[];
+  waits: readonly ClientWait[];
   /** Why the run cannot be followed. */
   error: Error | null;
 }

@@ -6,7 +6,7 @@ import type { Json, Jsonify } from "../values/json.ts";
 import type { LogEntry } from "../model/log.ts";
 import type { Message, SendResult } from "../model/message.ts";
 
-import type { SignalReceipt, Wait } from "../model/wait.ts";
+import type { ClientSignalReceipt, ClientWait } from "../model/client_wait.ts";
 import { ClientError } from "./client_error.ts";
 import type {
   CallOptions,
@@ -65,16 +65,16 @@ export interface Client<J extends ClientJobs> {
   /** Reads the stored log lines of a run. */
   logs(runId: string, options?: CallOptions): Promise<LogEntry[]>;
   /** Reads the waits of a run. */
-  waits(runId: string, options?: CallOptions): Promise<Wait[]>;
+  waits(runId: string, options?: CallOptions): Promise<ClientWait[]>;
   /** Reads a wait. */
-  wait(runId: string, waitId: string, options?: CallOptions): Promise<Wait>;
+  wait(runId: string, waitId: string, options?: CallOptions): Promise<ClientWait>;
   /** Ends a wait. A repeated call with the same `signalId` and payload gets the same answer. */
   signal(
     runId: string,
     waitId: string,
     signal: { signalId: string; payload: unknown },
     options?: CallOptions,
-  ): Promise<SignalReceipt>;
+  ): Promise<ClientSignalReceipt>;
   /** Reads the messages of a run. */
   messages(runId: string, options?: CallOptions): Promise<Message[]>;
   /**

@@ -1,3 +1,4 @@
+import { toClientWait } from "../model/client_wait.ts";
 import type { MessageText } from "../model/message.ts";
 import { NotFoundError } from "../model/error.ts";
 import type { JsonText, StoredValue } from "../values/json.ts";
@@ -186,7 +187,7 @@ function writeStep(step: StepText): Written {
 
 function writeWait(wait: WaitText): Written {
   const placeOf = (value: "metadata" | "payload"): ValuePlace => ({ of: "wait", waitId: wait.id, value });
-  return writeRecord(wait, {
+  return writeRecord(toClientWait(wait), {
     metadata: toWritten(wait.metadata, placeOf("metadata")),
     payload: toWritten(wait.payload, placeOf("payload")),
   });

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
-import type { Wait } from "../../mod.ts";
 import { type AnyRun, NOTHING_KNOWN, reduce, type RunState } from "../../examples/react/run_state.ts";
 import { followRun } from "../../examples/react/use_run.ts";
-import type { ClientEvent } from "../../src/client/mod.ts";
+import type { ClientEvent, ClientWait } from "../../src/client/mod.ts";
 import { aService } from "./a_service.ts";
 
 const RUN: AnyRun = {
@@ -17,7 +16,7 @@ const RUN: AnyRun = {
   isActive: true,
   isWaiting: false,
 };
-const WAIT = { id: "w", name: "review", status: "pending" } as Wait;
+const WAIT = { id: "w", name: "review", status: "pending" } as ClientWait;
 const SHOWN: RunState<AnyRun> = { run: RUN, waits: [WAIT], error: null };
 
 /** The state after an event. */

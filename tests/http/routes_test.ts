@@ -388,7 +388,6 @@ forEachStore("GET /waits and GET /wait show the waits of a run", async (context)
     outcome: null,
     payload: null,
     signalId: null,
-    signalledBy: null,
     createdAt: at,
     deadlineAt: new Date(FAKE_START + 60_000).toISOString(),
     suspendedAt: at,

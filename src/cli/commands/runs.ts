@@ -17,7 +17,7 @@ import { type Failure, failureReport } from "../../model/failure.ts";
 import { HoldfastError, StoreError } from "../../model/error.ts";
 import type { ClientStep } from "../../model/step.ts";
 import type { RunFailures } from "../../store/timeline_records.ts";
-import type { Wait } from "../../model/wait.ts";
+import type { ClientWait } from "../../model/client_wait.ts";
 import { toJsonLine } from "../../values/escape_text.ts";
 import type { Output } from "../output/output.ts";
 import { cutText } from "../output/table.ts";
@@ -92,7 +92,7 @@ async function readRuns(
 interface Shown {
   run: ClientRun;
   steps: ClientStep[];
-  waits: Wait[];
+  waits: ClientWait[];
   /** What it failed of, with stacks; `null`: the service does not show it. */
   failure: RunFailures | null;
 }
@@ -190,14 +190,14 @@ function describeSteps(steps: readonly ClientStep[], now: number, output: Output
   );
 }
 
-function describeWaits(waits: readonly Wait[], now: number, output: Output): void {
+function describeWaits(waits: readonly ClientWait[], now: number, output: Output): void {
   output.line("");
   output.line(countOf(waits.length, "wait"), "bold");
   const columns = [{ title: "STATUS" }, { title: "WAIT", isCut: true }, { title: "ID" }, { title: "DEADLINE" }];
   output.table(
     columns,
     waits.map(({ status, outcome, name, id, deadlineAt, signalledBy }) => [
-      `${outcome ?? status}${signalledBy === null ? "" : ` by ${signalledBy}`}`,
+      `${outcome ?? status}${signalledBy === undefined ? "" : ` by ${signalledBy}`}`,
       name,
       id,
       describeBoth(deadlineAt, now) ?? "none",

@@ -27,7 +27,7 @@ export const waits: Command = {
       [`label.${key}`, value] as const
     );
     const filter = { jobName: args.list("job"), ...Object.fromEntries(labels) };
-    const waits: OpenWait[] = [];
+    const waits: Omit<OpenWait, "signalledBy">[] = [];
     let cursor: string | undefined;
     let hasMore = true;
     while (hasMore && waits.length < limit) {

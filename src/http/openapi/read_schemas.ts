@@ -1,3 +1,4 @@
+import type { ClientWait } from "../../model/client_wait.ts";
 import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explain/explanation.ts";
 import type { FailureGroup, FailureGroups } from "../../engine/operate/failure_groups.ts";
 import type { HeldGroup, HeldGroups } from "../../engine/operate/held_groups.ts";
@@ -152,7 +153,10 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     total: orNull(COUNT),
     next: orNull(TEXT),
   }),
-  OpenWait: objectOf<OpenWait>({ ...WAIT_FIELDS, jobName: TEXT, labels: LABELS, payloadSchema: ANY }),
+  OpenWait: objectOf<Omit<OpenWait, "signalledBy"> & ClientWait>(
+    { ...WAIT_FIELDS, jobName: TEXT, labels: LABELS, payloadSchema: ANY },
+    ["signalledBy"],
+  ),
   HeldGroups: objectOf<HeldGroups>({ groups: listOf(ref("HeldGroup")), examined: COUNT }),
   HeldGroup: objectOf<HeldGroup>({
     jobName: TEXT,

@@ -1,3 +1,4 @@
+import type { ClientSignalReceipt, ClientWait } from "../../model/client_wait.ts";
 import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
 import { FAILURE_KINDS } from "../../model/failure.ts";
 import { type Held, HOLD_CODES } from "../../model/hold.ts";
@@ -7,7 +8,6 @@ import { type Progress, RUN_STATUSES, type RunPage } from "../../model/run.ts";
 import type { ClientStep } from "../../model/step.ts";
 import type { Message, SendResult } from "../../model/message.ts";
 import type { StreamInfo } from "../../model/stream.ts";
-import type { SignalReceipt, Wait } from "../../model/wait.ts";
 import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
 import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
 
@@ -74,7 +74,7 @@ const OPTIONAL_RUN_FIELDS: readonly Exclude<keyof ClientRun, "input" | "output">
 ];
 
 /** The fields of a wait. */
-export const WAIT_FIELDS: { readonly [Name in keyof Wait]-?: JsonSchema } = {
+export const WAIT_FIELDS: { readonly [Name in keyof ClientWait]-?: JsonSchema } = {
   id: TEXT,
   runId: TEXT,
   name: TEXT,
@@ -83,7 +83,7 @@ export const WAIT_FIELDS: { readonly [Name in keyof Wait]-?: JsonSchema } = {
   outcome: orNull(oneOf(["signal", "timeout"])),
   payload: ANY,
   signalId: orNull(TEXT),
-  signalledBy: orNull(TEXT),
+  signalledBy: TEXT,
   createdAt: INSTANT,
   deadlineAt: orNull(INSTANT),
   suspendedAt: orNull(INSTANT),
@@ -117,7 +117,7 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     completedAt: orNull(INSTANT),
   }),
   StreamInfo: objectOf<StreamInfo>({ name: TEXT, items: COUNT, bytes: COUNT, isOpen: FLAG, updatedAt: INSTANT }),
-  Wait: objectOf<Wait>(WAIT_FIELDS, ["payloadSchema"]),
+  Wait: objectOf<ClientWait>(WAIT_FIELDS, ["payloadSchema", "signalledBy"]),
   LogEntry: objectOf<LogEntry>({
     id: TEXT,
     runId: TEXT,
@@ -142,7 +142,7 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     disposition: oneOf(["accepted", "duplicate"]),
     started: { type: "boolean" },
   }),
-  SignalReceipt: objectOf<SignalReceipt>({ wait: ref("Wait"), disposition: oneOf(["accepted", "duplicate"]) }),
+  SignalReceipt: objectOf<ClientSignalReceipt>({ wait: ref("Wait"), disposition: oneOf(["accepted", "duplicate"]) }),
   TriggerResult: objectOf<{ runId: string; disposition: string; status: string }>({
     runId: TEXT,
     disposition: DISPOSITION,

@@ -1,3 +1,4 @@
+import { toClientWait } from "../../model/client_wait.ts";
 import { eachRun, run, stacks } from "../access/guards.ts";
 import {
   explain,
@@ -75,7 +76,10 @@ export const READ_ROUTES = {
     query: all(LIST_FILTER, limit(50), CURSOR),
     answers: { schema: "OpenWaits" },
     guard: eachRun("Waits are"),
-    does: ({ query: { filter, ...page }, ...admitted }) => showOpenWaits(admitted, { ...filter, ...page }),
+    does: async ({ query: { filter, ...page }, ...admitted }) => {
+      const { waits, ...counts } = await showOpenWaits(admitted, { ...filter, ...page });
+      return { waits: waits.map(toClientWait), ...counts };
+    },
   }),
   failures: route({
     method: "GET",

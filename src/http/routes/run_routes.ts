@@ -1,4 +1,5 @@
 import { toClientRun } from "../../model/client_run.ts";
+import { toClientWait } from "../../model/client_wait.ts";
 import { ValidationError } from "../../model/error.ts";
 import type { BulkOperation } from "../../model/run.ts";
 import { getRun } from "../../store/reads.ts";
@@ -157,7 +158,7 @@ export const RUN_ROUTES = {
     answers: { schema: "Wait" },
     errors: ["not_found"],
     guard: wait(),
-    does: ({ wait }) => wait,
+    does: ({ wait }) => toClientWait(wait),
   }),
   signal: route({
     method: "POST",
@@ -168,7 +169,10 @@ export const RUN_ROUTES = {
     answers: { schema: "SignalReceipt" },
     errors: ["not_found", "conflict", "wait_expired"],
     guard: signal(),
-    does: async ({ internals, access, wait, body }) => await internals.signal(wait.id, body, await access.actor()),
+    does: async ({ internals, access, wait: { id }, body }) => {
+      const { wait, disposition } = await internals.signal(id, body, await access.actor());
+      return { wait: toClientWait(wait), disposition };
+    },
   }),
   messages: route({
     method: "GET",

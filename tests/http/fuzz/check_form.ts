@@ -28,6 +28,7 @@ const RUN = [
 ] as const;
 const WAIT = [
   "id,runId,name,metadata,status,outcome,payload,signalId,createdAt,deadlineAt,suspendedAt,resolvedAt,firstResumedAt",
+  "signalledBy",
 ] as const;
 const STEP = ["id,runId,name,index,status,output,error,attempts,startedAt,completedAt"] as const;
 const LOG = ["id,runId,stepName,level,message,data,timestamp"] as const;
