@@ -53,6 +53,7 @@ function anInfo(overrides: Partial<JobInfo>): JobInfo {
     oldestDue: null,
     held: null,
     waits: overrides.isKnownHere === false ? null : {},
+    messages: overrides.isKnownHere === false ? null : {},
     limits: null,
     windows: { "5m": nothing, "1h": nothing },
     ...overrides,

@@ -37,6 +37,8 @@ export interface JobInfo {
    * the schema makes none, and for all if the engine does not know the job.
    */
   waits: { [name: string]: Json } | null;
+  /** The JSON Schemas of the `messages` that its runs take, as those of `waits`. */
+  messages: { [name: string]: Json } | null;
   /** Its limits in the code of the engine that was asked; `null` if that does not know the job. */
   limits: JobLimitsInfo | null;
   /** What happened to its runs lately. */
@@ -111,6 +113,7 @@ export function toJobInfo(jobName: string, sources: JobSources): JobInfo {
       ? null
       : { runs: numbers.held.runs, since: isoTime(numbers.held.since) },
     waits: toSchemas(catalog.find(jobName)?.job.waits),
+    messages: toSchemas(catalog.find(jobName)?.job.messages),
     limits: toLimits(jobName, catalog, list),
     windows: windowsOf([jobName]),
   };
@@ -152,6 +155,7 @@ export function toOther(infos: readonly JobInfo[], windowsOf: JobSources["window
     oldestDue: due.sort((one, other) => one.dueSince < other.dueSince ? -1 : 1)[0] ?? null,
     held: sumHeld(infos),
     waits: null,
+    messages: null,
     limits: null,
     windows: windowsOf(infos.map(({ jobName }) => jobName)),
   };

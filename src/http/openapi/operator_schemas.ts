@@ -76,6 +76,7 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     oldestDue: orNull(objectOf<NonNullable<JobInfo["oldestDue"]>>({ runId: orNull(TEXT), dueSince: INSTANT })),
     held: HELD,
     waits: orNull({ type: "object", additionalProperties: ANY }),
+    messages: orNull({ type: "object", additionalProperties: ANY }),
     limits: orNull(objectOf<JobLimitsInfo>({
       concurrency: orNull(COUNT),
       inUse: COUNT,

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { type } from "arktype";
+import { z } from "zod";
 import process from "node:process";
 import { ValidationError } from "../../../src/model/error.ts";
 import type { RunEvent } from "../../../src/model/event.ts";
@@ -133,6 +135,31 @@ forEachStore(
     await other.stop();
   },
 );
+
+forEachStore("getJobs() shows the JSON Schemas of waits and messages", async ({ store, host }) => {
+  const order = defineJob({
+    name: "order",
+    input: anything,
+    waits: { approve: z.object({ approved: z.boolean() }) },
+    messages: { paid: z.object({ amount: z.coerce.number() }), note: type("string") },
+    run: () => null,
+  });
+  await using engine = createEngine({ store, host, jobs: { order, plain: aJob(() => null, "plain") } });
+  await using other = createEngine({ store, host, jobs: {} });
+  await engine.trigger(order, null);
+
+  const [mine, plain] = await engine.getJobs();
+  const [theirs] = await other.getJobs();
+
+  const typeOf = (schema: unknown) => (schema as { type?: unknown } | null)?.type;
+  assert.deepEqual(Object.entries(mine!.messages!).map(([name, schema]) => [name, typeOf(schema)]), [
+    ["paid", "object"],
+    ["note", "string"],
+  ]);
+  assert.equal(typeOf(mine!.waits!.approve), "object");
+  assert.deepEqual(plain!.messages, {});
+  assert.equal(theirs!.messages, null);
+});
 
 forEachStore(
   "getStats() counts runs as a recount does, and shows slots and the next timer",
