@@ -6,6 +6,7 @@ import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { Job } from "../model/job.ts";
 import { type KeyedRun, parseMessagePayload } from "../model/job/job_messages.ts";
 import { MAX_MESSAGE_ID, type SendResult, type SentMessage } from "../model/message.ts";
+import { type ActorOptions, encodeOrigin, readActor } from "../model/origin.ts";
 import type { Labels, RunText } from "../model/run.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { SendOutcome, SendRequest } from "../store/send_request.ts";
@@ -29,7 +30,7 @@ export type StartOptions<L = Labels, Input = unknown> =
   };
 
 /** Options of `Engine.send()`. */
-export interface SendOptions<L = Labels, Input = unknown> {
+export interface SendOptions<L = Labels, Input = unknown> extends ActorOptions {
   /**
    * Identifies the message: 1 to 200 characters. The same id with the same name and payload is a duplicate, also after the
    * run has ended. Default: a new one, so that each call sends another message.
@@ -53,6 +54,8 @@ export interface AskedMessage {
   payload: unknown;
   /** Its id; left out: a new one. */
   id?: string | undefined;
+  /** Who sends it; `null`: nobody says so. */
+  by: string | null;
 }
 
 /** Checks that are called before a message is stored. If one throws, it is refused: nothing is stored or published. */
@@ -63,12 +66,17 @@ export interface MessageGuard {
   beforeReading(runId: string): Promise<void>;
   /** Before a run is started: returns the run to start, perhaps with other keys. */
   beforeStarting(run: NewRun, start: StartOptions, job: JobFlow): Promise<NewRun>;
-  /** Before a message is stored that is no duplicate; `null`: a run is started for it. */
-  beforeSending(runId: string | null, message: { id: string; name: string; payload: Json }): Promise<void>;
+  /**
+   * Before a message is stored that is no duplicate.
+   *
+   * @param runId Its run; `null`: one is started for it.
+   * @returns Who sends it; `null`: nobody says so.
+   */
+  beforeSending(runId: string | null, message: { id: string; name: string; payload: Json }): Promise<string | null>;
 }
 
 /** The names of the options of `Engine.send()`. */
-export const SEND_OPTIONS: Record<keyof SendOptions, true> = { id: true, start: true };
+export const SEND_OPTIONS: Record<keyof SendOptions, true> = { id: true, start: true, by: true };
 const KEYED_RUN: Record<keyof KeyedRun, true> = { job: true, key: true };
 
 // How often the checks are made again, because another run has the key by then.
@@ -98,8 +106,11 @@ export class Messages {
     guard: MessageGuard | null = null,
   ): Promise<SendResult> {
     checkOptionNames(options, SEND_OPTIONS, "send()");
-    const { id, start } = options;
-    const asked: AskedMessage = { name, payload, id };
+    const { id, start: given } = options;
+    const by = readActor(options);
+    const asked: AskedMessage = { name, payload, id, by };
+    // Who sends the message starts the run, unless that says otherwise.
+    const start = given === undefined || by === null ? given : { by, ...given };
     const request = typeof to === "string"
       ? await this.#toRun(to, asked, start, guard)
       : await this.#toKey(to, asked, start, guard);
@@ -180,8 +191,9 @@ export class Messages {
       if (changes === MAX_CHANGES) {
         throw new StoreError(`The run of a message has changed ${MAX_CHANGES} times meanwhile`);
       }
-      await guard.beforeSending(runId, { id, name, payload: decode(payload) as Json }); // it is no `undefined`
-      outcome = await this.#post({ ...request, expect: runId });
+      const by = await guard.beforeSending(runId, { id, name, payload: decode(payload) as Json }); // it is no `undefined`
+      const message = { ...request.message, trace: encodeOrigin(null, by) };
+      outcome = await this.#post({ ...request, message, expect: runId });
     }
     if (outcome.disposition === "duplicate" && !("runId" in request.to)) await guard.beforeReading(outcome.run.id);
     return outcome;
@@ -197,7 +209,7 @@ export class Messages {
   }
 
   /** Checks a message by the schema of its job. */
-  async #check(job: Job, { name, payload, id }: AskedMessage): Promise<SendRequest["message"]> {
+  async #check(job: Job, { name, payload, id, by }: AskedMessage): Promise<SendRequest["message"]> {
     checkName(name, "The name of a message");
     if (id !== undefined) checkMessageId(id);
     const given = this.#encode(payload, `The payload of message "${name}"`);
@@ -205,7 +217,7 @@ export class Messages {
     const value = decode(given) as Json; // it is no `undefined`
     const parsed = await parseMessagePayload(job, { name, payload: value }, this.#deps.host);
     const input = this.#encode(parsed, `What the schema of message "${name}" has made of its payload`);
-    return { id: id ?? this.#deps.host.newId(), name, payload: given, input, trace: null };
+    return { id: id ?? this.#deps.host.newId(), name, payload: given, input, trace: encodeOrigin(null, by) };
   }
 
   #encode(value: unknown, subject: string): JsonText | null {

@@ -17,6 +17,8 @@ export interface Message {
   status: MessageStatus;
   /** When it was accepted. */
   acceptedAt: string;
+  /** Who sent it, if somebody said so (`by`). */
+  sentBy: string | null;
   /** When a receive took it. */
   receivedAt: string | null;
   /** The name of that receive, with its occurrence. */

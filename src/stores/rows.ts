@@ -205,6 +205,7 @@ function toMessageRecord(row: TakenMessageRow): MessageRecord {
 
 /** A row of `messages` as a list shows it, with what took it. */
 export interface MessageRow extends Omit<TakenMessageRow, "input"> {
+  trace: OriginText | null;
   pause_seq: number | null;
   received_at: number | null;
   received_by: string | null;
@@ -220,6 +221,7 @@ export function toMessageText(row: MessageRow): MessageText {
     payload: row.payload,
     status: messageStatus(row.pause_seq !== null, Boolean(row.has_ended)),
     acceptedAt: isoTime(row.accepted_at),
+    sentBy: actorOf(row.trace),
     receivedAt: isoTime(row.received_at),
     receivedBy: row.received_by,
   };

@@ -32,6 +32,19 @@ forEachStore("send() answers what became of the message", async ({ store, host }
   assert.equal((await engine.getMessages(id)).length, 3);
 });
 
+forEachStore("send() records who sends, and starts the run in their name", async ({ store, host }) => {
+  await using engine = createEngine({ store, host, jobs: { order } });
+  const to = { key: "k" };
+
+  const { runId } = await engine.jobs.order.send(to, "note", "a", { by: "ada", start: { input: null } });
+  await engine.jobs.order.send(to, "note", "b", { by: "bob" });
+  await engine.jobs.order.send(to, "note", "c");
+
+  assert.deepEqual((await engine.getMessages(runId)).map(({ sentBy }) => sentBy), ["ada", "bob", null]);
+  assert.equal((await engine.getRun(runId))!.triggeredBy, "ada");
+  await assert.rejects(engine.send(runId, "note", "d", { by: "" }), ValidationError);
+});
+
 forEachStore("send() refuses what the job does not take, and stores nothing", async ({ store, host }) => {
   const plain = aJob(() => 1, "plain");
   await using engine = createEngine({ store, host, jobs: { order, plain }, maxValueBytes: 100 });

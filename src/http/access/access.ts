@@ -60,6 +60,7 @@ export interface Admitted extends Served {
 /** What the sender of a request may do, as the hooks say. */
 export class Access extends Caller {
   readonly #deps: AccessDeps;
+  #actor: Promise<string | null> | undefined;
 
   constructor(context: unknown, isAnonymous: boolean, deps: AccessDeps) {
     super(context, isAnonymous, deps);
@@ -205,6 +206,7 @@ export class Access extends Caller {
       beforeSending: async (runId, message) => {
         const run = runId === null ? null : known?.id === runId ? known : await this.findRun("send", runId);
         await this.ask("onSend", (hook) => hook(this.context, run, deepFreeze(message)), nothing);
+        return await this.actor();
       },
     };
   }
@@ -224,8 +226,8 @@ export class Access extends Caller {
   }
 
   /** Who acts, as the hook names them; `null`: it names nobody. Ask it last: a request that is refused has no actor. */
-  async actor(): Promise<string | null> {
-    return await this.ask("actor", (hook) => hook(this.context), readActorOf);
+  actor(): Promise<string | null> {
+    return this.#actor ??= this.ask("actor", (hook) => hook(this.context), readActorOf);
   }
 
   /** The same as an option of the engine's methods. */

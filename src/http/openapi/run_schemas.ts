@@ -133,6 +133,7 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     payload: ANY,
     status: oneOf(["unread", "received", "closed"]),
     acceptedAt: INSTANT,
+    sentBy: orNull(TEXT),
     receivedAt: orNull(INSTANT),
     receivedBy: orNull(TEXT),
   }),

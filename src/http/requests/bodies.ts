@@ -80,7 +80,7 @@ export interface SendBody {
 export const SEND: Body<SendBody> = {
   schema: "SendRequest",
   read: async (request, settings) => {
-    const body = await readJson(request, settings);
+    const body = withoutActor(await readJson(request, settings));
     const { sendBody } = await import("./body_schemas.ts");
     return await check<SendBody>(body, sendBody as Schema<unknown, SendBody>, settings.host); // its fields are these
   },

@@ -234,7 +234,7 @@ function toMessageRecord({ id, name, input, acceptedAt }: KeptMessage): MessageR
 /** A copy of a message for callers, with its value as stored JSON. */
 export function toMessageText(
   { status }: KeptRun,
-  { id, name, payload, acceptedAt, takenBy }: KeptMessage,
+  { id, name, payload, trace, acceptedAt, takenBy }: KeptMessage,
 ): MessageText {
   return {
     id,
@@ -242,6 +242,7 @@ export function toMessageText(
     payload,
     status: messageStatus(takenBy !== null, isTerminal(status)),
     acceptedAt: isoTime(acceptedAt),
+    sentBy: actorOf(trace),
     receivedAt: isoTime(takenBy?.state.status === "resolved" ? takenBy.state.resolvedAt : null),
     receivedBy: takenBy?.name ?? null,
   };

@@ -32,9 +32,36 @@ Deno.test("POST /send sends a message to a run, and GET /messages shows it", asy
   assert.deepEqual(
     shown.body.map(({ acceptedAt: _, receivedAt: __, ...message }: Record<string, unknown>) => message),
     [
-      { id: "m1", name: "text", payload: { text: "hi" }, status: "received", receivedBy: "next" },
+      { id: "m1", name: "text", payload: { text: "hi" }, status: "received", sentBy: null, receivedBy: "next" },
     ],
   );
+});
+
+Deno.test("POST /send records who sends, as auth.actor says it, and refuses by", async () => {
+  const auth: HandlerAuth<string> = {
+    authenticate: (request) => request.headers.get("authorization") ?? "nobody",
+    actor: (user) => user,
+    onTrigger: () => {},
+    onRunAccess: () => {},
+    onSend: () => {},
+  };
+  await using service = aService({ auth }, undefined, { chat });
+  const as = (user: string, body: object) =>
+    service.ask("POST", "/send", {
+      headers: { authorization: user },
+      body: { jobName: "chat", key: "k", ...HI, ...body } as never,
+    });
+
+  const { body: { runId } } = await as("ada", { id: "m1", start: { input: null } });
+  await as("bob", { id: "m2" });
+  const refused = await as("bob", { id: "m3", by: "ada" });
+
+  assert.deepEqual((await service.engine.getMessages(runId)).map(({ id, sentBy }) => [id, sentBy]), [
+    ["m1", "ada"],
+    ["m2", "bob"],
+  ]);
+  assert.equal((await service.engine.getRun(runId))!.triggeredBy, "ada");
+  assert.deepEqual([refused.status, refused.body.error], [400, "by is set by the service"]);
 });
 
 Deno.test("POST /send finds the run of a key, or starts one", async () => {

@@ -5,8 +5,9 @@ import type { ValuePart } from "../../../../store/run_query.ts";
 import { getMessages, getRun } from "../../../../store/reads.ts";
 import { isoTime } from "../../../../values/iso_time.ts";
 import { FAKE_START } from "../../../fake_host.ts";
+import { encodeOrigin } from "../../../../model/origin.ts";
 import { PLAIN_FLOW } from "../../../../model/flow.ts";
-import { A_JOB, aClaimRequest, aPause } from "../../fixtures.ts";
+import { A_JOB, aClaimRequest, aFailure, aPause } from "../../fixtures.ts";
 import { add, claimedIds, claimOne, complete, park, startRun } from "../../arrange.ts";
 import { newCases } from "../../case.ts";
 import { aMessage, aReceive, inboxOf, send, takenBy } from "./arrange_messages.ts";
@@ -33,9 +34,24 @@ timed("send() stores a message, and answers with its run", async ({ store, host 
     payload: { n: 1 },
     status: "unread",
     acceptedAt: isoTime(FAKE_START + 20),
+    sentBy: null,
     receivedAt: null,
     receivedBy: null,
   }]);
+});
+
+test("send() keeps who sent a message first, also for a retry", async ({ store }) => {
+  const { lease, run } = await startRun(store);
+  const message = (by: string | null) => aMessage(run.id, { id: "m1", trace: encodeOrigin(null, by) });
+
+  await store.send(message("ada"));
+  await store.send(message("eve"));
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
+  const retry = await add(store, { retriggerOf: { runId: run.id, from: "start" } });
+
+  for (const runId of [run.id, retry.run.id]) {
+    assert.deepEqual((await getMessages(store, runId)).map(({ id, sentBy }) => [id, sentBy]), [["m1", "ada"]]);
+  }
 });
 
 test("send() is accepted by a run that is pending, delayed, executing, waiting and held", async ({ store }) => {
