@@ -102,7 +102,7 @@ function toRunRows(run: Row, steps: Row[], pauses: Row[]): RunRows {
     steps: steps.map((step) => toStepRow(step, run)),
     pauses: pauses.map(toPauseRow),
     // A run that has ended may be retriggered: nothing else in it changes.
-    hash: hashText(JSON.stringify([{ ...run, retriggered_as: null }, steps, pauses])),
+    hash: hashText(JSON.stringify([{ ...run, retriggered_as: null, completed_as: null }, steps, pauses])),
   };
 }
 

@@ -1,5 +1,5 @@
 import { OpenStream } from "../../../src/execution/streams/run_streams.ts";
-import { over, overClient } from "./doubles.ts";
+import { over } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";
 
@@ -56,13 +56,6 @@ export const STREAM_MUTANTS: readonly Mutant[] = [
             one.after < one.position - 1 ? { ...one, after: one.after + 1 } : one
           ),
         }, reports),
-    })),
-  },
-  {
-    name: "items are dropped after a call that failed",
-    rule: "what no answer has acknowledged is sent again",
-    client: overClient((store) => ({
-      appendItems: (writes) => store.appendItems(writes).catch(() => writes.map(() => true)),
     })),
   },
   {
