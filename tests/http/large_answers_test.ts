@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { setImmediate } from "node:timers";
 import { NotFoundError, StoreError } from "../../src/model/error.ts";
 import { decode, type Json } from "../../src/values/json.ts";
+import { toClientWait } from "../../src/model/client_wait.ts";
 import { toClientRun } from "../../src/model/client_run.ts";
 import type { Run } from "../../src/model/run.ts";
 import { toClientStep } from "../../src/model/step.ts";
@@ -102,7 +103,7 @@ forEachStore(
       );
       const expected = [
         (await engine.getSteps(id)).map(toClientStep),
-        await engine.getWaits(id),
+        (await engine.getWaits(id)).map(toClientWait),
         await engine.getLogs(id),
       ];
       assert.deepEqual(details, json(expected));
