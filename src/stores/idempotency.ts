@@ -2,7 +2,7 @@ import { isTerminal, type RunStatus } from "../model/run.ts";
 import type { NewRun } from "../store/new_run.ts";
 
 /** Whether the newest retry of a run that has the key of a request counts in its place. */
-export function isFollowed({ idempotencyUntil: until }: Pick<NewRun, "idempotencyUntil">): boolean {
+export function countsByNewestRetry({ idempotencyUntil: until }: Pick<NewRun, "idempotencyUntil">): boolean {
   return until === "ended" || until === "failed";
 }
 
@@ -11,7 +11,7 @@ export function isFollowed({ idempotencyUntil: until }: Pick<NewRun, "idempotenc
  *
  * @param run The run, or its newest retry; `completedAs` is that of the run that has the key.
  */
-export function counts(
+export function countsForKey(
   { status, createdAt, completedAs, hasClosedInbox }: {
     status: RunStatus;
     createdAt: number;

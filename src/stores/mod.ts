@@ -133,7 +133,7 @@ export { parseStep, retryTime, startedAt, stepId } from "../model/step.ts";
 export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../model/wait.ts";
 
 // Rules that stores share.
-export { counts, isFollowed } from "./idempotency.ts";
+export { countsByNewestRetry, countsForKey } from "./idempotency.ts";
 export { cleaningMessage, type EndedRun, endRunIdOf, retriedMessage, toEndRun, toOnEnd } from "./end_runs.ts";
 export {
   abandonedFailure,

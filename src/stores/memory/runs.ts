@@ -11,7 +11,7 @@ import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import type { Interruption } from "../../store/timeline_records.ts";
 import { toEndRun } from "../end_runs.ts";
-import { counts, isFollowed } from "../idempotency.ts";
+import { countsByNewestRetry, countsForKey } from "../idempotency.ts";
 import { ALONE_FROM, aloneDelayMs, DELETED_RUNS_KNOWN_MS } from "../rules.ts";
 import { addTry } from "../tried_prints.ts";
 import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
@@ -105,9 +105,9 @@ export class MemoryRuns {
   /** Finds the run that has the idempotency key of a request, and counts; or the newest retry of that run. */
   findIdempotent(request: NewRun, now: number): KeptRun | undefined {
     for (const run of this.#withKeyOf(request)) {
-      const found = isFollowed(request) ? this.#newestRetry(run) : run;
+      const found = countsByNewestRetry(request) ? this.#newestRetry(run) : run;
       const counted = { ...found, completedAs: run.completedAs, hasClosedInbox: () => hasClosedInbox(found) };
-      if (counts(counted, request, now)) return found;
+      if (countsForKey(counted, request, now)) return found;
     }
     return undefined;
   }

@@ -6,7 +6,7 @@ import type { Host } from "../../../model/host.ts";
 import type { StoredRun } from "../../../model/run.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
-import { counts, isFollowed } from "../../idempotency.ts";
+import { countsByNewestRetry, countsForKey } from "../../idempotency.ts";
 import { cleaningMessage, retriedMessage, toOnEnd } from "../../end_runs.ts";
 import { END_LEAD } from "../../rules.ts";
 import { aloneQueue, queueName } from "../../queue_name.ts";
@@ -99,7 +99,7 @@ function findRun(
   if (idempotencyKey === null) return null;
   for (const queue of queues) {
     const same = db.get<RunRow>(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, queue, idempotencyKey);
-    const found = isFollowed({ idempotencyUntil }) ? newestRetry(db, same) : same;
+    const found = countsByNewestRetry({ idempotencyUntil }) ? newestRetry(db, same) : same;
     if (same === undefined || found === undefined) continue;
     const { status, created_at: createdAt } = found;
     const counted = {
@@ -108,7 +108,7 @@ function findRun(
       completedAs: same.completed_as,
       hasClosedInbox: () => hasClosedInbox(db, found.seq),
     };
-    if (!counts(counted, { idempotencyUntil }, now)) continue;
+    if (!countsForKey(counted, { idempotencyUntil }, now)) continue;
     return { run: toRunText(found), disposition: "idempotent" };
   }
   return null;
