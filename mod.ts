@@ -33,6 +33,8 @@ export type {
   EndedPause,
   ExecutionInfo,
   ExecutionOutcome,
+  SendEnd,
+  SendInfo,
   SignalInfo,
   SignalResult,
   StepInfo,
@@ -245,9 +247,11 @@ export type {
   Effects,
   NewEffect,
   NewOutboxRow,
+  Outbox,
   OutboxRequest,
   OutboxRow,
   SourceWrites,
   StoredEffect,
+  StuckRows,
 } from "./src/model/effects.ts";
 export type { PauseKind, Signal, SignalReceipt, Wait, WaitResult, WaitStatus } from "./src/model/wait.ts";

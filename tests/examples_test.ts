@@ -98,6 +98,10 @@ for (
     ],
     ["mcp_server.ts", /The user is asked: [^]*refunded: 1250/],
     [
+      "tick_by_post.ts",
+      /token of the cron: 401\nWelcome, Ada\n[^]*executed 1; something is due again at 2[^]*executed 1; .* never\nReminded Ada/,
+    ],
+    [
       "webhooks.ts",
       /forged webhook is answered with 401[^]*attempt 2[^]*has completed/,
     ],

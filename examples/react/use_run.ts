@@ -23,15 +23,19 @@ export function followRun<J extends ClientJobs, Name extends JobName<J>>(client:
         state = reduce(state, change);
         onChange();
       };
-      const follow = async () => {
+      const follow = async (): Promise<void> => {
         for await (const change of client.watch(runId, { abortSignal })) {
           apply(change);
           if (!isPartial(change)) continue;
-          const [run, waits] = await Promise.all([
-            client.run(runId, { abortSignal }),
-            client.waits(runId, { abortSignal }),
-          ]);
-          apply({ type: "snapshot", run, waits });
+          try {
+            const [run, waits] = await Promise.all([
+              client.run(runId, { abortSignal }),
+              client.waits(runId, { abortSignal }),
+            ]);
+            apply({ type: "snapshot", run, waits });
+          } catch { // such a read is not repeated: watch() is, and begins with a snapshot
+            return follow();
+          }
         }
       };
       follow().catch((error) => {

@@ -2,8 +2,8 @@ import process from "node:process";
 
 /** Where a command reads from and writes to. */
 export interface Terminal {
-  /** Writes one line of the result. */
-  print(line: string): void;
+  /** Writes one line of the result, or, with an empty `end`, the beginning of one. */
+  print(line: string, end?: "\n" | ""): void;
   /** Writes one line of what is no result: a note, a warning, why there is none. */
   note(line: string): void;
   /** The width of the terminal in characters; `null`: the result goes to a file or to another program. */
@@ -31,7 +31,7 @@ export function processTerminal(): Terminal {
   });
   const isTerminal = stdout.isTTY === true;
   return {
-    print: (line) => void stdout.write(`${line}\n`),
+    print: (line, end = "\n") => void stdout.write(line + end),
     note: (line) => void stderr.write(`${line}\n`),
     columns: isTerminal ? stdout.columns ?? 80 : null,
     hasColors: isTerminal && wantsColors(env),

@@ -4,7 +4,7 @@ import type { ClientStep } from "../model/step.ts";
 import type { Stream, StreamPart } from "../model/stream.ts";
 import type { Json, Jsonify } from "../values/json.ts";
 import type { LogEntry } from "../model/log.ts";
-import type { Message, SendResult } from "../model/message.ts";
+import type { ClientMessage, SendResult } from "../model/message.ts";
 
 import type { ClientSignalReceipt, ClientWait } from "../model/client_wait.ts";
 import { ClientError } from "./client_error.ts";
@@ -26,7 +26,7 @@ import type {
   RunSnapshot,
   Triggered,
 } from "./client_types.ts";
-import { follow } from "./follow.ts";
+import { follow, untilAnswered } from "./follow.ts";
 import { readItems } from "./read_items.ts";
 import { openService, type Query, type ServiceOptions } from "./service.ts";
 
@@ -76,7 +76,7 @@ export interface Client<J extends ClientJobs> {
     options?: CallOptions,
   ): Promise<ClientSignalReceipt>;
   /** Reads the messages of a run. */
-  messages(runId: string, options?: CallOptions): Promise<Message[]>;
+  messages(runId: string, options?: CallOptions): Promise<ClientMessage[]>;
   /**
    * Sends a message to a run: to the one of an id, or of a job and an idempotency key. A repeated call with the same `id`,
    * name and payload gets the same answer.
@@ -90,6 +90,18 @@ export interface Client<J extends ClientJobs> {
     message: { name: string; payload: unknown; id?: string },
     options?: CallOptions,
   ): Promise<SendResult>;
+  /**
+   * Sends a message, as `send()` does, and waits for its answer: what the run gives to `step.respond()`. A repeated call
+   * with the same `id` finds the answer. It waits without limit: `abortSignal: AbortSignal.timeout(30_000)` sets one.
+   *
+   * @throws {ClientError} The run failed (`run_failed`), was cancelled (`run_cancelled`) or deleted (`not_found`), or has
+   * completed without an answer (`conflict`).
+   */
+  ask<Answer = Json>(
+    to: Parameters<Client<J>["send"]>[0],
+    message: Parameters<Client<J>["send"]>[1],
+    options?: CallOptions,
+  ): Promise<Answer>;
   /** Cancels a run that has not ended. */
   cancel(runId: string, options?: CallOptions): Promise<void>;
   /** Triggers a run that has ended again, from its start (default) or from its failure. */
@@ -196,6 +208,18 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
       typeof to === "string"
         ? ask("POST /send", { query: { runId: to }, body: message, ...options })
         : ask("POST /send", { body: { ...to, ...message }, ...options }),
+    async ask(to, message, options) {
+      const { runId, messageId } = await client.send(to, message, options);
+      const stepName = `respond:${messageId}`;
+      for await (const event of client.watch(runId, options)) {
+        if (event.type !== "snapshot" && (event as { stepName?: string }).stepName !== stepName) continue;
+        const steps = await untilAnswered(() => client.steps(runId, options), options);
+        const answer = steps.find(({ name }) => name === stepName);
+        if (answer) return answer.output as never; // of the type that the caller expects
+      }
+      await client.waitForRun(runId, options); // it says how the run has ended
+      throw new ClientError(`Run "${runId}" has not answered message "${messageId}"`, "conflict");
+    },
     cancel: askOfRun("POST /cancel"),
     retrigger: askOfRun("POST /retrigger"),
     delete: askOfRun("DELETE /run"),
@@ -234,7 +258,7 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
       const options = { abortSignal: AbortSignal.any([timing.signal, abortSignal ?? timing.signal]) };
       try {
         for await (const _ of client.watch(runId, options));
-        const run = await client.run(runId, options);
+        const run = await untilAnswered(() => client.run(runId, options), options);
         const { status, error } = run;
         if (status === "completed") return run as never; // it has its output
         throw new ClientError(`Run "${runId}" ended as ${status}${error ? `: ${error}` : ""}`, `run_${status}`);

@@ -52,40 +52,65 @@ export function follow<Snapshot>(
 type Lines = AsyncIterable<string[]>;
 
 /**
- * Reads a stream of server-sent events, and reconnects when it breaks: after 0.5 to 30 seconds, no sooner than the service
- * asks for, and at once when the browser is online again. It ends when the service says that there is nothing more (204),
- * or `read` returns `true`.
+ * Reads a stream of server-sent events, and reconnects when it breaks. It ends when the service says that there is nothing
+ * more (204), or `read` returns `true`.
  *
  * @param query Makes the parameters of the next connection.
  * @param read Reads the lines of a connection.
  * @throws {ClientError} The service refuses the request, other than for now.
  * @throws What `headers()` throws, and an error if the stream is not one of events.
  */
-export async function* reconnect<T>(
+export function reconnect<T>(
   send: Service,
   route: string,
   query: () => Query,
   read: (lines: Lines) => AsyncGenerator<T, unknown>,
-  { abortSignal }: CallOptions = {},
+  options?: CallOptions,
 ): AsyncGenerator<T, void> {
-  // The shortest pause before the next connection, in milliseconds. It takes up to twice as long.
-  for (let delay = 500;; delay = Math.min(2 * delay, 15_000)) {
+  return repeat(async function* (onLine) {
     let reader: ReadableStreamDefaultReader<string> | undefined;
-    let retryAfter: number | null = 0;
     try {
-      const { body }: Response = await send(route, { query: query(), abortSignal }, true);
-      if (!body) return;
-      const lines = sseLines(
-        reader = body.pipeThrough(new TextDecoderStream()).getReader(),
-        () => delay = 500,
-      );
-      if (yield* read(lines)) return;
-    } catch (error) {
-      if (!(error instanceof ClientError) || /^4(?!08|29)/.test(error.status as never)) throw error;
-      retryAfter = error.retryAfter;
+      const { body }: Response = await send(route, { query: query(), ...options }, true);
+      if (!body) return true;
+      return yield* read(sseLines(reader = body.pipeThrough(new TextDecoderStream()).getReader(), onLine));
     } finally {
       // It would keep the connection open. It fails if the stream has broken, which is known.
       reader?.cancel().catch(() => {});
+    }
+  }, options);
+}
+
+/**
+ * Makes a call until it is answered. It must be one that changes nothing.
+ *
+ * @throws {ClientError} The service refuses it, other than for now.
+ */
+export async function untilAnswered<T>(call: () => Promise<T>, options?: CallOptions): Promise<T> {
+  const answers = repeat(async function* () {
+    yield await call();
+  }, options);
+  return (await answers.next()).value as T;
+}
+
+/**
+ * Attempts something until an attempt returns `true`: again after 0.5 to 30 seconds, no sooner than the service asks for,
+ * and at once when the browser is online again.
+ *
+ * @param attempt Calls what it is given when something arrives, which makes the next pause a short one.
+ * @throws What an attempt throws, other than a `ClientError` that another attempt may mend.
+ */
+async function* repeat<T>(
+  attempt: (onArrival: () => void) => AsyncGenerator<T, unknown>,
+  { abortSignal }: CallOptions = {},
+): AsyncGenerator<T, void> {
+  // The shortest pause before the next attempt, in milliseconds. It takes up to twice as long.
+  for (let delay = 500;; delay = Math.min(2 * delay, 15_000)) {
+    let retryAfter: number | null = 0;
+    try {
+      if (yield* attempt(() => delay = 500)) return;
+    } catch (error) {
+      if (!(error instanceof ClientError) || /^4(?!08|29)/.test(error.status as never)) throw error;
+      retryAfter = error.retryAfter;
     }
     abortSignal?.throwIfAborted();
     // A pause that ends when the browser is online again, or the call is stopped.

@@ -3,6 +3,7 @@ import { AroundHooks } from "../model/around.ts";
 import { StoreError } from "../model/error.ts";
 import { systemHost } from "../model/host.ts";
 import { publishEndTriggers } from "./runs/end_triggers.ts";
+import type { Job } from "../model/job.ts";
 import { JobCatalog } from "../model/job/job_catalog.ts";
 import { checkPayload } from "./runs/check_payload.ts";
 import type { Schema } from "../model/schema.ts";
@@ -28,7 +29,7 @@ import type { EngineInternals } from "./engine_internals.ts";
 import { toFailure } from "../model/failure/to_failure.ts";
 import { describeFailedRun, failureReport } from "../model/failure.ts";
 import { type Logger, toLogger, warnOnce } from "../model/logger.ts";
-import { checkSignal } from "../model/wait.ts";
+import { checkSignal, type Signal, type SignalReceipt } from "../model/wait.ts";
 import { describeUnread, Messages } from "./messages.ts";
 import { JobPauses } from "./job_pauses.ts";
 import { OutageLog } from "./outage_log.ts";
@@ -40,6 +41,7 @@ import { Scheduler } from "./schedules/scheduler.ts";
 import { ScheduleRegistry } from "./schedules/schedule_registry.ts";
 import { watchStrandedJobs } from "./runs/stranded_jobs.ts";
 import { shortestOf } from "./runs/purge_loop.ts";
+import { currentWait } from "./runs/current_wait.ts";
 import { Relay } from "./transactions/relay.ts";
 import { runSweeps } from "./transactions/sweep.ts";
 import { EngineTransactions } from "./transactions/transactions.ts";
@@ -62,6 +64,8 @@ export interface EngineParts<L> {
   schedules: ScheduleRegistry<L>;
   /** Cancels, deletes and signals runs. */
   runs: RunChanges;
+  /** Does `Engine.signal()`. */
+  signal: (waitId: string, signal: Signal, by: string | null) => Promise<SignalReceipt>;
   /** Sends messages to runs. */
   messages: Messages;
   /** Cancels, retriggers and deletes many runs. */
@@ -128,6 +132,7 @@ export function assembleEngine<J extends Jobs, L>(
     maxValueBytes,
     warn,
     triggers,
+    checkPayload: (found, signal) => checkPayload(found.wait, signal, { jobs, findRun: () => found, host }),
     runs: () => runs,
     relay: () => relay,
   });
@@ -190,7 +195,7 @@ export function assembleEngine<J extends Jobs, L>(
     retention,
     migrateSources: () => transactions.migrate(),
     relay: (abortSignal) => relay.run(abortSignal),
-    refusedRows: () => relay.refused,
+    stuckRows: () => relay.stuck,
     sweep: (abortSignal) =>
       runSweeps({
         ...deps,
@@ -207,7 +212,18 @@ export function assembleEngine<J extends Jobs, L>(
   const pauses = new JobPauses({ jobs, store, hub, operator, onResume });
   const heldRuns = new HeldRuns({ store, hub, onResume });
   const runs: RunChanges = new RunChanges({ ...deps, worker: () => lifecycle.worker });
+  const findRun = async (runId: string) => (await store.readRuns([runId], Infinity))[0] ?? null;
+  const checkStored: EngineInternals["checkPayload"] = async (wait, signal) =>
+    await checkPayload(wait, signal, { jobs, findRun, host });
+  const signal: EngineParts<L>["signal"] = async (waitId, given, by) => {
+    const checked = checkSignal(given, maxValueBytes);
+    const found = await store.getWait(waitId);
+    const wait = found === null ? null : await currentWait(store, found);
+    if (wait !== null) await checkStored(wait, checked);
+    return await runs.signal(wait?.id ?? waitId, checked, by);
+  };
   const relay: Relay = new Relay({
+    store,
     host,
     hub,
     sources,
@@ -215,7 +231,7 @@ export function assembleEngine<J extends Jobs, L>(
     storeId: () => transactions.storeId(),
     intervalMs: settings.pollingInterval,
     triggers,
-    signal: (waitId, signal, by) => runs.signal(waitId, checkSignal(signal, maxValueBytes), by),
+    signal,
   });
   const messages: Messages = new Messages({ ...deps, jobs, triggers, worker: () => lifecycle.worker });
   logUnread(deps, jobs, { logger, inBackground: (work) => lifecycle.inBackground(work) });
@@ -226,6 +242,7 @@ export function assembleEngine<J extends Jobs, L>(
     items: lifecycle.streams,
     host,
     store,
+    retention,
     jobs: () => jobs.newest.values(),
     isStopped: () => lifecycle.isStopped,
     onStop: (listener) => lifecycle.onStop(listener),
@@ -237,7 +254,7 @@ export function assembleEngine<J extends Jobs, L>(
     discard: () => lifecycle.discard(),
     trigger: (jobName, input, options, guard) => triggers.trigger(jobName, input, options, guard),
     cancel: (runId, by) => runs.cancel(runId, by),
-    checkPayload: (wait, signal) => checkPayload(wait, signal, { jobs, store, host }),
+    checkPayload: checkStored,
     signal: async (waitId, signal, by) => await runs.signal(waitId, checkSignal(signal, deps.maxValueBytes), by),
     messages,
     performBulk: (operation, selection, options, guard) => bulk.perform(operation, selection, options, guard),
@@ -252,6 +269,7 @@ export function assembleEngine<J extends Jobs, L>(
     transactions,
     schedules,
     runs,
+    signal,
     messages,
     bulk,
     heldRuns,
@@ -269,17 +287,23 @@ function logUnread(
   jobs: JobCatalog,
   { logger, inBackground }: { logger: Logger; inBackground: (work: Promise<unknown>) => void },
 ): void {
+  // Who takes no messages does not pay for events that nobody else hears.
+  if (![...jobs.newest.values()].some(takesMessages)) return;
   const look = async (id: string) => {
     const unread = await describeUnread(deps, id);
     if (unread !== null) logger.warn(unread);
   };
   const onEnd = ({ runId, jobName }: { runId: string; jobName: string }) => {
-    const { messages = {} } = jobs.find(jobName)?.job ?? {};
-    if (Object.keys(messages).length > 0) inBackground(look(runId));
+    const found = jobs.find(jobName);
+    if (found !== undefined && takesMessages(found.job)) inBackground(look(runId));
   };
   deps.hub.on("run:complete", onEnd);
   deps.hub.on("run:fail", onEnd);
   deps.hub.on("run:cancel", onEnd);
+}
+
+function takesMessages({ messages }: Job): boolean {
+  return Object.keys(messages).length > 0;
 }
 
 /** Logs the runs that fail or are held in this process, and the errors of the engine itself. */

@@ -9,6 +9,7 @@ import { checkName } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { propertyOf } from "../values/property_of.ts";
 import type { Engine } from "./engine.ts";
+import { namesOf } from "../values/names_of.ts";
 
 /** Nothing, if a job takes what is given to it; else what it should have. */
 export type Taking<Input, Given> = [Given] extends [Input] ? unknown : { readonly input: Schema<Given> };
@@ -51,16 +52,7 @@ interface Settings {
   maxItems: number;
 }
 
-const OPTIONS: Record<keyof CollectorDefinition<Schema, Job>, true> = {
-  name: true,
-  item: true,
-  key: true,
-  into: true,
-  quiet: true,
-  maxDelay: true,
-  maxItems: true,
-  pick: true,
-};
+const OPTIONS = namesOf<keyof CollectorDefinition<Schema, Job>>()("name item key into quiet maxDelay maxItems pick");
 const MAX_ITEMS = 1_000;
 // A key and a name make a concurrency key.
 const MAX_NAME = 127;

@@ -25,7 +25,7 @@ import { checkOptionNames } from "../values/option_names.ts";
 import type { KeyedRun, MessageSchemas } from "../model/job/job_messages.ts";
 import type { Message, SendResult } from "../model/message.ts";
 import { type AskOptions, SEND_OPTIONS, type SendOptions } from "./messages.ts";
-import { checkSignal, type Signal, type SignalReceipt, type Wait } from "../model/wait.ts";
+import { type Signal, type SignalReceipt, type Wait } from "../model/wait.ts";
 import { assembleEngine, type EngineParts } from "./assemble_engine.ts";
 import type { BulkOptions, BulkResumeOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { ResumeAllOptions } from "./bulk/bulk_operations.ts";
@@ -36,7 +36,6 @@ import type { IdleOptions, IdleResult } from "./lifecycle.ts";
 import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
 import type { ResumeOptions } from "./runs/held_runs.ts";
 import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
-import { currentWait } from "./runs/current_wait.ts";
 import { waitForAnswer } from "./runs/wait_for_answer.ts";
 import { readTimeout, waitForRun, type WaitForRunDeps, type WaitOptions } from "./runs/wait_for_run.ts";
 import { readRun, refuseUnknownRun } from "./runs/read_run.ts";
@@ -203,12 +202,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   async signal(waitId: string, signal: Signal, options: ActorOptions = {}): Promise<SignalReceipt> {
-    const by = checkActor(options, "signal()");
-    const checked = checkSignal(signal, this.#parts.deps.maxValueBytes);
-    const found = await this.#store.getWait(waitId);
-    const wait = found === null ? null : await currentWait(this.#store, found);
-    if (wait !== null) await this.#parts.internals.checkPayload(wait, checked);
-    return await this.#parts.runs.signal(wait?.id ?? waitId, checked, by);
+    return await this.#parts.signal(waitId, signal, checkActor(options, "signal()"));
   }
 
   async send(
@@ -292,7 +286,7 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   subscribe(runId: string): ReadableStream<RunEvent> {
-    return this.#parts.lifecycle.isStopped ? endedStream() : subscribe(runId, this[INTERNALS].reader, this.#store);
+    return this.#parts.lifecycle.isStopped ? endedStream() : subscribe(runId, this[INTERNALS]);
   }
 
   readStream<T = Json>(

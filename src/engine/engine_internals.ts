@@ -1,6 +1,6 @@
 import type { Host } from "../model/host.ts";
 import type { Job } from "../model/job.ts";
-import type { BulkOperation, StoredRun } from "../model/run.ts";
+import type { BulkOperation, Retention, StoredRun } from "../model/run.ts";
 import type { Store } from "../store/store.ts";
 import type { Enqueued } from "../store/new_run.ts";
 import type { JournalReader } from "../events/journal_reader.ts";
@@ -28,6 +28,8 @@ export interface EngineInternals {
   host: Host;
   /** The store, for reads that bypass the engine. Its first call creates its tables. */
   store: Store;
+  /** How long runs are kept after their end, in milliseconds. */
+  retention: Retention;
   /** The newest version of each job. */
   jobs(): Iterable<Job>;
   /** Whether the engine has stopped: event streams that are opened now end at once. */

@@ -17,6 +17,7 @@ import { checkOptionNames } from "../values/option_names.ts";
 import { checkSchema, type Schema } from "../model/schema.ts";
 import type { Labels, Retention } from "../model/run.ts";
 import type { Jobs } from "./job_handle.ts";
+import { namesOf } from "../values/names_of.ts";
 
 /** A schedule of one of an engine's jobs, or of a job that is given by its name. */
 export type DeclaredSchedule<J extends Jobs, L = Labels> =
@@ -87,24 +88,10 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   host?: Host;
 }
 
-// Typed so that an option cannot be added without its name.
-const ENGINE_OPTIONS: Record<keyof EngineOptions<Jobs>, true> = {
-  store: true,
-  jobs: true,
-  dataSources: true,
-  worker: true,
-  retention: true,
-  labels: true,
-  schedules: true,
-  fairnessLabel: true,
-  maxValueBytes: true,
-  maxStreamBytes: true,
-  errors: true,
-  onDivergence: true,
-  build: true,
-  logger: true,
-  host: true,
-};
+const ENGINE_OPTIONS = namesOf<keyof EngineOptions<Jobs>>()(
+  "store jobs dataSources worker retention labels schedules fairnessLabel maxValueBytes maxStreamBytes errors",
+  "onDivergence build logger host",
+);
 const RETENTION: Record<keyof Retention, true> = { completed: true, failed: true, cancelled: true, streams: true };
 
 /**

@@ -66,8 +66,8 @@ export interface LifecycleOptions {
   watchStranded: (abortSignal: AbortSignal) => Promise<void>;
   /** Creates the tables of data sources. */
   migrateSources: () => Promise<void>;
-  /** How many rows of the outboxes were refused, by the names of data sources. */
-  refusedRows: () => ReadonlyMap<string, number>;
+  /** The rows of the outboxes that need attention, by the names of data sources. */
+  stuckRows: () => EngineCondition["stuckRows"];
   /** Relays the outboxes of data sources, until the signal fires. */
   relay: (abortSignal: AbortSignal) => Promise<void>;
   /** Deletes old effects of data sources, until the signal fires. */
@@ -127,7 +127,7 @@ export class Lifecycle {
       failedClaims: this.#worker.failedClaims,
       isStopping: this.#stopsUnderWay > 0 || this.#isStopped,
       keepsRuns: shortestOf({ ...this.#options.retention, streams: Infinity }) === Infinity,
-      refusedRows: this.#options.refusedRows(),
+      stuckRows: this.#options.stuckRows(),
     };
   }
 

@@ -1,12 +1,13 @@
 import type { Worker } from "../execution/worker.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
+import { runAround, type SendEnd, type SendInfo } from "../model/around.ts";
 import { StoreError, ValidationError } from "../model/error.ts";
 import type { JobFlow } from "../model/flow.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { Job } from "../model/job.ts";
 import { type KeyedRun, parseMessagePayload } from "../model/job/job_messages.ts";
 import { MAX_MESSAGE_ID, type SendResult, type SentMessage } from "../model/message.ts";
-import { type ActorOptions, encodeOrigin, readActor } from "../model/origin.ts";
+import { actorOf, type ActorOptions, encodeOrigin, type OriginText, readActor, traceOf } from "../model/origin.ts";
 import type { Labels, RunText } from "../model/run.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { SendOutcome, SendRequest } from "../store/send_request.ts";
@@ -82,7 +83,7 @@ const KEYED_RUN: Record<keyof KeyedRun, true> = { job: true, key: true };
 // How often the checks are made again, because another run has the key by then.
 const MAX_CHANGES = 5;
 
-type MessagesDeps = Pick<ExecutionDeps, "store" | "host" | "maxValueBytes"> & {
+type MessagesDeps = Pick<ExecutionDeps, "store" | "host" | "maxValueBytes" | "around"> & {
   jobs: JobCatalog;
   triggers: Triggers;
   /** The current worker. */
@@ -114,7 +115,10 @@ export class Messages {
     const request = typeof to === "string"
       ? await this.#toRun(to, asked, start, guard)
       : await this.#toKey(to, asked, start, guard);
-    const outcome = guard === null ? await this.#post(request) : await this.#postGuarded(request, guard);
+    const outcome = await this.#sendAround(
+      request,
+      (traced) => guard === null ? this.#post(traced) : this.#postGuarded(traced, guard),
+    );
     if ("changed" in outcome) throw new TypeError("A message without an expected run cannot find another one");
     const { run: { id: runId }, started } = outcome;
     if (started !== null && request.start !== null) this.#deps.triggers.publish(started, request.start);
@@ -181,6 +185,29 @@ export class Messages {
     return { to: { jobNames, key: run.idempotencyKey ?? to.key }, message, start: run };
   }
 
+  /** Sends a message, and calls the plugins' hooks around messages. */
+  #sendAround(request: SendRequest, send: (traced: SendRequest) => Promise<SendOutcome>): Promise<SendOutcome> {
+    const { send: around } = this.#deps.around;
+    if (around === null) return send(request);
+    const { to, message, start } = request;
+    const info: SendInfo = {
+      to: "runId" in to ? to : { jobName: to.jobNames[0]!, key: to.key },
+      name: message.name,
+      messageId: message.id,
+      trace: null,
+    };
+    return runAround<SendInfo, SendEnd, SendOutcome>(around, info, async (end) => {
+      const traced = <T extends { trace: OriginText | null }>(given: T): T => {
+        return { ...given, trace: encodeOrigin(info.trace, actorOf(given.trace)) };
+      };
+      const outcome = await send({ ...request, message: traced(message), start: start && traced(start) });
+      if ("changed" in outcome) return outcome;
+      const { run: { id: runId, jobName }, disposition: kind, started } = outcome;
+      end({ kind, runId, jobName, started: started !== null });
+      return outcome;
+    }, (error) => ({ kind: "refused", error }));
+  }
+
   /** Sends a message once the guard has allowed it for the very run that then takes it. */
   async #postGuarded(request: SendRequest, guard: MessageGuard): Promise<SendOutcome> {
     const { id, name, payload } = request.message;
@@ -192,7 +219,7 @@ export class Messages {
         throw new StoreError(`The run of a message has changed ${MAX_CHANGES} times meanwhile`);
       }
       const by = await guard.beforeSending(runId, { id, name, payload: decode(payload) as Json }); // it is no `undefined`
-      const message = { ...request.message, trace: encodeOrigin(null, by) };
+      const message = { ...request.message, trace: encodeOrigin(traceOf(request.message.trace), by) };
       outcome = await this.#post({ ...request, message, expect: runId });
     }
     if (outcome.disposition === "duplicate" && !("runId" in request.to)) await guard.beforeReading(outcome.run.id);

@@ -83,7 +83,7 @@ export class Hub {
    */
   publish(run: RunIdentity, happening: RunHappening, at = this.#host.now()): void {
     this.#observer?.(run.jobName, happening);
-    if (this.#hasListener(happening.type)) this.#publishEvent(this.#runEvent(run, happening, at));
+    if (this.hears(happening.type)) this.#publishEvent(this.#runEvent(run, happening, at));
     const ofRun = this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;
     for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
@@ -96,7 +96,7 @@ export class Hub {
 
   /** Publishes jobs that no live worker knows. Returns whether anybody listens. */
   publishStranded(jobs: readonly StrandedJob[]): boolean {
-    const isHeard = this.#hasListener("worker:stranded");
+    const isHeard = this.hears("worker:stranded");
     if (isHeard) {
       this.#publishEvent({
         type: "worker:stranded",
@@ -110,7 +110,7 @@ export class Hub {
 
   /** Publishes that slots of a schedule were skipped, after the commit. */
   publishSkip(skip: ScheduleSkip): void {
-    if (!this.#hasListener("schedule:skip")) return;
+    if (!this.hears("schedule:skip")) return;
     this.#publishEvent({
       type: "schedule:skip",
       ...skip,
@@ -126,7 +126,7 @@ export class Hub {
 
   /** Publishes an error of the engine itself as `worker:error`. */
   publishError(error: unknown): void {
-    if (!this.#hasListener("worker:error")) return;
+    if (!this.hears("worker:error")) return;
     this.#publishEvent({
       type: "worker:error",
       error,
@@ -146,7 +146,8 @@ export class Hub {
     };
   }
 
-  #hasListener(type: EventType): boolean {
+  /** Whether anybody listens to events of a type: what only such an event needs is not made for nobody. */
+  hears(type: EventType): boolean {
     return (this.#listeners.get(type)?.size ?? 0) + (this.#listeners.get("*")?.size ?? 0) > 0;
   }
 

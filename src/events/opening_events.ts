@@ -9,7 +9,7 @@ import { parseValue } from "../values/json.ts";
  * - `pending`: its hold, if it is held.
  * - `leased`: its lease.
  * - `running`: its lease, its start and its latest progress.
- * - `waiting`: its pauses.
+ * - `waiting`: its pauses, and how many of the children have ended that it waits for, if they are several.
  * - If it has ended: only its last event.
  *
  * Their sequence numbers end with twice the state's position in the journal: all later events have higher ones.
@@ -35,7 +35,14 @@ function standingHappenings({ run, execution, pauses }: RunState): RunHappening[
     case "running":
       return [leased(run), { type: "run:start", execution }, ...progressOf(run)];
     case "waiting":
-      return pauses.map(({ name: waitName, ...pause }) => ({ type: "run:waiting", waitName, ...pause }));
+      return [
+        ...pauses.map(({ name: waitName, children: _, ...pause }): RunHappening => ({
+          type: "run:waiting",
+          waitName,
+          ...pause,
+        })),
+        ...childProgressOf(pauses),
+      ];
     case "completed":
       return [{ type: "run:complete", output: parseValue(run.output), duration: durationOf(run) }];
     case "failed": {
@@ -45,6 +52,15 @@ function standingHappenings({ run, execution, pauses }: RunState): RunHappening[
     case "cancelled":
       return [{ type: "run:cancel", by: run.cancelledBy }];
   }
+}
+
+/** How many children have ended; nothing if it is one child, or none. */
+function childProgressOf(pauses: RunState["pauses"]): RunHappening[] {
+  const children = pauses.flatMap(({ children }) => children ?? []);
+  const sumOf = (name: "total" | "unfinished") => children.reduce((sum, one) => sum + one[name], 0);
+  const total = sumOf("total");
+  if (total < 2) return [];
+  return [{ type: "run:progress", progress: { current: total - sumOf("unfinished"), total }, of: "children" }];
 }
 
 function leased({ leaseOwner, leaseExpiresAt }: StoredRun): RunHappening {

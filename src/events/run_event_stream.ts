@@ -1,6 +1,8 @@
 import { NotFoundError, StoreError } from "../model/error.ts";
 import { isLastEvent, type RunEvent } from "../model/event.ts";
+import type { Host } from "../model/host.ts";
 import type { Store } from "../store/store.ts";
+import { ChildProgress } from "./child_progress.ts";
 import type { EventConsumer } from "./event_consumer.ts";
 import type { JournalReader } from "./journal_reader.ts";
 import { openingEvents } from "./opening_events.ts";
@@ -15,7 +17,10 @@ const MAX_UNREAD_LENGTH = 4_194_304;
  * Of unread progress events only the latest is kept. With more than 10,000 other unread events, or more than 4 MiB of
  * them, the stream fails with a {@linkcode StoreError}. One larger event alone is kept.
  */
-export function subscribe(runId: string, reader: JournalReader, store: Store): ReadableStream<RunEvent> {
+export function subscribe(
+  runId: string,
+  { reader, store, host }: { reader: JournalReader; store: Store; host: Host },
+): ReadableStream<RunEvent> {
   const unread: { event: RunEvent; length: number }[] = [];
   let unreadLength = 0;
   const ending = new AbortController();
@@ -27,6 +32,7 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
 
   const stop = () => {
     ending.abort();
+    children.stop();
     detach();
   };
   const take = (item: { event: RunEvent; length: number }) => {
@@ -51,6 +57,7 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
   };
   const next = (event: RunEvent) => {
     if (abortSignal.aborted) return;
+    children.note(event);
     if (event.type === "run:progress" && unread.at(-1)?.event.type === "run:progress") take(unread.pop()!);
     const isReadAtOnce = isWanted && unread.length === 0;
     const length = isReadAtOnce ? 0 : JSON.stringify(event).length;
@@ -63,6 +70,7 @@ export function subscribe(runId: string, reader: JournalReader, store: Store): R
     if (isLastEvent(event)) endWith(() => controller.close());
     else flush();
   };
+  const children = new ChildProgress(runId, { store, host }, next);
   const fail = (error?: unknown) => {
     endWith(() => error === undefined ? controller.close() : controller.error(error));
   };

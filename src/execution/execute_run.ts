@@ -152,7 +152,8 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
     return { kind: "interrupted" }; // refused, or given up after an interruption
   }
   if (outcome.kind === "completed") {
-    execution.publish({ type: "run:complete", output: decode(outcome.text) ?? null, duration });
+    const output = execution.outputFor("run:complete", outcome.text);
+    execution.publish({ type: "run:complete", output, duration });
   } else {
     const { failure, failedStepName, thrown } = outcome;
     const error = failureText(failure);

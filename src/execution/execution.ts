@@ -8,7 +8,7 @@ import { toFailure, withoutStacks } from "../model/failure/to_failure.ts";
 import type { Host } from "../model/host.ts";
 import type { AroundHooks, ExecutionInfo } from "../model/around.ts";
 import type { Soon } from "../values/at_once.ts";
-import { encode, type JsonText } from "../values/json.ts";
+import { decode, encode, type Json, type JsonText } from "../values/json.ts";
 import type { Report } from "../model/execution_report.ts";
 import type { OnDivergence } from "../model/hold.ts";
 import type { CatalogJob } from "../model/job/job_catalog.ts";
@@ -136,8 +136,6 @@ export class Execution {
   readonly #unseen = new Set<CallPromise<unknown>>();
   /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
-  /** What its steps write to streams. */
-  readonly streams: RunStreams;
   /** Its slot: nothing begins without it. */
   readonly slot: Slot;
   /** What plugins learn of it; `null`: there was no plugin that learns of executions when it began. */
@@ -148,6 +146,8 @@ export class Execution {
   readonly #renewLease: () => Promise<void>;
   readonly #onEnding: () => void;
   readonly #onStep: () => void;
+  readonly #onItems: () => void;
+  #streams: RunStreams | null = null;
   readonly #listeners = new Set<() => void>();
   /** The attempts at steps, and other work of the job, that are under way. */
   #working = 0;
@@ -171,16 +171,25 @@ export class Execution {
     this.reports = new ReportOutbox(claim.run, deps.hub, deps.host, () => {
       if (!this.state.isOver) options.onReport();
     });
-    const { store, hub, host, maxStreamBytes, recorder } = deps;
-    const { id: runId, jobName } = claim.run;
-    const onStored = (items: number, bytes: number) => recorder.noteItems(jobName, items, bytes);
-    const ofRun = { store, hub, host, maxStreamBytes, runId, abortSignal: this.abortSignal, onStored };
-    this.streams = new RunStreams(ofRun, () => {
-      if (!this.state.isInterrupted) options.onItems();
-    });
+    this.#onItems = options.onItems;
     this.#renewLease = options.renewLease;
     this.#onEnding = options.onEnding;
     this.#onStep = options.onStep;
+  }
+
+  /** What its steps write to streams. */
+  get streams(): RunStreams {
+    return this.#streams ??= this.#newStreams();
+  }
+
+  #newStreams(): RunStreams {
+    const { store, hub, host, maxStreamBytes, recorder } = this.deps;
+    const { id: runId, jobName } = this.claim.run;
+    const onStored = (items: number, bytes: number) => recorder.noteItems(jobName, items, bytes);
+    const ofRun = { store, hub, host, maxStreamBytes, runId, abortSignal: this.abortSignal, onStored };
+    return new RunStreams(ofRun, () => {
+      if (!this.state.isInterrupted) this.#onItems();
+    });
   }
 
   /** The lease, for a call to the store that is made now: it says how many records the execution knows. */
@@ -447,6 +456,11 @@ export class Execution {
   /** Publishes an event of the run in this process. */
   publish(happening: RunHappening): void {
     this.deps.hub.publish(this.claim.run, happening);
+  }
+
+  /** An output for an event; `null` if nobody hears it. */
+  outputFor(type: "step:complete" | "run:complete", output: JsonText | null): Json {
+    return this.deps.hub.hears(type) ? decode(output) ?? null : null;
   }
 
   /** Encodes a value as JSON, within the limits of this engine. */

@@ -201,7 +201,6 @@ export class Executions {
   }
 
   #noteEnding(execution: Execution): void {
-    if (this.#byRun.get(execution.claim.run.id) !== execution) return; // the run was claimed again meanwhile
     execution.slot.noteEnding();
     this.#onEnding();
   }

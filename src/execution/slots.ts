@@ -117,9 +117,9 @@ export class Slots {
     return slot;
   }
 
-  /** See {@linkcode Slot.noteEnding}. */
+  /** See {@linkcode Slot.noteEnding}; nothing happens if the run was claimed again meanwhile, so that the execution is over. */
   noteEnding(slot: WorkerSlot): void {
-    this.#move(slot, "ending");
+    if (slot.state !== "over") this.#move(slot, "ending");
   }
 
   /** See {@linkcode Slot.end}. */

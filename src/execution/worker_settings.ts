@@ -1,6 +1,7 @@
 import { checkName } from "../values/name.ts";
 import { type Duration, toMs } from "../values/duration.ts";
 import { checkOptionNames } from "../values/option_names.ts";
+import { namesOf } from "../values/names_of.ts";
 
 /** Settings of a worker. */
 export interface WorkerOptions {
@@ -41,15 +42,9 @@ const DEFAULTS: WorkerNumbers = {
   maxAbandonments: 10,
 };
 
-const WORKER_OPTIONS: Record<keyof WorkerOptions, true> = {
-  pollingInterval: true,
-  heartbeatInterval: true,
-  staleThreshold: true,
-  concurrency: true,
-  maxAbandonments: true,
-  name: true,
-  deployment: true,
-};
+const WORKER_OPTIONS = namesOf<keyof WorkerOptions>()(
+  "pollingInterval heartbeatInterval staleThreshold concurrency maxAbandonments name deployment",
+);
 
 const LONGEST_MS = 2 ** 30;
 const COUNTS: ReadonlySet<string> = new Set(["concurrency", "maxAbandonments"]);

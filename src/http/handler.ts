@@ -259,11 +259,12 @@ function mcpRoute(mcp: HandlerMcp): Route {
     guard: { hook: "authenticate" },
     answer: (call) => {
       const { request, access, settings: { host, limits, links } } = call;
-      const { engine } = access.admitted;
+      const { engine, internals: { retention } } = access.admitted;
       return mcp.answer({
         request,
         context: access.context,
         host,
+        retention,
         limits,
         readRun: async (runId) => toClientRun((await runGuard("read", true).admit(access, { runId }, undefined)).run),
         readWaits: async (runId) => {

@@ -7,6 +7,7 @@ import { similarNameFinder } from "./similar_name.ts";
 import { type Duration, toMs } from "../values/duration.ts";
 import type { Wait } from "../model/wait.ts";
 import { MAX_JSON_DEPTH } from "../values/json.ts";
+import { namesOf } from "../values/names_of.ts";
 
 /** Options of {@linkcode createHandler}. `Context` is what `auth.authenticate` returns. */
 export interface HandlerOptions<Context = unknown> {
@@ -125,22 +126,9 @@ export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowe
   limits: Limits;
 }
 
-// An object, so that the type checker requires every name.
-const KNOWN: Record<keyof HandlerOptions, true> = {
-  basePath: true,
-  onRequest: true,
-  sseThrottleMs: true,
-  auth: true,
-  limits: true,
-  trustedOrigins: true,
-  allowedHosts: true,
-  showFailures: true,
-  ui: true,
-  links: true,
-  mcp: true,
-  onError: true,
-  host: true,
-};
+const KNOWN = namesOf<keyof HandlerOptions>()(
+  "basePath onRequest sseThrottleMs auth limits trustedOrigins allowedHosts showFailures ui links mcp onError host",
+);
 const DEFAULT_SSE_THROTTLE_MS = 100;
 const DEFAULT_LIMITS: Limits = {
   maxBodyBytes: 1_048_576,

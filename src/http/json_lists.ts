@@ -1,5 +1,5 @@
 import { toClientWait } from "../model/client_wait.ts";
-import type { MessageText } from "../model/message.ts";
+import { type MessageText, toClientMessage } from "../model/message.ts";
 import { NotFoundError } from "../model/error.ts";
 import type { JsonText, StoredValue } from "../values/json.ts";
 import type { LogText } from "../model/log.ts";
@@ -57,14 +57,25 @@ export function waitsJson(source: ListSource, runId: string): JsonPieces {
   return arrayJson(source, listParts(source, read, ({ id }) => id), writeWait);
 }
 
-/** The messages of a run, as `/messages` shows them. */
-export function messagesJson(source: ListSource, runId: string): JsonPieces {
-  const read = (after: string | null) => source.store.readMessages(runId, after, PART_LENGTH);
+/** The messages of a run, as `/messages` shows them: those behind one, up to a limit. */
+export function messagesJson(
+  source: ListSource,
+  runId: string,
+  { after = null, limit = Infinity }: { after?: string | null; limit?: number },
+): JsonPieces {
+  const read = async (after: string | null) => {
+    const part = await source.store.readMessages(runId, after, PART_LENGTH);
+    if (part === null || part.items.length < limit) {
+      limit -= part?.items.length ?? 0;
+      return part;
+    }
+    return { items: part.items.slice(0, limit), hasMore: false };
+  };
   const write = (message: MessageText): Written => {
     const place: ValuePlace = { of: "message", runId, messageId: message.id, value: "payload" };
-    return writeRecord(message, { payload: toWritten(message.payload, place) });
+    return writeRecord(toClientMessage(message), { payload: toWritten(message.payload, place) });
   };
-  return arrayJson(source, listParts(source, read, ({ id }) => id), write);
+  return arrayJson(source, listParts(source, read, ({ id }) => id, after), write);
 }
 
 /** The log lines of a run, as `/logs` shows them. */
@@ -155,9 +166,10 @@ async function* listParts<T>(
   { nextTurn }: ListSource,
   read: (after: string | null) => Promise<Part<T> | null>,
   nameOf: (item: T) => string,
+  from: string | null = null,
 ): AsyncGenerator<T[], void> {
-  for (let after: string | null = null;;) {
-    const part: Part<T> | null = await read(after);
+  for (let after = from;;) {
+    const part = await read(after);
     // A partial list would look complete.
     if (part === null) throw noSuchRun();
     yield part.items;

@@ -1,5 +1,6 @@
 import type { ClientRun } from "../model/client_run.ts";
 import type { Host } from "../model/host.ts";
+import type { Retention } from "../model/run.ts";
 import type { Wait } from "../model/wait.ts";
 import type { Json } from "../values/json.ts";
 
@@ -22,6 +23,8 @@ export interface McpCall {
   readonly context: unknown;
   /** Time and timers. */
   readonly host: Host;
+  /** How long runs are kept after their end, in milliseconds. */
+  readonly retention: Retention;
   /** The limits of the body. */
   readonly limits: { readonly maxBodyBytes: number; readonly maxJsonDepth: number };
   /**

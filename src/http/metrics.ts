@@ -62,6 +62,8 @@ function writeStore(
   for (const [job, infos] of groups) text.add({ job }, Math.max(...infos.map((info) => dueSeconds(info, now))));
   text.begin("holdfast_runs_held", "gauge", "Runs that are held, since no code fits them; 10,000 at most.");
   for (const [job, infos] of groups) text.add({ job }, sumHeld(infos)?.runs ?? 0);
+  text.begin("holdfast_messages_unread", "gauge", "Messages that runs have not received yet; 10,000 at most.");
+  for (const [job, infos] of groups) text.add({ job }, infos.reduce((sum, { unread }) => sum + unread, 0));
   text.begin("holdfast_job_paused", "gauge", "Whether a job is paused.");
   for (const [job, infos] of groups) text.add({ job }, infos.some(({ paused }) => paused !== null) ? 1 : 0);
   text.begin("holdfast_workers", "gauge", "Workers by state.");
@@ -85,9 +87,13 @@ function dueSeconds({ oldestDue }: JobInfo, now: number): number {
 }
 
 /** What concerns the process as a whole. */
-function writeProcess(text: PrometheusText, { process, slots, streams }: HandlerMetrics): void {
+function writeProcess(text: PrometheusText, { process, slots, streams, stuckRows }: HandlerMetrics): void {
   text.begin("holdfast_worker_slots", "gauge", "The slots of the worker of this process.");
   for (const [state, count] of Object.entries(slots)) text.add({ state }, count);
+  if (stuckRows.size > 0) text.begin("holdfast_outbox_rows", "gauge", "Rows of outboxes that need attention.");
+  for (const [source, counts] of stuckRows) {
+    for (const [state, count] of Object.entries(counts)) text.add({ source, state }, count);
+  }
   text.begin("holdfast_streams", "gauge", "The open event streams of this process.");
   for (const [kind, count] of Object.entries(streams)) text.add({ kind }, count);
   text.begin("holdfast_store_errors_total", "counter", "Calls that the store could not answer, by code.");

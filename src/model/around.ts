@@ -23,6 +23,8 @@ export interface Around {
   step?: AroundFunction<StepInfo, StepOutcome>;
   /** Around a signal. */
   signal?: AroundFunction<SignalInfo, SignalResult>;
+  /** Around a message. */
+  send?: AroundFunction<SendInfo, SendEnd>;
 }
 
 /** A request to add runs of one job. */
@@ -149,7 +151,35 @@ export type SignalResult =
   }
   | { kind: "refused"; error: unknown };
 
-const NAMES: Record<keyof Around, true> = { trigger: true, execution: true, step: true, signal: true };
+/** A message to a run. */
+export interface SendInfo {
+  /** The run, or its job and its idempotency key. */
+  readonly to: { readonly runId: string } | { readonly jobName: string; readonly key: string };
+  /** The name of the message. */
+  readonly name: string;
+  /** Its id. */
+  readonly messageId: string;
+  /**
+   * What is stored with the message, and with a run that is started for it, and shown to the execution that receives it.
+   * `null` until the plugin sets it.
+   */
+  trace: TraceContext | null;
+}
+
+/** How a message ended. */
+export type SendEnd =
+  | {
+    kind: "accepted" | "duplicate";
+    /** The run that has it. */
+    runId: string;
+    /** The name of its job. */
+    jobName: string;
+    /** Whether it was started for the message. */
+    started: boolean;
+  }
+  | { kind: "refused"; error: unknown };
+
+const NAMES: Record<keyof Around, true> = { trigger: true, execution: true, step: true, signal: true, send: true };
 
 /** What the plugins of an engine do around its work. `null` where no plugin does anything. */
 export class AroundHooks {
@@ -161,6 +191,8 @@ export class AroundHooks {
   step: NonNullable<Around["step"]> | null = null;
   /** Around signals. */
   signal: NonNullable<Around["signal"]> | null = null;
+  /** Around messages. */
+  send: NonNullable<Around["send"]> | null = null;
   readonly #report: (error: unknown) => void;
 
   /** @param report Receives what the function of a plugin throws. */
@@ -175,11 +207,12 @@ export class AroundHooks {
       if (given === undefined || typeof given === "function") continue;
       throw new TypeError(`around() takes functions: ${name} is ${kindOf(given)}`);
     }
-    const { trigger, execution, step, signal } = around;
+    const { trigger, execution, step, signal, send } = around;
     if (trigger !== undefined) this.trigger = this.#inside(this.trigger, trigger);
     if (execution !== undefined) this.execution = this.#inside(this.execution, execution);
     if (step !== undefined) this.step = this.#inside(this.step, step);
     if (signal !== undefined) this.signal = this.#inside(this.signal, signal);
+    if (send !== undefined) this.send = this.#inside(this.send, send);
   }
 
   #inside<Info, Outcome>(

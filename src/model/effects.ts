@@ -1,11 +1,11 @@
 import type { JsonText } from "../values/json.ts";
 
 /** The transactions of a database that is not joined with the store: steps leave an effect row in it. */
-export interface Effects {
+export interface Effects extends Outbox {
   /** How long effects of completed runs are kept at least, in milliseconds. */
   readonly keepMs: number;
-  /** Creates the tables, unless they exist. */
-  migrate(): Promise<void>;
+  /** Creates the tables, unless they exist. If the data source is joined, that is the outbox alone. */
+  migrate(isJoined: boolean): Promise<void>;
   /**
    * Executes `work` in a transaction, adds the effect and the rows of the outbox that it returns, and commits. If there is an effect under one of
    * the keys, or another transaction has added it meanwhile, everything is rolled back and the answer is that one.
@@ -18,6 +18,10 @@ export interface Effects {
   findOlder(storeId: string, at: number, after: string, limit: number): Promise<StoredEffect[]>;
   /** Deletes effects. */
   forget(keys: readonly string[]): Promise<void>;
+}
+
+/** The table of triggers and signals that the store does not have yet. */
+export interface Outbox {
   /** The statement that adds a row to the outbox in a transaction of somebody else, with its parameters. */
   insertion(row: NewOutboxRow): { sql: string; parameters: (string | number | null)[] };
   /**
@@ -27,10 +31,20 @@ export interface Effects {
   takeRows(request: OutboxRequest): Promise<OutboxRow[]>;
   /** Deletes rows of the outbox, by their numbers. */
   deleteRows(nos: readonly number[]): Promise<void>;
-  /** How many rows of the outbox were refused. */
-  countRefused(): Promise<number>;
+  /** How many rows that this store may relay nobody has relayed; those that wait count if they are older than an instant. */
+  countStuck(storeId: string, before: number): Promise<StuckRows>;
+  /** Which rows with these ids are still in the outbox. `error`: why a row was refused; `null`: it was not. */
+  findRows(ids: readonly string[]): Promise<(Pick<NewOutboxRow, "id" | "kind" | "name"> & { error: string | null })[]>;
   /** Leaves a row in the outbox that was refused, with the reason. */
   refuseRow(no: number, error: string): Promise<void>;
+}
+
+/** How many rows of an outbox need attention. */
+export interface StuckRows {
+  /** Rows that were refused, with the reason in `error`. */
+  refused: number;
+  /** Rows that no engine has relayed for long: none has their job. */
+  waiting: number;
 }
 
 /** A trigger or a signal that the store does not have yet. */

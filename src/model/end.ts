@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { Duration } from "../values/duration.ts";
 import type { Json, Jsonify } from "../values/json.ts";
+import { isName } from "../values/name.ts";
 import type { FailureKind } from "./failure.ts";
 import type { RetryPolicy } from "./retry.ts";
 import type { TerminalStatus } from "./run.ts";
@@ -106,7 +107,37 @@ export function endRunId(runId: string): string {
   return `${runId.slice(0, 13)}-7${hash.slice(0, 3)}-${variant}${hash.slice(4, 7)}-${hash.slice(7, 19)}`;
 }
 
-/** The name of the step that undoes a step. A name cannot end like an occurrence: `charge#2` is `undo charge (2)`. */
+/**
+ * The name of the step that undoes a step. A name cannot end like an occurrence: `charge#2` is `undo charge (2)`. Of a
+ * name for which there is no room, it has the first characters and a hash. PostgresStore has the same rule in SQL.
+ */
 export function undoName(stepName: string): string {
-  return `undo ${stepName.replace(/#(\d+)$/, " ($1)")}`;
+  const name = `undo ${stepName.replace(/#(\d+)$/, " ($1)")}`;
+  if (isName(name)) return name;
+  const hash = createHash("sha256").update(stepName).digest("hex").slice(0, 16);
+  return `undo ${Array.from(stepName).slice(0, 100).join("")} (${hash})`;
+}
+
+/**
+ * The steps of a run that its end runs have undone, with the end run that did. A step that was killed has no record and
+ * can be undone all the same: its name then follows from that of the step that undid it, unless there was no room for
+ * it. PostgresStore has the same rule in SQL.
+ *
+ * @param undoers The completed steps of the end runs whose names begin with `undo `, with the end run.
+ * @param recorded The names of the steps that the run has records of.
+ */
+export function undoneSteps(undoers: ReadonlyMap<string, string>, recorded: Iterable<string>): Map<string, string> {
+  const undone = new Map<string, string>();
+  const left = new Map(undoers);
+  for (const name of recorded) {
+    const undoer = undoers.get(undoName(name));
+    if (undoer === undefined) continue;
+    undone.set(name, undoer);
+    left.delete(undoName(name));
+  }
+  for (const [undoing, undoer] of left) {
+    const name = undoing.slice("undo ".length);
+    undone.set(name, undoer).set(name.replace(/ \((\d+)\)$/, "#$1"), undoer);
+  }
+  return undone;
 }

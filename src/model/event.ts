@@ -29,7 +29,7 @@ export type RunHappening =
   | { type: "run:hold"; code: HoldCode; message: string }
   | { type: "run:resume"; by: string | null }
   | { type: "run:diverged"; isNew: readonly RecordName[]; unasked: readonly RecordName[] }
-  | { type: "run:progress"; progress: Progress }
+  | { type: "run:progress"; progress: Progress; of?: "children" }
   | { type: "run:complete"; output: Json; duration: number }
   | { type: "run:fail"; error: string; failedStepName: string | null; failureKind: FailureKind; thrown?: unknown }
   | { type: "run:cancel"; by: string | null }

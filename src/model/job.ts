@@ -35,6 +35,7 @@ import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
 import type { DataSource, StepTransactionOptions } from "./data_source.ts";
 import type { Wait, WaitResult } from "./wait.ts";
+import { namesOf } from "../values/names_of.ts";
 
 /** The argument of a step's function. */
 export interface StepTools {
@@ -527,28 +528,10 @@ export function defineJob<
   };
 }
 
-const JOB_OPTIONS: Record<keyof JobDefinition<Schema, unknown>, true> = {
-  name: true,
-  input: true,
-  output: true,
-  waits: true,
-  onEnd: true,
-  messages: true,
-  retry: true,
-  priority: true,
-  startWithin: true,
-  finishWithin: true,
-  limits: true,
-  aliases: true,
-  version: true,
-  continues: true,
-  previous: true,
-  changes: true,
-  onDivergence: true,
-  upgradeInput: true,
-  recheckInput: true,
-  run: true,
-};
+const JOB_OPTIONS = namesOf<keyof JobDefinition<Schema, unknown>>()(
+  "name input output waits onEnd messages retry priority startWithin finishWithin limits aliases version continues",
+  "previous changes onDivergence upgradeInput recheckInput run",
+);
 
 const END_OPTIONS: Record<keyof EndDefinition, true> = { statuses: true, finishWithin: true, changes: true, run: true };
 // What an end run receives is made when it is executed.

@@ -36,6 +36,16 @@ export function parseMessage(message: MessageText): Message {
   return { ...message, payload: parseValue(message.payload) };
 }
 
+/** A message as it is shown over HTTP: who sent it is left out while nobody said so. */
+export type ClientMessage = Omit<Message, "sentBy"> & { sentBy?: string };
+
+/** Shows a message over HTTP. */
+export function toClientMessage<M extends Pick<Message, "sentBy">>(
+  { sentBy, ...message }: M,
+): Omit<M, "sentBy"> & Pick<ClientMessage, "sentBy"> {
+  return sentBy === null ? message : { ...message, sentBy };
+}
+
 /** A message that a receive took, as a replay needs it. */
 export interface MessageRecord {
   /** Its id. */

@@ -4,6 +4,7 @@ import type { Host } from "./host.ts";
 import { propertyOf } from "../values/property_of.ts";
 import { type Duration, readDuration, toMs } from "../values/duration.ts";
 import { checkOptionNames } from "../values/option_names.ts";
+import { namesOf } from "../values/names_of.ts";
 
 /**
  * A retry policy: how often and when a failed step is retried.
@@ -27,13 +28,7 @@ export interface RetryPolicy {
   jitter?: boolean | number;
 }
 
-const RETRY_OPTIONS: Record<keyof RetryPolicy, true> = {
-  maxAttempts: true,
-  delay: true,
-  backoff: true,
-  maxDelay: true,
-  jitter: true,
-};
+const RETRY_OPTIONS = namesOf<keyof RetryPolicy>()("maxAttempts delay backoff maxDelay jitter");
 
 /**
  * Checks a policy, when a job is defined and when a step begins.

@@ -25,8 +25,11 @@ export interface TransactionCalls {
   /** Triggers a run of the job with this name. */
   trigger(jobName: string, input: unknown, options?: StepTriggerOptions & ActorOptions): TransactionTrigger;
   /**
-   * Ends a wait by a signal. If the wait refuses it, all is rolled back and the refusal thrown. The JSON Schema of the
-   * wait does not check the payload.
+   * Ends a wait by a signal. If the wait refuses it, all is rolled back and the refusal thrown. In a database of its own
+   * the wait is asked later, by the relay of the outbox.
+   *
+   * @throws {ValidationError} The signal is not valid, or its payload does not fit the schema of the wait.
+   * @throws {TypeError} The schema is asynchronous, or the transaction has ended.
    */
   signal(waitId: string, signal: Signal, options?: ActorOptions): void;
 }

@@ -14,6 +14,8 @@ import type {
   EndedPause,
   ExecutionInfo,
   ExecutionOutcome,
+  SendEnd,
+  SendInfo,
   SignalInfo,
   SignalResult,
   StepInfo,
@@ -46,6 +48,7 @@ export class Spans {
       execution: (info, next) => this.#process(info, next),
       step: (info, next) => this.#step(info, next),
       signal: (info, next) => this.#signal(info, next),
+      send: (info, next) => this.#send(info, next),
     };
   }
 
@@ -142,6 +145,25 @@ export class Spans {
     else {
       span.updateName(`signal ${withoutOccurrence(outcome.waitName)}`);
       span.setAttributes({ ...messaging(null, outcome.jobName, outcome.runId), "holdfast.disposition": outcome.kind });
+    }
+    span.end();
+    return outcome;
+  }
+
+  async #send(info: SendInfo, next: () => Promise<SendEnd>): Promise<SendEnd> {
+    const parent = context.active();
+    const attributes = { "messaging.system": "holdfast", "holdfast.message.id": info.messageId };
+    const span = this.#tracer.startSpan(`send ${info.name}`, { kind: SpanKind.PRODUCER, attributes }, parent);
+    info.trace = toTraceContext(span);
+    const outcome = await context.with(trace.setSpan(parent, span), next);
+    if (outcome.kind === "refused") noteError(span, outcome.error);
+    else {
+      const { kind, jobName, runId, started } = outcome;
+      span.setAttributes({
+        ...messaging(null, jobName, runId),
+        "holdfast.disposition": kind,
+        "holdfast.message.started": started,
+      });
     }
     span.end();
     return outcome;

@@ -2,6 +2,7 @@ import { StoreError } from "../model/error.ts";
 import type { Host } from "../model/host.ts";
 import type { Store } from "../store/store.ts";
 import type { ProcessMetrics } from "./process_metrics.ts";
+import { namesOf } from "../values/names_of.ts";
 
 /** Where a store that is measured stands. */
 export interface StoreCondition {
@@ -15,71 +16,14 @@ export interface StoreCondition {
 
 const READING = /^(get|read|find|has|search)/;
 
-// An object, so that the type checker requires every name.
-const CALLS: Record<Exclude<keyof Store, symbol | "close" | "watch" | "transact">, true> = {
-  migrate: true,
-  enqueue: true,
-  claim: true,
-  renew: true,
-  release: true,
-  hold: true,
-  resumeHeld: true,
-  getHold: true,
-  findHeld: true,
-  getInput: true,
-  saveInput: true,
-  getHistory: true,
-  getStrandedJobs: true,
-  getBlockers: true,
-  getTimeline: true,
-  getFailures: true,
-  getOpenWaits: true,
-  searchRuns: true,
-  getLeases: true,
-  getLostLeases: true,
-  revoke: true,
-  forgetWorker: true,
-  noteStopping: true,
-  getWorkers: true,
-  getJobs: true,
-  addStats: true,
-  readStats: true,
-  getInfo: true,
-  pauseJob: true,
-  resumeJob: true,
-  setSchedule: true,
-  getSchedules: true,
-  deleteSchedule: true,
-  fireSchedule: true,
-  saveStep: true,
-  appendItems: true,
-  readStream: true,
-  getStreams: true,
-  pause: true,
-  readChildren: true,
-  finish: true,
-  signal: true,
-  send: true,
-  cancel: true,
-  delete: true,
-  purge: true,
-  getRunState: true,
-  getWait: true,
-  findRuns: true,
-  readRuns: true,
-  readSteps: true,
-  readWaits: true,
-  readMessages: true,
-  readLogs: true,
-  readValue: true,
-  appendLogs: true,
-  readJournal: true,
-  findCursor: true,
-  findLastFact: true,
-  getRunIdentities: true,
-  readFactValues: true,
-  getVersion: true,
-};
+const CALLS = namesOf<Exclude<keyof Store, symbol | "close" | "watch" | "transact">>()(
+  "migrate enqueue claim renew release hold resumeHeld getHold findHeld getInput saveInput getHistory",
+  "getStrandedJobs getBlockers getTimeline getFailures getOpenWaits searchRuns getLeases getLostLeases revoke",
+  "forgetWorker noteStopping getWorkers getJobs addStats readStats getInfo pauseJob resumeJob setSchedule",
+  "getSchedules deleteSchedule fireSchedule saveStep appendItems readStream getStreams pause readChildren finish",
+  "signal send cancel delete purge getRunState getWait findRuns readRuns readSteps readWaits readMessages readLogs",
+  "readValue appendLogs readJournal findCursor findLastFact getRunIdentities readFactValues getVersion",
+);
 
 // Reading a clock twice costs as much as a short call. So the first calls of each kind are measured, then each eighth,
 // which counts for eight.

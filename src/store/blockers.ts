@@ -38,10 +38,20 @@ export interface BlockingRun {
   status: RunStatus;
 }
 
+/** How many messages of a name a run has not received. */
+export interface UnreadName {
+  /** The name. */
+  name: string;
+  /** How many. */
+  count: number;
+}
+
 /** A reason why a run is not executed, or that it is. */
 export type Blocker =
   /** It has ended. */
   | { kind: "ended"; endedAt: number }
+  /** It has ended, and no receive took these messages: how many, by their names, the name of the oldest one first. */
+  | { kind: "unread"; messages: readonly UnreadName[] }
   /** A worker executes it. */
   | { kind: "executing"; worker: BlockingWorker; since: number; leaseExpiresAt: number }
   /** Its lease has expired: the next claim of a worker that has the job takes it over, or fails it. */

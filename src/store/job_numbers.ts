@@ -20,6 +20,8 @@ export interface JobNumbers {
   oldestDue: { runId: string; dueSince: number } | null;
   /** How many of its runs are held, of the first 10,000 held runs of the store, and since when the first of these is; `null`: none. */
   held: { runs: number; since: number } | null;
+  /** How many messages its runs that have not ended have not received, of the newest 10,000 of the store that nobody has. */
+  unread: number;
 }
 
 /** The rate of a job, to ask when it opens. */

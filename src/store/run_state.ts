@@ -29,4 +29,6 @@ export interface AwaitedPause<Instant = string> {
   name: string;
   /** When it ends without a signal: ISO 8601 in UTC. */
   deadlineAt: Instant | null;
+  /** How many children it waits for, and how many of them have not ended; left out if it waits for none. */
+  children?: { total: number; unfinished: number };
 }

@@ -28,7 +28,7 @@ import type { WorkerList } from "./worker_record.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "./schedule_record.ts";
 import type { ChangeListener, StoreWatch } from "./store_watch.ts";
 import type { DataSource } from "../model/data_source.ts";
-import type { StepPlace, StoreAnswers, StoreWrites } from "./transaction.ts";
+import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionLimits } from "./transaction.ts";
 import type { OriginText } from "../model/origin.ts";
 import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../model/wait.ts";
 
@@ -104,9 +104,10 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../mode
  * **End runs.** A run can have a run that cleans up after it (`NewRun.onEnd`): it is added in the commit that ends the
  * first one, whatever ends it, if it ends with one of the statuses. Its id follows from that of its run (`endRunId()`). It
  * has the version, labels, priority, fairness key and concurrency key of its run, and its input is `{ runId }`. With a
- * concurrency key, it precedes all runs that have not kept the key. It has no parent, no end run and no idempotency key. While it,
- * or a retry of it, has not ended, its run is neither retried nor deleted. A retry from the failure has no copy of a step
- * that it has undone: for which it has a completed step (`undoName()`).
+ * concurrency key, it precedes all runs that have not kept the key. It has no parent, no end run and no idempotency key.
+ * While it, or a retry of it, has not ended, its run is neither retried nor deleted; nor is a parent retried from its
+ * failure that would retry a child which has one open, or will have one. A retry from the failure has no copy of a step
+ * that it has undone, for which it has a completed step (`undoneSteps()`), and knows of such steps without a record, too.
  *
  * **Gates.** A run is due if it is pending and its start (`flow.start`) has passed, or if it waits and one of its pauses
  * is over. A due run can be claimed when it passes these gates, in this order:
@@ -470,13 +471,15 @@ export interface Store extends AsyncDisposable {
    * The lease is checked first, and again last. If the step is recorded already, all is rolled back and the answer is
    * that record. A refusal rolls back everything, the timeout of an expired wait included, and is thrown.
    *
-   * @param work Is given a new object with what the database can do, which the engine adds its calls to.
+   * @param work Is given a new object with what the database can do, which the engine adds its calls to, and what finds
+   * the waits that it signals.
    * @throws {WorkError} `work` has thrown, which is its `cause`: all is rolled back.
    */
   transact?(
     source: DataSource,
     step: StepPlace | null,
-    work: (tx: object) => StoreWrites | Promise<StoreWrites>,
+    work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
+    limits?: TransactionLimits,
   ): Promise<StoreAnswers>;
 
   /**

@@ -2,6 +2,8 @@
 export interface ChangeListener {
   /** Something may have been committed, or {@linkcode StoreWatch.isLive} has changed. */
   onChange(): void;
+  /** A row may have been added to the outbox of a data source that is joined with the store. */
+  onOutboxRow?(): void;
   /** The store cannot report changes: once, until it can again. */
   onError(error: unknown): void;
 }

@@ -2,7 +2,7 @@ import type { Report } from "../model/execution_report.ts";
 import type { Lease } from "../model/lease.ts";
 import type { SavedStep, StepRecord, StepWrite } from "../model/step.ts";
 import type { OriginText } from "../model/origin.ts";
-import type { Signal, SignalOutcome } from "../model/wait.ts";
+import type { Signal, SignalOutcome, Wait } from "../model/wait.ts";
 import type { Enqueued, NewRun } from "./new_run.ts";
 
 /** The step that a transaction is made in. */
@@ -12,6 +12,19 @@ export interface StepPlace {
   /** The lease of its run, as it is now: read anew for the last statement. */
   lease: () => Lease;
 }
+
+/** A wait with the job of its run. */
+export interface WaitOfJob {
+  /** The wait. */
+  wait: Wait;
+  /** The job. */
+  jobName: string;
+  /** The version of the job. */
+  version: number;
+}
+
+/** Finds a wait by means of the connection of a transaction, at once on SQLite; `null`: there is none. */
+export type FindWait = (waitId: string) => WaitOfJob | null | Promise<WaitOfJob | null>;
 
 /** What the store has to write with a transaction. */
 export interface StoreWrites {
@@ -41,4 +54,14 @@ export interface StoreAnswers {
   runs: Enqueued[];
   /** In the order of the signals. */
   signals: SignalOutcome[];
+}
+
+/** How long a transaction may take, and how it is isolated. On SQLite it has neither. */
+export interface TransactionLimits {
+  /** The isolation level on PostgreSQL; `undefined`: that of the database. */
+  isolation: string | undefined;
+  /** How long it may take, in milliseconds: a server ends it later if the process is frozen. */
+  timeoutMs: number;
+  /** Ends it: the connection is closed, and the reason of the signal is what `work` has thrown. */
+  abortSignal: AbortSignal | null;
 }

@@ -65,6 +65,11 @@ export function cleaningMessage(runId: string, { id, status }: { id: string; sta
   return `Run "${runId}" is being cleaned up: run "${id}" (${status})`;
 }
 
+/** Why a run is not retried from its failure: a child of it is about to be cancelled, and then cleaned up after. */
+export function orphanMessage(runId: string): string {
+  return `Child run "${runId}" is about to be cancelled and cleaned up: its parent has ended`;
+}
+
 /** Why an end run is not retried. */
 export function retriedMessage({ id, endOf }: { id: string; endOf: string | null }): string {
   return `Cannot retrigger run "${id}": run "${endOf}", after which it cleaned up, was retried or deleted`;

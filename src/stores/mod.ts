@@ -122,7 +122,7 @@ export { latestProgress } from "../model/execution_report.ts";
 export { actorOf, withActor } from "../model/origin.ts";
 export { coalescedFacts, factBy, failedFact, stepFacts, toFact, triggeredFact } from "../model/fact.ts";
 export { failureText } from "../model/failure.ts";
-export { endRunId, type NewEnd, undoName } from "../model/end.ts";
+export { endRunId, type NewEnd, undoName, undoneSteps } from "../model/end.ts";
 export { positionOf } from "../model/flow.ts";
 export { systemHost } from "../model/host.ts";
 export { isoTime } from "../values/iso_time.ts";
@@ -134,7 +134,15 @@ export { deadlineAt, MAX_COUNTED_WAITS, nextDeadlineInMs, parseWait } from "../m
 
 // Rules that stores share.
 export { countsByNewestRetry, countsForKey } from "./idempotency.ts";
-export { cleaningMessage, type EndedRun, endRunIdOf, retriedMessage, toEndRun, toOnEnd } from "./end_runs.ts";
+export {
+  cleaningMessage,
+  type EndedRun,
+  endRunIdOf,
+  orphanMessage,
+  retriedMessage,
+  toEndRun,
+  toOnEnd,
+} from "./end_runs.ts";
 export {
   abandonedFailure,
   ALONE_FROM,

@@ -20,7 +20,8 @@ import {
   type WaitStatus,
   type WaitText,
 } from "../model/wait.ts";
-import { jobNameOf } from "./queue_name.ts";
+import { jobNameOf, versionOf } from "./queue_name.ts";
+import type { WaitOfJob } from "../store/transaction.ts";
 
 // What the tables of `SqliteStore` and of `PostgresStore` have in common. The names of their columns are the same; those
 // of the tables have no prefix here.
@@ -124,6 +125,11 @@ export function toWait(runId: string, row: WaitRow): Wait {
   return parseWait(toWaitText(runId, row));
 }
 
+/** A row of `pauses` with the id and the queue of its run. */
+export function toWaitOfJob(row: WaitRow & { run_id: string; job: string }): WaitOfJob {
+  return { wait: toWait(row.run_id, row), jobName: jobNameOf(row.job), version: versionOf(row.job) };
+}
+
 /** A row of `pauses` as a wait of the run, with its values as stored JSON. */
 export function toWaitText(runId: string, row: WaitRow): WaitText {
   return {
@@ -145,18 +151,23 @@ export function toWaitText(runId: string, row: WaitRow): WaitText {
   };
 }
 
-/** The columns of a pause in both stores. */
-export type PauseColumns =
-  & WaitRow
-  & { seq: number; run_seq: number; kind: PauseKind; prepared_no: number | null }
-  /** `receive`: what a receive takes, as JSON (`Receive`); `"closed"` once it has closed the inbox. */
-  & { receive: JsonText | null }
-  & { total: number | null; added: number | null; unfinished: number | null }
+/** A row of `pauses` as a replay needs it. */
+export type ReplayedPauseRow =
+  & Omit<WaitRow, "status" | "payload_schema">
+  & { seq: number; kind: PauseKind; prepared_no: number | null; total: number | null; added: number | null }
   & (
     | { outcome: "signal"; payload: JsonText; signal_id: string; recorded_no: number }
     | { outcome: "timeout" | "children" | "messages"; recorded_no: number }
     | { outcome: null }
   );
+
+/** The columns of a pause in both stores. */
+export type PauseColumns =
+  & WaitRow
+  & ReplayedPauseRow
+  & { run_seq: number; unfinished: number | null }
+  /** `receive`: what a receive takes, as JSON (`Receive`); `"closed"` once it has closed the inbox. */
+  & { receive: JsonText | null };
 
 /**
  * The columns of a pause as a replay needs it.
@@ -165,7 +176,7 @@ export type PauseColumns =
  * @param messages What it took, if it is a receive that messages ended.
  */
 export function readPauseColumns(
-  row: PauseColumns,
+  row: ReplayedPauseRow,
   child: ChildResult | null,
   messages?: readonly TakenMessageRow[] | null,
 ): PauseRecord {
@@ -227,23 +238,22 @@ export function toMessageText(row: MessageRow): MessageText {
   };
 }
 
-/** The rows of `pauses` that runs have resumed after. */
+/**
+ * The rows of `pauses` that runs have resumed after, and the records that were made of them.
+ *
+ * A column of a row of `node:sqlite` takes several times as long to read as a member of a record.
+ */
 export function toResumedPauses(
-  rows: readonly (WaitRow & { kind: PauseKind })[],
+  rows: readonly Pick<WaitRow, "suspended_at" | "resolved_at" | "first_resumed_at" | "trace">[],
+  records: readonly PauseRecord[],
 ): ResumedPause[] {
-  return rows.flatMap(({ id, kind, name, outcome, suspended_at, resolved_at, first_resumed_at, trace }) => {
-    if (outcome === null || suspended_at === null || resolved_at === null || first_resumed_at === null) return [];
-    return [{
-      id,
-      kind,
-      name,
-      outcome,
-      suspendedAt: suspended_at,
-      resolvedAt: resolved_at,
-      firstResumedAt: first_resumed_at,
-      trace,
-    }];
-  });
+  return rows.flatMap(
+    ({ suspended_at: suspendedAt, resolved_at: resolvedAt, first_resumed_at: firstResumedAt, trace }, at) => {
+      const { id, kind, name, resolution } = records[at]!; // there is one for each row
+      if (resolution === null || suspendedAt === null || resolvedAt === null || firstResumedAt === null) return [];
+      return [{ id, kind, name, outcome: resolution.outcome, suspendedAt, resolvedAt, firstResumedAt, trace }];
+    },
+  );
 }
 
 /**

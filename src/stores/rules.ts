@@ -15,7 +15,7 @@ export const MAX_PASSED_OVER = 256;
 /** How many held runs one claim offers, so that a claim is always short. */
 export const MAX_OFFERS = 20;
 
-/** How many held runs are counted. */
+/** How many held runs are counted, and how many unread messages. */
 export const MAX_COUNTED_HELD = 10_000;
 
 /** A run that kept its key over a retry delay comes this much before its position, and a held one this much after it. */

@@ -4,8 +4,8 @@ import { actorOf, type OriginText } from "../model/origin.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
 import { endRunIdOf } from "./end_runs.ts";
-import { versionOf } from "./queue_name.ts";
-import { type IdentityRow, toFailure, toRunIdentity } from "./rows.ts";
+import { jobNameOf, versionOf } from "./queue_name.ts";
+import { type IdentityRow, toFailure, toLabels } from "./rows.ts";
 
 /** The columns of a run in both stores. */
 export interface RunColumns extends IdentityRow {
@@ -55,8 +55,11 @@ export interface RunColumns extends IdentityRow {
  */
 export function readRunColumns(row: RunColumns, held: Held | null): StoredRun {
   const failure = toFailure(row.failure);
+  // No spread: an object of so many members takes twice as long with one.
   return {
-    ...toRunIdentity(row),
+    id: row.id,
+    jobName: jobNameOf(row.job),
+    labels: toLabels(row.labels),
     status: row.status,
     payload: row.payload,
     output: row.output,

@@ -33,6 +33,23 @@ export function statusesOf(query: RunQuery): readonly string[] | null {
   );
 }
 
+/**
+ * When the runs of a filter were added, in milliseconds: from, and before, these times. No run ends before it was added.
+ * `null`: the filter does not say.
+ */
+export function timesOf(query: RunQuery): { from: number; until: number } | null {
+  const times = storedConditionsOf(query).filter(({ name }) => name === "createdAfter" || name.endsWith("Before"));
+  if (times.length === 0) return null;
+  const bounds = (operator: string) => times.flatMap((one) => one.operator === operator ? [Number(one.value)] : []);
+  return { from: Math.max(0, ...bounds(OPERATORS.from)), until: Math.min(NO_TIME, ...bounds(OPERATORS.until)) };
+}
+const NO_TIME = Number.MAX_SAFE_INTEGER;
+
+/** So many runs, in their order, have one row that says when they were added. */
+export const TIMED_RUNS = 5_000;
+/** The number of such rows that are added at once, at most. */
+export const MAX_TIMED = 10;
+
 /** Where the count of a list ends, unless the page ends later or a query says otherwise. */
 export const MAX_COUNTED = 10_000;
 /** When it ends, in milliseconds after the start of the search, if the page is full. */
@@ -56,3 +73,5 @@ export function isCountedInFull({ labels = {}, before, notRetried, countUpTo, ..
 export const MIN_PROBED = 1_000;
 /** See {@linkcode MIN_PROBED}. */
 export const MAX_PROBED = 128_000;
+/** Up to so many entries are read at once, and sorted, from an index in another order than the list. */
+export const MAX_SORTED = 32_000;

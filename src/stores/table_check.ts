@@ -4,14 +4,18 @@ export interface TableCheck {
   name: string;
   /** A statement whose rows are what is wrong: one column `r`, a sentence. */
   sql: string;
+  /** A statement that returns a row if the table exists, for one that may be missing. */
+  ifAny?: string;
 }
 
 /** The columns that hold JSON, by their tables; the names of tables have no prefix here. Empty is no value. */
 export const JSON_COLUMNS = {
-  runs: ["labels", "progress", "output", "failure"],
+  runs: ["labels", "progress", "output", "failure", "on_end"],
   inputs: ["payload", "input"],
   steps: ["output", "failure"],
-  pauses: ["metadata", "payload"],
+  pauses: ["metadata", "payload", "payload_schema", "receive"],
+  messages: ["payload", "input"],
+  chunks: ["items"],
 } as const;
 
 /** What is wrong with a value of a run that is no JSON. */

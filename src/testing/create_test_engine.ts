@@ -23,16 +23,9 @@ import { describeOpenRuns } from "./open_runs.ts";
 import type { TestProcess } from "./test_process.ts";
 import { TestSystem } from "./test_system.ts";
 import type { CrashMoment, RunRef, TestEngine, TestEngineOptions } from "./test_engine.ts";
+import { namesOf } from "../values/names_of.ts";
 
-const OPTIONS: Record<keyof TestEngineOptions<Jobs>, true> = {
-  jobs: true,
-  dataSources: true,
-  now: true,
-  seed: true,
-  workers: true,
-  patience: true,
-  unusedFakes: true,
-};
+const OPTIONS = namesOf<keyof TestEngineOptions<Jobs>>()("jobs dataSources now seed workers patience unusedFakes");
 const SIGNAL_OPTIONS = { signalId: true, occurrence: true } as const;
 
 const DEFAULT_START = "2030-01-01T00:00:00Z";

@@ -25,5 +25,5 @@ export { fakeChance } from "./fake_globals.ts";
 export type { Replaced } from "./fake_globals.ts";
 export { crashAtEveryCheckpoint } from "./crashes/crash_at_every_checkpoint.ts";
 export type { Effects, ShortCrashOptions } from "./crashes/crash_at_every_checkpoint.ts";
-export type { CrashKit, CrashMode, CrashOptions, CrashPlan } from "./crashes/crash_plan.ts";
+export type { CrashKit, CrashMessage, CrashMode, CrashOptions, CrashPlan } from "./crashes/crash_plan.ts";
 export type { CrashFinding, CrashReport } from "./crashes/crash_report.ts";

@@ -30,5 +30,6 @@ export { githubWebhook, standardWebhook, stripeWebhook } from "./providers.ts";
 export type { ProviderOptions } from "./providers.ts";
 export { webhook } from "./webhook.ts";
 export type { ReceivedWebhook, VerifiedWebhook, WebhookOptions } from "./webhook.ts";
+export type { WebhookEndpoint } from "./send_webhook.ts";
 export { webhookJob } from "./webhook_job.ts";
-export type { FailedDelivery, WebhookEndpoint, WebhookInput, WebhookJobOptions, WebhookResult } from "./webhook_job.ts";
+export type { FailedDelivery, WebhookInput, WebhookJobOptions, WebhookResult } from "./webhook_job.ts";

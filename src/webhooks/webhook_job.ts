@@ -1,7 +1,5 @@
-import { createHmac } from "node:crypto";
-import { NonRetryableError, RetryAfterError } from "../model/error.ts";
 import type { JobLimits } from "../model/flow.ts";
-import { defineJob, type Job, type StepTools } from "../model/job.ts";
+import { defineJob, type Job } from "../model/job.ts";
 import type { RetryPolicy } from "../model/retry.ts";
 import type { Schema } from "../model/schema.ts";
 import type { Duration } from "../values/duration.ts";
@@ -10,9 +8,8 @@ import type { Json } from "../values/json.ts";
 import { kindOf } from "../values/kind_of.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { propertyOf } from "../values/property_of.ts";
-import { readRetryAfter } from "../values/retry_after_header.ts";
-import { isPublicHost } from "./public_address.ts";
-import { readSecrets, toSigningKey } from "./signing_keys.ts";
+import { sendWebhook, type WebhookEndpoint } from "./send_webhook.ts";
+import { namesOf } from "../values/names_of.ts";
 
 /** The input of a delivery. */
 export interface WebhookInput {
@@ -22,14 +19,6 @@ export interface WebhookInput {
   type: string;
   /** What the receiver is to know of it. */
   data: Json;
-}
-
-/** Where a webhook is sent to. */
-export interface WebhookEndpoint {
-  /** The address, `https:` and public. */
-  url: string;
-  /** The secret of Standard Webhooks (`whsec_` and base64), or up to 10 while it is replaced: each one signs. */
-  secret: string | readonly string[];
 }
 
 /** The output of a delivery: the status of the receiver's answer, or that the endpoint is gone or disabled. */
@@ -67,21 +56,12 @@ export interface WebhookJobOptions<Name extends string = string> {
   allowPrivate?: boolean;
 }
 
-const OPTIONS: Record<keyof WebhookJobOptions, true> = {
-  name: true,
-  endpoint: true,
-  onFail: true,
-  retry: true,
-  timeout: true,
-  limits: true,
-  fetch: true,
-  resolve: true,
-  allowPrivate: true,
-};
+const OPTIONS = namesOf<keyof WebhookJobOptions>()(
+  "name endpoint onFail retry timeout limits fetch resolve allowPrivate",
+);
 
 const RETRY: RetryPolicy = { maxAttempts: 19, delay: 5_000, backoff: "exponential", maxDelay: "12h" };
 const RETRY_OF_ON_FAIL: RetryPolicy = { maxAttempts: 5, delay: 1_000, backoff: "exponential" };
-const MAX_RETRY_AFTER_MS = 12 * 3_600_000;
 
 /**
  * Creates a job that delivers a webhook: each delivery is a run of it. It sends `{ type, timestamp, data }`, signed as
@@ -130,7 +110,7 @@ export function webhookJob<const Name extends string>(
           const found = await find(endpoint);
           return found === null
             ? { skipped: true as const }
-            : await send(found, { id: sent.id, body }, abortSignal, options);
+            : await sendWebhook(found, { id: sent.id, body }, abortSignal, options);
         }, { retry, timeout });
       } catch (error) {
         if (onFail !== undefined) {
@@ -141,76 +121,6 @@ export function webhookJob<const Name extends string>(
       }
     },
   });
-}
-
-/** Sends a webhook once. No error has a part of the address or the secret: errors are stored. */
-async function send(
-  endpoint: WebhookEndpoint,
-  { id, body }: { id: string; body: string },
-  abortSignal: StepTools["abortSignal"],
-  { fetch = globalThis.fetch, resolve, allowPrivate = false }: WebhookJobOptions,
-): Promise<WebhookResult> {
-  const url = readUrl(endpoint.url, allowPrivate);
-  const headers = { "content-type": "application/json", ...sign(endpoint.secret, id, body) };
-  if (!allowPrivate && !(await isPublic(url.hostname, resolve))) {
-    throw new NonRetryableError("The endpoint is in a private network");
-  }
-  const init: RequestInit = { method: "POST", headers, body, redirect: "manual", signal: abortSignal };
-  const { status, headers: answer } = await fetch(url.href, init).then(withoutBody, notReached);
-  if (status >= 200 && status < 300) return { status };
-  if (status === 410) throw new NonRetryableError("The receiver answered 410: it wants no more");
-  const message = `The receiver answered ${status}`;
-  const delayMs = readDelay(answer.get("retry-after"));
-  throw delayMs === null ? new Error(message) : new RetryAfterError(delayMs, message);
-}
-
-/** The address of an endpoint, if it may be used at all. */
-function readUrl(text: unknown, allowPrivate: boolean): URL {
-  const url = URL.parse(String(text));
-  const isSecure = url?.protocol === "https:" || (allowPrivate && url?.protocol === "http:");
-  if (url !== null && isSecure && url.username === "" && url.password === "") return url;
-  throw new NonRetryableError("The address of the endpoint must be https:, and have no user name");
-}
-
-async function isPublic(hostname: string, resolve: WebhookJobOptions["resolve"]): Promise<boolean> {
-  try {
-    return await isPublicHost(hostname, resolve);
-  } catch {
-    throw new Error("The name of the endpoint could not be resolved");
-  }
-}
-
-/** The headers of Standard Webhooks, with one signature for each secret. The time is that of the attempt. */
-function sign(secret: unknown, id: string, body: string): Record<string, string> {
-  const timestamp = Math.floor(Date.now() / 1_000).toString();
-  try {
-    const signatures = readSecrets(secret, "an endpoint", toSigningKey).map((key) =>
-      `v1,${createHmac("sha256", key).update(`${id}.${timestamp}.${body}`).digest("base64")}`
-    );
-    return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signatures.join(" ") };
-  } catch (error) {
-    throw new NonRetryableError(String(propertyOf(error, "message"))); // another attempt has the same secret
-  }
-}
-
-/** An answer without its body, which may have any size. */
-async function withoutBody(response: Response): Promise<Response> {
-  await response.body?.cancel().catch(() => {});
-  return response;
-}
-
-/** The message of `fetch()` has the address, so only the code is kept. */
-function notReached(error: unknown): never {
-  const code = propertyOf(error, "code") ?? propertyOf(propertyOf(error, "cause"), "code");
-  const isCode = typeof code === "string" && /^[A-Z_]{3,40}$/.test(code);
-  throw new Error(`The receiver could not be reached${isCode ? `: ${code}` : ""}`);
-}
-
-/** The delay that a receiver asks for, at most 12 hours; `null`: it asks for none. */
-function readDelay(header: string | null): number | null {
-  const delay = header === null ? null : readRetryAfter(header);
-  if (delay === null) return null;
-  return Math.min(Math.max("at" in delay ? delay.at - Date.now() : delay.afterMs, 0), MAX_RETRY_AFTER_MS);
 }
 
 /** Checks the input of a delivery. */

@@ -11,12 +11,16 @@ if (executablePath === null) {
 export interface InBrowser {
   /** Opens a page in a tab. An error that it throws fails the test. */
   open(url: string): Promise<Page>;
-  /** Starts `examples/react_server.ts` on the database of the test. Returns the address of its page. */
+  /** Starts the example on the database of the test. Returns the address of its page. */
   start(port?: string): Promise<{ url: string; server: LiveServer }>;
 }
 
-/** Tests a page of `examples/react_server.ts` in Chromium. */
-export function browserTest(name: string, body: (context: InBrowser) => Promise<void>): void {
+/** Tests the page of an example in Chromium: of `examples/react_server.ts` unless another one is named. */
+export function browserTest(
+  name: string,
+  body: (context: InBrowser) => Promise<void>,
+  example = "react_server.ts",
+): void {
   Deno.test(name, { ignore: executablePath === null }, async () => {
     await using stack = new AsyncDisposableStack();
     const folder = await Deno.makeTempDir();
@@ -28,12 +32,13 @@ export function browserTest(name: string, body: (context: InBrowser) => Promise<
     await body({
       async open(url) {
         const page = await (await browser.newContext({ locale: "en" })).newPage();
+        page.setDefaultTimeout(60_000); // a client connects again within 30 seconds
         page.on("pageerror", (error) => void errors.push(error));
         await page.goto(url);
         return page;
       },
       async start(port) {
-        const server = stack.use(new LiveServer(`${folder}/books.db`, port, "react_server.ts"));
+        const server = stack.use(new LiveServer(`${folder}/books.db`, port, example));
         return { url: await server.listens(), server };
       },
     });

@@ -32,17 +32,24 @@ export interface Place {
   abortSignal?: AbortSignal;
   /** Is called with each line of the result. */
   onLine?: (line: string) => void;
+  /** Is called with what the last line has so far. */
+  onText?: (text: string) => void;
 }
 
 /** Calls the command line. */
 export async function callCli(args: readonly string[], place: Place = {}): Promise<Called> {
   const { env = {}, answer, input = "", columns = null, hasColors = false } = place;
-  const { abortSignal = new AbortController().signal, onLine = () => {} } = place;
+  const { abortSignal = new AbortController().signal, onLine = () => {}, onText = () => {} } = place;
   const called: Omit<Called, "code" | "json"> = { lines: [], notes: [], questions: [] };
+  let rest = "";
   const terminal: Terminal = {
-    print: (line) => {
-      called.lines.push(line);
-      onLine(line);
+    print: (line, end = "\n") => {
+      rest += line;
+      onText(rest);
+      if (end === "") return;
+      called.lines.push(rest);
+      onLine(rest);
+      rest = "";
     },
     note: (line) => void called.notes.push(line),
     columns,

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { POSTGRES_URL } from "../support/stores/postgres_store.ts";
+import { getSteps } from "../../src/store/reads.ts";
+import { startRun } from "../../src/testing/contract/arrange.ts";
 import { addHeld } from "../../src/testing/contract/claims/holds/arrange_holds.ts";
 import { callCli } from "./call_cli.ts";
 import { type Damage, DAMAGES, fillForDamage, STUCK } from "./damages.ts";
@@ -18,6 +20,27 @@ Deno.test("SqliteStore: holdfast doctor finds nothing in a database that is in u
   assert.deepEqual([code, lines], [0, []], lines.join("\n"));
   assert.match(notes[0]!, /^Nothing is wrong: \d+ checks$/);
 });
+
+for (const [name, open] of [["SqliteStore", aFile], ["PostgresStore", aSchema]] as const) {
+  Deno.test({
+    name: `${name}: holdfast doctor finds nothing in a run that was cancelled while two steps were executed`,
+    ignore: ignore && open === aSchema,
+    async fn() {
+      await using place = (await open())!;
+      const { lease } = await startRun(place.store);
+      const steps = ["charge", "mail"].map((name, index) => ({ name, index, attempts: 1, startedAgoMs: 5 }));
+      await place.store.cancel(lease.runId, "request-1", { lease, steps, reports: [] });
+
+      const { code, lines } = await callCli(["doctor", ...place.args]);
+
+      assert.deepEqual([code, lines], [0, []]);
+      assert.deepEqual((await getSteps(place.store, lease.runId)).map(({ status }) => status), [
+        "cancelled",
+        "cancelled",
+      ]);
+    },
+  });
+}
 
 for (const damage of [...DAMAGES, ...STUCK]) {
   Deno.test(`SqliteStore: holdfast doctor finds ${damage.name}`, async () => {

@@ -49,5 +49,31 @@ Deno.test("holdfast stream --follow shows items as they come, says what does not
   });
 
   assert.deepEqual([called.code, called.lines], [0, ["attempt 1", "attempt 2"]]);
-  assert.deepEqual(called.notes, ["--- the attempt has failed: 0 items remain ---"]);
+  assert.deepEqual(called.notes, ["--- the step is attempted again: 0 items remain ---"]);
+});
+
+Deno.test("holdfast stream --follow shows a text as it comes, before its line ends", async () => {
+  await using file = await aFile();
+  const gate = Promise.withResolvers<void>();
+  const job = aJob((step) =>
+    step.run("say", async ({ stream }) => {
+      await stream(tokens).write("Hello, ");
+      await gate.promise;
+      await stream(tokens).write("world");
+    })
+  );
+  await using engine = createEngine({ store: file.store, jobs: { job } });
+  await using server = await aServer(file.store);
+  const { id } = await engine.trigger("job", null);
+  await engine.start();
+  const seen: string[] = [];
+
+  const called = await callCli(["stream", id, "tokens", "--follow", ...server.args], {
+    onText: (text) => {
+      seen.push(text);
+      gate.resolve();
+    },
+  });
+
+  assert.deepEqual([called.code, called.lines, seen[0]], [0, ["Hello, world"], "Hello, "]);
 });

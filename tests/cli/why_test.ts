@@ -109,6 +109,19 @@ Deno.test("holdfast why names what holds up a run, with the blocker, whatever it
   for (const [cause, text] of Object.entries(expected)) assert.match(said[cause]!, new RegExp(`^${text}`), cause);
 });
 
+Deno.test("holdfast why says of a run that has ended which messages it never received", async () => {
+  await using file = await aFile();
+  const chat = defineJob({ name: "chat", input: anything, messages: { text: anything }, run: () => null });
+  await using engine = createEngine({ store: file.store, jobs: { chat }, logger: null });
+  const { id } = await engine.trigger("chat", null);
+  for (let n = 0; n < 3; n++) await engine.send(id, "text", n);
+  await engine.runUntilIdle();
+
+  const said = await whyOf(file, id);
+
+  assert.match(said, /^Completed [\w ]+ ago\n {2}3 messages were never received: "text" \(3\)$/);
+});
+
 Deno.test("holdfast why says that no worker is live, and which one was lost", async () => {
   await using file = await aFile();
   await using engine = createEngine({ store: file.store, jobs, logger: null });

@@ -17,6 +17,18 @@ export const jobs = {
       return { isApproved: result.outcome === "signal", at: new Date(0) };
     },
   }),
+  chat: defineJob({
+    name: "chat",
+    input: z.object({}),
+    messages: { text: z.string(), shush: z.null(), stop: z.null() },
+    run: async (step) => {
+      while (true) {
+        const got = await step.receive("next", { names: ["text", "shush", "stop"] });
+        if (got === null || got.name === "stop") return null;
+        if (got.name === "text") await step.respond(got, { heard: got.payload });
+      }
+    },
+  }),
   failing: defineJob({
     name: "fail",
     input: z.object({}),

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const MOST_BYTES = 4_886; // 656 of them are for streams of items, and 134 for messages
+const MOST_BYTES = 5_370; // 656 of them are for streams of items, 459 for messages, and 158 for reads that are repeated
 
 /** Bundles the client as for a browser; `null` where esbuild cannot be downloaded. */
 async function bundle(): Promise<string | null> {
@@ -20,7 +20,7 @@ async function bundle(): Promise<string | null> {
 
 const code = await bundle();
 
-Deno.test("the client is smaller than 4,886 bytes, and has nothing of the server", { ignore: code === null }, () => {
+Deno.test("the client is smaller than 5,370 bytes, and has nothing of the server", { ignore: code === null }, () => {
   const bytes = new TextEncoder().encode(code!).length; // ignored without it
 
   assert.ok(bytes > 1_000 && bytes < MOST_BYTES, `${bytes} bytes`);

@@ -196,6 +196,28 @@ Deno.test("waitForRun() throws when the run has failed, was cancelled or deleted
   await assert.rejects(client.waitForRun(deleted.runId), { code: "not_found" });
 });
 
+Deno.test("waitForRun() and ask() read again what was not answered", async () => {
+  let lost = 0;
+  await using service = await aService({
+    // A run is read for the snapshot and in the end, the steps are read for the answer: every other read is lost.
+    between: (request, send) => {
+      const isRead = /\/(run|steps)$/.test(new URL(request.url).pathname);
+      return isRead && lost++ % 2 === 0 ? Promise.reject(new TypeError("connection reset")) : send(request);
+    },
+  });
+  const { client } = service;
+  const { runId } = await client.trigger("greet", { name: "Ada" });
+  const chat = await client.trigger("chat", {});
+
+  const [run, answer] = await Promise.all([
+    client.waitForRun(runId),
+    client.ask(chat.runId, { name: "text", payload: "hi" }),
+  ]);
+
+  assert.deepEqual([run.output, answer], [{ text: "Hello, Ada! " }, { heard: "hi" }]);
+  assert.ok(lost >= 4, `${lost} reads`);
+});
+
 Deno.test("waitForRun() with a timeout that no timer can have waits without limit", async () => {
   await using service = await aService();
   const { client } = service;
@@ -320,4 +342,35 @@ Deno.test("createClient() refuses a relative url where there is no page", () => 
     name: "TypeError",
     message: "url must be absolute here: /api",
   });
+});
+
+Deno.test("ask() sends a message, and answers what the run has responded; a repeated call finds the answer", async () => {
+  await using service = await aService();
+  const { client, engine } = service;
+  const { runId } = await client.trigger("chat", {});
+  const hi = { name: "text", payload: "hi", id: "m1" };
+
+  const answer = await client.ask<{ heard: string }>(runId, hi);
+  const again = await client.ask(runId, hi);
+  const byKey = await client.ask({ jobName: "chat", key: "room", start: { input: {} } }, {
+    name: "text",
+    payload: "yo",
+  });
+
+  assert.deepEqual([answer, again, byKey], [{ heard: "hi" }, { heard: "hi" }, { heard: "yo" }]);
+  const abortSignal = AbortSignal.timeout(20);
+  await assert.rejects(client.ask(runId, { name: "shush", payload: null }, { abortSignal }), { name: "TimeoutError" });
+  const asked = client.ask(runId, { name: "stop", payload: null, id: "m9" });
+  await assert.rejects(asked, {
+    code: "conflict",
+    message: `Run "${runId}" has not answered message "m9"`,
+  });
+  await assert.rejects(client.ask(runId, { name: "text", payload: "late" }), { code: "run_ended", status: 409 });
+  assert.equal((await client.messages(runId)).length, 3);
+  const other = await client.trigger("chat", {});
+  const cancelled = client.ask(other.runId, { name: "shush", payload: null });
+  cancelled.catch(() => {});
+  while ((await engine.getMessages(other.runId)).length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await client.cancel(other.runId);
+  await assert.rejects(cancelled, { code: "run_cancelled" });
 });

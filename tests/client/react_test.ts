@@ -110,3 +110,31 @@ Deno.test("followRun() shows why a run cannot be followed, and nothing after it 
   assert.match(getState().error!.message, /GET \/subscribe was answered 404/);
   assert.deepEqual(states, []);
 });
+
+Deno.test("followRun() goes on when what it reads after an event is not answered", async () => {
+  let reads = 0;
+  await using service = await aService({
+    // The first read of the run is the snapshot's, and the second one follows an event.
+    between: (request, send) => {
+      const isLost = new URL(request.url).pathname.endsWith("/run") && ++reads === 2;
+      return isLost ? Promise.reject(new TypeError("connection reset")) : send(request);
+    },
+  });
+  const { client } = service;
+  const { runId } = await client.trigger("approve", {}, { delay: 100 });
+  const { subscribe, getState } = followRun(client, runId);
+  const ended = Promise.withResolvers<void>();
+
+  const unsubscribe = subscribe(() => {
+    const { run, waits, error } = getState();
+    const open = waits.find(({ status }) => status === "pending");
+    if (run?.isWaiting && open) void client.signal(runId, open.id, { signalId: "s", payload: 1 });
+    if (run?.isTerminal || error) ended.resolve();
+  });
+  await ended.promise;
+  unsubscribe();
+
+  assert.equal(getState().error, null);
+  assert.equal(getState().run?.status, "completed");
+  assert.ok(reads > 2, `${reads} reads`);
+});

@@ -52,6 +52,7 @@ function anInfo(overrides: Partial<JobInfo>): JobInfo {
     byStatus: noRuns(),
     oldestDue: null,
     held: null,
+    unread: 0,
     waits: overrides.isKnownHere === false ? null : {},
     messages: overrides.isKnownHere === false ? null : {},
     limits: null,

@@ -36,6 +36,17 @@ Deno.test("Slots.free counts executions until their jobs have returned, and ends
   assert.deepEqual(free, [2, 0, 2, 0, 2]);
 });
 
+Deno.test("Slot.noteEnding() of an execution that is over takes no place of an end that cannot be saved", () => {
+  const { slots, begin } = someSlots(1);
+  const [superseded] = begin(1);
+  superseded!.end(null);
+  for (const slot of begin(1)) slot.noteEnding();
+
+  superseded!.noteEnding();
+
+  assert.equal(slots.free, 1);
+});
+
 Deno.test("Slot.giveUp() frees a slot, and take() waits for one before new claims", async () => {
   const { slots, calls, begin } = someSlots(2);
   const [first, second] = begin(2) as [Slot, Slot];

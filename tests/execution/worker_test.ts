@@ -320,7 +320,7 @@ forEachStore("a pending run is claimed whatever the clock says", async ({ store,
 
   const run = (await engine.getRun(id))!;
   assert.equal(run.status, "completed");
-  assert.ok(run.completedAt! < run.createdAt);
+  assert.equal(run.completedAt, run.createdAt); // no run ends before it was triggered
 });
 
 forEachStore("a clock that is set forward ends leases early, and the old holder writes nothing", async (context) => {

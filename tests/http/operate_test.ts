@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import type { RequestedOperation } from "../../src/http/access/auth_hooks.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { pause } from "../../src/model/host.ts";
+import { defineJob } from "../../src/model/job.ts";
 import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aClaimRequest } from "../support/fixtures.ts";
-import { forEachStore } from "../support/stores/for_each_store.ts";
+import { anything, forEachStore } from "../support/stores/for_each_store.ts";
 import { aRequest, aService } from "../support/http/http.ts";
 import { aJob } from "../support/jobs.ts";
 import { withCalls } from "../support/stores/with_calls.ts";
@@ -336,6 +337,24 @@ forEachStore("GET /metrics counts the items of streams, by job", async (world) =
 
   assert.deepEqual(linesOf(text, "holdfast_stream_items_total"), ['holdfast_stream_items_total{job="job"} 2']);
   assert.deepEqual(linesOf(text, "holdfast_stream_bytes_total"), ['holdfast_stream_bytes_total{job="job"} 7']);
+});
+
+forEachStore("GET /metrics shows how many messages runs have not received, by job", async (world) => {
+  const messages = { text: anything };
+  const chat = defineJob({ name: "chat", input: anything, messages, run: (step) => step.receive("text") });
+  await using service = aService({}, world, { chat });
+  const { engine } = service;
+  const { id } = await engine.trigger("chat", null);
+  for (let n = 0; n < 3; n++) await engine.send(id, "text", n);
+
+  const sent = await (await service.handler.fetch(aRequest("GET", "/metrics"))).text();
+  await engine.runUntilIdle();
+  world.host.advance(2_000); // what was read is shared for a second
+  const ended = await (await service.handler.fetch(aRequest("GET", "/metrics"))).text();
+
+  assert.ok(linesOf(sent, "holdfast_messages_unread").includes('holdfast_messages_unread{job="chat"} 3'));
+  assert.ok(linesOf(sent, "holdfast_messages_unread").includes('holdfast_messages_unread{job="echo"} 0'));
+  assert.ok(linesOf(ended, "holdfast_messages_unread").includes('holdfast_messages_unread{job="chat"} 0'));
 });
 
 Deno.test("GET /metrics is text in the format of Prometheus, whatever the names of jobs", async () => {

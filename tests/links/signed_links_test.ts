@@ -179,3 +179,21 @@ Deno.test("10,000 random tokens are not valid, and none throws", async () => {
     assert.equal(await links.read(wrong as string), null);
   }
 });
+
+Deno.test("signedLinks() derives its keys when the first link is made or read, and once", async () => {
+  let derived = 0;
+  const { digest } = crypto.subtle; // of the id of a key, which comes first
+  crypto.subtle.digest = (...parameters) => {
+    derived += 1;
+    return digest.apply(crypto.subtle, parameters);
+  };
+  try {
+    const links = signedLinks({ keys: [KEY, OTHER], url: URL_OF_HANDLER });
+    const before = derived;
+    for (const _ of [1, 2]) await links.toWait(aWait());
+
+    assert.deepEqual([before, derived], [0, 2]);
+  } finally {
+    crypto.subtle.digest = digest;
+  }
+});

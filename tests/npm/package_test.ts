@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { cp } from "node:fs/promises";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { isDocument, packedFiles, toPackedText } from "../../tools/packed_docs.ts";
 import { type CodeBlock, readPage, writeModules } from "../docs/pages.ts";
 import { bundle } from "../node/bundle.ts";
 import { inTime } from "../processes/deadline.ts";
 import { TextLineStream } from "../processes/text_line_stream.ts";
 import { PACKAGE_VERSION } from "../../src/model/version.ts";
+import { compactSql, FUNCTIONS } from "../../src/stores/postgres/sql/functions.ts";
 import { findObstacle, install, type Installation, npm, pathOf, run } from "./runtimes.ts";
 
 const FEWEST_CASES = 700;
@@ -48,7 +50,9 @@ test("the npm package says what it is, and has types of every entry point", asyn
   assert.ok(manifest.description.length > 20);
   assert.deepEqual(Object.keys(manifest.exports), Object.keys(exports));
   for (const { types } of Object.values<{ types: string }>(manifest.exports)) await Deno.stat(join(content, types));
-  for (const name of ["README.md", "LICENSE", "CHANGELOG.md"]) await Deno.stat(join(content, name));
+  for (const name of ["README.md", "LICENSE", "CHANGELOG.md", "llms.txt", "skills/holdfast/SKILL.md"]) {
+    await Deno.stat(join(content, name));
+  }
 });
 
 test("the npm package has the documents of the repository, the skill, and a README for Node with absolute links", async () => {
@@ -61,6 +65,23 @@ test("the npm package has the documents of the repository, the skill, and a READ
     const expected = toPackedText(path, await Deno.readTextFile(pathOf(path)), packed, "holdfast/jobs");
     assert.equal(await Deno.readTextFile(join(content, path)), expected, path);
   }
+  const contents = await Array.fromAsync(Deno.readDir(content), ({ name }) => name);
+  assert.deepEqual(
+    contents.filter((name) => name !== "node_modules").sort(),
+    [
+      "CHANGELOG.md",
+      "LICENSE",
+      "README.md",
+      "bin",
+      "docs",
+      "llms.txt",
+      "mod.d.ts",
+      "mod.js",
+      "package.json",
+      "skills",
+      "src",
+    ],
+  );
   const readme = await Deno.readTextFile(join(content, "README.md"));
   const links = [...readme.matchAll(/\]\(([^)]+)\)/g)].map(([, link]) => link!);
   assert.ok(links.length > 10);
@@ -69,6 +90,14 @@ test("the npm package has the documents of the repository, the skill, and a READ
     await Deno.stat(pathOf(path ?? `no path in ${link}`));
   }
   assert.doesNotMatch(readme, /\bdeno (?:run|task|add)\b/);
+});
+
+test("the npm package has the SQL of the stores without comments, and migrate() takes its functions for the same", async () => {
+  const packed = join(installation.folder, "node_modules", "@holdfast", "jobs", "src", "stores", "postgres", "sql");
+  const { FUNCTIONS: compact } = await import(pathToFileURL(join(packed, "functions.js")).href);
+
+  assert.ok(compact.length < FUNCTIONS.length * 0.9, `${compact.length}`);
+  assert.equal(compactSql(compact), compactSql(FUNCTIONS));
 });
 
 test("each block of TypeScript in the packed documents compiles against the packed package", async () => {
@@ -171,9 +200,9 @@ test("publint and attw find nothing wrong with the npm package", async () => {
 const BUNDLES: readonly [entry: string, names: string, most: number][] = [
   ["@holdfast/jobs", "defineJob", 11_500],
   ["@holdfast/jobs", "createEngine, MemoryStore", 380_000],
-  ["@holdfast/jobs", "createEngine, createHandler, SqliteStore", 690_000],
+  ["@holdfast/jobs", "createEngine, createHandler, SqliteStore", 655_000],
   ["@holdfast/jobs/client", "createClient", 6_000],
-  ["@holdfast/jobs/postgres", "PostgresStore", 332_000],
+  ["@holdfast/jobs/postgres", "PostgresStore", 312_000],
 ];
 
 for (const [entry, names, most] of BUNDLES) {

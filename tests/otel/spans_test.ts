@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { defineJob } from "../../src/model/job.ts";
+import { anything } from "../support/stores/for_each_store.ts";
 import { SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { otel } from "../../src/otel/mod.ts";
 import { forEachStore, type StoreTest } from "../support/stores/for_each_store.ts";
@@ -150,6 +152,52 @@ forEachStore("otel() keeps the trace over a wait, and shows pauses once, with th
     ]),
     [["timeout", idOf(create)], ["signal", idOf(create)], ["timeout", idOf(create)]],
   );
+  await engine.stop();
+});
+
+forEachStore("otel() makes a span of a message, which its run belongs to if it is started for it", async (given) => {
+  const job = defineJob({
+    name: "chat",
+    input: anything,
+    messages: { text: anything },
+    run: async (step) => {
+      await step.receive("first", { names: ["text"] });
+      await step.receive("second", { names: ["text"] });
+    },
+  });
+  const { engine, named, one, tracer } = tracedEngine(given, { job });
+  const to = { job: "chat", key: "room" };
+
+  await tracer.startActiveSpan("webhook", async (span) => {
+    await engine.send(to, "text", 1, { id: "m1", start: { input: {} } });
+    span.end();
+  });
+  await engine.runUntilIdle();
+  const { runId } = await engine.send(to, "text", 2, { id: "m2", by: "ada" });
+  await engine.send(to, "text", 2, { id: "m2" });
+  await engine.runUntilIdle();
+  await assert.rejects(engine.send(runId, "text", 3, { id: "m3" }));
+
+  const [start, second, again, refused] = named("send text");
+  assert.equal(start!.parentSpanContext?.spanId, idOf(one("webhook")));
+  const told = [start, second, again, refused].map((span) => [
+    span!.kind,
+    span!.attributes["holdfast.message.id"],
+    span!.attributes["messaging.message.id"],
+    span!.attributes["holdfast.disposition"],
+    span!.attributes["holdfast.message.started"],
+    span!.attributes["error.type"],
+  ]);
+  assert.deepEqual(told, [
+    [SpanKind.PRODUCER, "m1", runId, "accepted", true, undefined],
+    [SpanKind.PRODUCER, "m2", runId, "accepted", false, undefined],
+    [SpanKind.PRODUCER, "m2", runId, "duplicate", false, undefined],
+    [SpanKind.PRODUCER, "m3", undefined, undefined, undefined, "ConflictError"],
+  ]);
+  const executions = named("process chat");
+  assert.deepEqual(executions.map((span) => span.parentSpanContext?.spanId), [idOf(start!), idOf(start!)]);
+  assert.deepEqual(executions.map((span) => linksOf(span)), [[], [idOf(second!)]]);
+  assert.deepEqual((await engine.getMessages(runId)).map(({ sentBy }) => sentBy), [null, "ada"]);
   await engine.stop();
 });
 

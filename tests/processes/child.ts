@@ -112,14 +112,14 @@ export class Child implements AsyncDisposable {
   async end(signal: Deno.Signal): Promise<Deno.CommandStatus> {
     this.signal(signal);
     const status = await inTime(this.#process.status, `${this.#program} was to end after ${signal}`);
-    await this.#reading;
+    await this.#closePipes();
     return status;
   }
 
   /** Waits until it has ended by itself. Answers how. */
   async hasEnded(): Promise<Deno.CommandStatus> {
     const status = await inTime(this.#process.status, `${this.#program} was to end by itself`);
-    await this.#reading;
+    await this.#closePipes();
     return status;
   }
 
@@ -127,8 +127,12 @@ export class Child implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.signal("SIGKILL");
     await this.#process.status;
+    await this.#closePipes();
+  }
+
+  async #closePipes(): Promise<void> {
     await this.#reading;
-    await this.#input.abort().catch(() => {});
+    await this.#input.abort().catch(() => {}); // it may be closed already
   }
 }
 

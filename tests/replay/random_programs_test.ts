@@ -35,6 +35,8 @@ function aJob(program: Program, attempts: BodyWitness["attempts"], changes: Chan
     waits: nothing,
     slept: nothing,
     waited: nothing,
+    receives: neverCalled, // nor do they receive messages
+    received: neverCalled,
     jobOf: neverCalled, // these programs start no other runs
     calls: nothing,
     called: nothing,

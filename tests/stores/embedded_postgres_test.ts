@@ -15,6 +15,7 @@ import { inboxCases } from "../../src/testing/contract/records/messages/inbox.ts
 import { receiveCases } from "../../src/testing/contract/records/messages/receive.ts";
 import { sendCases } from "../../src/testing/contract/records/messages/send.ts";
 import { streamCases } from "../../src/testing/contract/records/streams.ts";
+import { transactionCases } from "../../src/testing/contract/records/transactions.ts";
 import { endCases } from "../../src/testing/contract/runs/ends.ts";
 import {
   add,
@@ -61,6 +62,7 @@ const CASES = [
   ...sendCases,
   ...streamCases,
   ...endCases,
+  ...transactionCases,
 ];
 
 // What is claimed is read by another call.

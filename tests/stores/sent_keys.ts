@@ -11,15 +11,19 @@ export class SentKeys {
   readonly #ofFunctions = new Map<string, Set<string>>();
   readonly #all = new Set<string>();
 
-  /** A client that notes what it sends. */
-  watch(client: PGlite): Pick<PGlite, "query" | "exec"> {
-    return {
-      exec: (sql) => client.exec(sql),
+  /** A client that notes what it sends, in transactions, too. */
+  watch(client: PGlite): Pick<PGlite, "query" | "exec" | "transaction"> {
+    const watched = <T extends Pick<PGlite, "query" | "exec">>(asked: T): Pick<PGlite, "query" | "exec"> => ({
+      exec: (sql) => asked.exec(sql),
       query: (sql, parameters) => {
-        const name = /\.(\w+)_v\d+\(\$1/.exec(sql)?.[1];
-        if (name !== undefined) this.#note(name, JSON.parse(String(parameters![0])));
-        return client.query(sql, parameters);
+        const [, name, literal] = /\.(\w+?)(?:_outside)?_v\d+\((?:\$1|\$hf_\w+\$(.*?)\$hf_\w+\$)/s.exec(sql) ?? [];
+        if (name !== undefined) this.#note(name, JSON.parse(literal ?? String(parameters![0])));
+        return asked.query(sql, parameters);
       },
+    });
+    return {
+      ...watched(client),
+      transaction: (work) => client.transaction((tx) => work({ ...tx, ...watched(tx) })),
     };
   }
 
@@ -42,7 +46,7 @@ export class SentKeys {
   }
 
   #note(name: string, parameter: unknown): void {
-    const lists = name === "apply" ? Object.values(parameter as Record<string, unknown>).flat() : [];
+    const lists = name === "apply" || name === "join" ? Object.values(parameter as Record<string, unknown>).flat() : [];
     for (const write of lists) {
       if (typeof write === "object" && write !== null && "kind" in write) this.#note(String(write.kind), write);
     }

@@ -33,3 +33,19 @@ Deno.test("the test kit executes what cleans up after a run, also after a crash 
   assert.equal((await t.engine.getRun(endRunId!))!.status, "completed");
   assert.deepEqual(undone, ["charge", "reserve"]);
 });
+
+Deno.test("a fake replaces a step that sends a message to a run of another system", async () => {
+  const shop = defineJob({
+    name: "shop",
+    input: z.null(),
+    run: (step) => step.send("tell the warehouse", { job: "warehouse", key: "order 1" }, "packed", null),
+  });
+  await using t = createTestEngine({ jobs: { shop } });
+  const tell = t.fake(shop, "tell the warehouse").returns({ runId: "elsewhere", messageId: "m1" });
+
+  const run = await t.trigger(shop, null);
+  await t.drain();
+
+  assert.deepEqual((await t.engine.getRun(run.id))!.output, { runId: "elsewhere", messageId: "m1" });
+  assert.equal(tell.calls.length, 1);
+});

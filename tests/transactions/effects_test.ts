@@ -1,3 +1,4 @@
+import { sqliteDataSource } from "../../src/stores/sqlite/transactions/sqlite_data_source.ts";
 import assert from "node:assert/strict";
 import { PGlite } from "@electric-sql/pglite";
 import { sweep } from "../../src/engine/transactions/sweep.ts";
@@ -124,6 +125,31 @@ forEachSource(
     assert.equal(counts.executions, 1);
   },
 );
+
+forEachSource("a retry executes a transaction again that was undone, and finds no effect of it", async (rows) => {
+  await using store = new MemoryStore();
+  const { job: { run }, counts } = aBooking(rows);
+  const order = defineJob({
+    name: "order",
+    input: anything,
+    onEnd: { statuses: ["failed"], run: (_, end) => end.undo("book", () => {}) },
+    run: async (step, input) => {
+      await run(step, input);
+      if (counts.executions === 1) throw new Error("The warehouse is on fire");
+    },
+  });
+  await using engine = createEngine({ store, jobs: { order }, dataSources: { app: rows.source }, logger: null });
+  const { id } = await engine.trigger(order, null);
+  await engine.runUntilIdle();
+
+  const retry = await engine.retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(retry.id))!.status, "completed");
+  assert.deepEqual(await rows.names(), ["row 1", "row 2"]);
+  const { endRunId } = (await engine.getRun(id))!;
+  assert.deepEqual(new Set(await rows.effects()), new Set([`${id}/book`, `${endRunId}/book`]));
+});
 
 async function sweepDeps(store: Store, host: FakeHost) {
   const { id } = await store.getInfo();
@@ -317,4 +343,14 @@ Deno.test("postgresDataSource() refuses what is no pool, and unknown options", (
     /needs a pool of npm:pg or npm:postgres, a PGlite, or an address/,
   );
   assert.throws(() => postgresDataSource("postgres://localhost/a", { pool: 1 } as never), /has no option "pool"/);
+});
+
+Deno.test("a data source that has opened its file can be closed twice", async () => {
+  const file = await Deno.makeTempFile();
+  const source = await sqliteDataSource(file);
+
+  await source.close();
+  await source.close();
+
+  await Deno.remove(file);
 });

@@ -167,6 +167,8 @@ for (
     ["DELETE FROM holdfast_runs", /The tables of Holdfast cannot be changed here/],
     ['WITH x AS (SELECT 1) UPDATE "holdfast_runs" SET status = 1', /The tables of Holdfast cannot be changed here/],
     ["INSERT INTO 'holdfast_steps' VALUES (1)", /The tables of Holdfast cannot be changed here/],
+    ["INSERT INTO rows (name) VALUES ('a'); DELETE FROM rows", /executes one statement, not several: call it once for/],
+    ["SELECT 1;/**/;\nSELECT 2", /executes one statement, not several/],
   ] as const
 ) {
   Deno.test(`a transaction on SQLite does not execute ${sql.replaceAll("\n", " ")}`, async () => {
@@ -185,12 +187,13 @@ Deno.test("a transaction on SQLite executes queries and changes of rows in any w
     tx.run("insert into rows (name) values ('commit or rollback -- it''s data')");
     tx.run("/* a comment */ WITH x (n) AS (VALUES (1)) INSERT INTO rows SELECT 'b', n FROM x");
     tx.run("REPLACE INTO rows (name, n) VALUES (?, ?)", "c", 2n);
+    tx.run("-- it's two;\nINSERT INTO rows (name) SELECT 'd; -- it''s' AS \"a;b\" ; /* that's; all */ ; -- don't;");
     const deleted = tx.get("DELETE FROM rows WHERE n = 2 RETURNING name");
     return [deleted?.name, tx.all("SELECT status FROM holdfast_runs").length, tx.get("SELECT 1 WHERE 0") === undefined];
   });
 
   assert.deepEqual(run.output, ["c", 1, true]);
-  assert.deepEqual(bank.names(), ["commit or rollback -- it's data", "b"]);
+  assert.deepEqual(bank.names(), ["commit or rollback -- it's data", "b", "d; -- it's"]);
 });
 
 Deno.test("tx.trigger() in a step adds a run with the labels of its run, and only if the step commits", async () => {

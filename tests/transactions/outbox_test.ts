@@ -8,6 +8,7 @@ import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
+import { createHandler } from "../../src/http/handler.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { anything } from "../support/stores/for_each_store.ts";
@@ -60,6 +61,73 @@ forEachSource("engine.transaction() in a database of its own relays its triggers
   ]);
   assert.deepEqual(await rows.names(), ["a"]);
   assert.deepEqual(await rows.outbox(), []);
+});
+
+/** A function of a transaction that triggers a run and signals waits, on any source. */
+function asks(rows: Rows, ...waitIds: string[]) {
+  return (tx: unknown) => {
+    const { trigger, signal } = tx as { trigger(...given: unknown[]): unknown; signal(...given: unknown[]): unknown };
+    const asked = [
+      trigger(note, { n: 1 }, { idempotencyKey: "k" }),
+      ...waitIds.map((id) => signal(id, { signalId: "s", payload: 1 })),
+    ];
+    return rows.source.kind === "sqlite" ? undefined : Promise.all(asked).then(() => {});
+  };
+}
+
+forEachSource("engine.transaction() resolves at once if another engine relays its rows", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+  await using other = anEngine(store, rows);
+  const waiting = await engine.trigger(review, null);
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(waiting.id);
+  const { effects } = rows.source;
+  const takeRows = effects.takeRows.bind(effects);
+  effects.takeRows = async (request) => {
+    effects.takeRows = takeRows;
+    await other.start();
+    while ((await rows.outbox()).length > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    return await takeRows(request);
+  };
+  const published: string[] = [];
+  engine.on("run:trigger", ({ runId }) => published.push(runId));
+  const since = performance.now();
+
+  const { runs, signals } = await engine.transaction(rows.source, asks(rows, wait!.id));
+
+  const { runs: added } = await engine.jobs.note.getRuns();
+  assert.deepEqual(runs!.map(({ id }) => id), added.map(({ id }) => id));
+  assert.deepEqual(signals!.map(({ wait: { id, payload } }) => [id, payload]), [[wait!.id, 1]]);
+  assert.deepEqual(published.length, new Set(published).size);
+  assert.ok(performance.now() - since < 4_000, "it has waited");
+});
+
+forEachSource("engine.transaction() resolves at once if one of its rows is refused", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+  const since = performance.now();
+
+  const { runs, signals } = await engine.transaction(rows.source, asks(rows, "unknown"));
+
+  assert.deepEqual([runs, signals], [null, null]);
+  assert.equal((await engine.jobs.note.getRuns()).total, 1);
+  assert.deepEqual(await rows.outbox(), ['signal unknown There is no wait "unknown"']);
+  assert.ok(performance.now() - since < 4_000, "it has waited");
+});
+
+forEachSource("engine.transaction() signals two waits with one signalId", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+  const ids: string[] = [];
+  for (const { id } of [await engine.trigger(review, 1), await engine.trigger(review, 2)]) {
+    await engine.runUntilIdle();
+    ids.push((await engine.getWaits(id))[0]!.id);
+  }
+
+  const { signals } = await engine.transaction(rows.source, asks(rows, ...ids));
+
+  assert.deepEqual(signals!.map(({ wait }) => wait.id), ids);
 });
 
 forEachSource("tx.trigger() in a step adds the run once, with the labels of its run", async (rows) => {
@@ -181,6 +249,8 @@ forEachSource(
     await insert("note", '{"n": -1}');
     await insert("unknown", '{"n": 1}');
     await insert("note", '{"n": 2}');
+    const table = rows.source.kind === "sqlite" ? "holdfast_outbox" : "holdfast.outbox";
+    await rows.execute(`UPDATE ${table} SET at = 0 WHERE name = 'unknown'`); // it waits for long
 
     const runs = await untilRelayed(engine);
 
@@ -188,12 +258,18 @@ forEachSource(
     const [refused, unknown] = await rows.outbox();
     assert.match(refused!, /^trigger note The input of job "note" does not fit its schema/);
     assert.equal(unknown, "trigger unknown ");
-    while ((await engine.health()).checks.every(({ name }) => name !== "outbox")) {
-      await new Promise((resolve) => setTimeout(resolve, 50)); // it is asked once a second
-    }
+    const message =
+      'The outbox of data source "app" has 1 refused row, and 1 row that no engine has relayed for a minute';
+    const isThere = async () => (await engine.health()).checks.some((check) => check.message === message);
+    while (!await isThere()) await new Promise((resolve) => setTimeout(resolve, 5)); // the relay counts soon
     const { checks } = await engine.health();
     assert.deepEqual(checks.filter(({ name }) => name === "outbox"), [
-      { name: "outbox", status: "degraded", message: 'The outbox of data source "app" has 1 refused row', value: 1 },
+      { name: "outbox", status: "degraded", message, value: 2 },
+    ]);
+    const metrics = await (await createHandler(engine).fetch(new Request("http://localhost/metrics"))).text();
+    assert.deepEqual(metrics.split("\n").filter((line) => line.startsWith("holdfast_outbox_rows")), [
+      'holdfast_outbox_rows{source="app",state="refused"} 1',
+      'holdfast_outbox_rows{source="app",state="waiting"} 1',
     ]);
   },
 );
@@ -210,8 +286,10 @@ Deno.test("engine.inTransaction() works in the file of the store, and refuses wh
   database.exec("ROLLBACK");
   await triggered;
   const rolledBack = database.prepare("SELECT count(*) AS n FROM holdfast_outbox").get()!.n;
+  const effects = database.prepare("SELECT name FROM sqlite_schema WHERE name = 'holdfast_effects'").all();
 
   assert.equal(rolledBack, 0);
+  assert.deepEqual(effects, [], "a joined data source needs no effects");
   assert.throws(() => engine.inTransaction(app, 7), /needs the client of an open transaction/);
   await engine.stop();
   await store.close();

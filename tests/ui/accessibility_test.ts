@@ -68,11 +68,20 @@ async function somePages({ service }: Opened): Promise<[path: string, text: stri
   await engine.jobs.quick.trigger({ n: 1 });
   const asked = await engine.jobs.askPrice.trigger({ product: "lamp" });
   await untilStatus(service, asked.id, "waiting");
+  const chat = await engine.jobs.chat.trigger({ room: "7" });
+  await engine.jobs.chat.send(chat.id, "text", { text: "hello" }, { by: "ana" });
+  const order = await engine.jobs.order.trigger({ order: 7 });
+  await untilStatus(service, order.id, "waiting");
+  await engine.cancel(order.id);
+  const writing = await engine.jobs.write.trigger({ items: 3 });
   const parentId = await heldFilm(service, { clips: 12, unlicensed: 2 });
   const group = new URLSearchParams({ jobName: "charge-card", status: "failed", error: "HTTP # for order #" });
   return [
     ["", "Failures by error"],
-    ["runs", "17 runs"],
+    ["runs", "20 runs"],
+    [`runs/${chat.id}`, "1 unread"],
+    [`runs/${order.id}`, "undo charge"],
+    [`runs/${writing.id}`, "token 3"],
     ["runs?held=true", "2 runs"],
     [`runs?${group}`, "Retry this one"],
     [`runs/${parentId}`, "Resume all 2 held"],

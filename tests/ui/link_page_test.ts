@@ -4,6 +4,7 @@ import { type BrowserContextOptions, chromium, type Page } from "playwright-core
 import { z } from "zod";
 import { createEngine, createHandler, defineJob, type Engine, MemoryStore } from "@holdfast/jobs";
 import { signedLinks } from "@holdfast/jobs/links";
+import { CERTIFICATE } from "../browser/test_certificate.ts";
 import { findChromium } from "../browser/find_chromium.ts";
 
 const executablePath = findChromium();
@@ -28,12 +29,17 @@ interface Opened {
 }
 
 /** Tests the page in a browser. It fails if the page has an error, reads anything else, or violates its policy. */
-function linkTest(name: string, body: (opened: Opened) => Promise<void>, options: BrowserContextOptions = {}): void {
+function linkTest(
+  name: string,
+  body: (opened: Opened) => Promise<void>,
+  { isSecure = false, ...options }: BrowserContextOptions & { isSecure?: boolean } = {},
+): void {
   Deno.test(name, { ignore: executablePath === null }, async () => {
     const sent: string[] = [];
     let handle: (request: Request) => Response | Promise<Response> = () => new Response();
-    const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, (request) => handle(request));
-    const origin = `http://127.0.0.1:${server.addr.port}`;
+    const listen = { port: 0, hostname: "127.0.0.1", onListen: () => {}, ...(isSecure ? CERTIFICATE : {}) };
+    const server = Deno.serve(listen, (request) => handle(request));
+    const origin = `${isSecure ? "https" : "http"}://127.0.0.1:${server.addr.port}`;
     const links = signedLinks({ keys: ["a key of links for the browser tests"], url: `${origin}/api/jobs` });
     const input = z.object({});
     const metadata = { message: `Refund order 7? ${MARKUP}`, amount: "12 EUR", [MARKUP]: MARKUP, urgent: true };
@@ -64,7 +70,12 @@ function linkTest(name: string, body: (opened: Opened) => Promise<void>, options
     const browser = await chromium.launch({ executablePath: executablePath! });
     const problems: string[] = [];
     try {
-      const context = await browser.newContext({ locale: "en", timezoneId: "UTC", ...options });
+      const context = await browser.newContext({
+        locale: "en",
+        timezoneId: "UTC",
+        ignoreHTTPSErrors: isSecure, // the certificate signs itself
+        ...options,
+      });
       context.setDefaultTimeout(20_000);
       context.on("request", (request) => {
         const { origin: asked, pathname } = new URL(request.url());
@@ -145,6 +156,21 @@ for (const javaScriptEnabled of [true, false]) {
     assert.deepEqual(await answerOf(opened.engine, id), { status: "resolved", payload, by: "ada" });
   }, { javaScriptEnabled });
 }
+
+linkTest("a link is answered over https, by a button and by a form", async ({ engine, open }) => {
+  const buttons = await open("buttons");
+  await buttons.page.getByRole("button", { name: "Refund" }).click();
+  await buttons.page.getByRole("heading", { name: "Thank you" }).waitFor();
+  const form = await open("form");
+  await form.page.getByLabel("No", { exact: true }).check();
+  await form.page.getByLabel("cents").fill("1");
+  await form.page.getByRole("button", { name: "Send" }).click();
+  await form.page.getByRole("heading", { name: "Thank you" }).waitFor();
+
+  assert.match(form.link, /^https:/);
+  assert.deepEqual(await answerOf(engine, buttons.id), { status: "resolved", payload: "refunded", by: "ada" });
+  assert.deepEqual((await answerOf(engine, form.id)).payload, { approved: false, cents: 1 });
+}, { isSecure: true });
 
 linkTest("the browser asks for what is required before anything is sent", async ({ engine, open }) => {
   const { page, id } = await open("form");

@@ -183,6 +183,7 @@ uiTest("what needs attention is listed, the newest first, with links", async ({ 
     { name: "writes", status: "degraded", message: "Writes fail: the disk is full" },
     { name: "retention", status: "degraded", message: "1,200,000 runs have ended, and this engine deletes none" },
     { name: "due_runs", status: "degraded", message: "said by the job" },
+    { name: "outbox", status: "degraded", message: 'The outbox of data source "app" has 3 refused rows', value: 3 },
   ];
   await context.route(
     /\/health$/,
@@ -228,6 +229,7 @@ uiTest("what needs attention is listed, the newest first, with links", async ({ 
   assert.deepEqual(words.map((each) => each.replaceAll(/ [\d.]+ (s|ms)\b| \([\d.]+ %\)/g, "").slice(0, 44)), [
     "Writes fail: the disk is full",
     "1,200,000 runs have ended, and this engine d",
+    'The outbox of data source "app" has 3 refuse',
     "resize has been paused for by ana",
     "3 runs failed in the last hour, usually none",
     "2 waits are over half of their time",

@@ -141,6 +141,31 @@ uiTest("a part of a page that cannot be shown leaves the others", async ({ servi
   assert.equal(await page.getByText("This part could not be shown").count(), 1);
 }, { expectedErrors: /console/ });
 
+uiTest("counts beside the links that cannot be shown leave the page", async ({ service, open, context }) => {
+  await service.engine.jobs.quick.trigger({ n: 1 });
+  await context.route(/\/workers$/, (route) => route.fulfill({ json: { workers: 1 } }));
+  await context.route(/waits\/open/, (route) => route.fulfill({ json: { waits: [], next: null, total: {} } }));
+  const page = await open("runs");
+
+  await page.getByText("1 run", { exact: true }).waitFor();
+  await page.getByRole("navigation", { name: "Pages", exact: true }).getByRole("link", { name: "Jobs" }).click();
+
+  await page.getByRole("heading", { name: "Jobs" }).waitFor();
+}, { expectedErrors: /console/ });
+
+uiTest("a part of the list of runs that cannot be shown leaves the others", async ({ service, open, context }) => {
+  await service.engine.jobs.quick.trigger({ n: 1 });
+  await context.route(
+    /\/runs\?/,
+    (route) => route.fulfill({ json: { runs: [{ id: "x" }], total: 1, hasMore: false } }),
+  );
+  const page = await open("runs");
+
+  await page.getByText("This part could not be shown").waitFor();
+
+  await page.getByRole("search").waitFor();
+}, { expectedErrors: /console/ });
+
 uiTest("a step that failed before its last attempt says how many it had left", async ({ service, open, context }) => {
   const { engine } = service;
   await engine.start();

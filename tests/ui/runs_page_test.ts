@@ -60,7 +60,7 @@ uiTest("the list of runs is walked and opened by keys", async ({ service, open }
 
 uiTest("keys that follow g and a page do not act on the page that is left", async ({ open }) => {
   const page = await open();
-  await page.getByRole("region", { name: "Jobs" }).getByRole("link", { name: "resize" }).waitFor();
+  await page.getByRole("region", { name: "Jobs" }).getByRole("link", { name: "ask-price" }).waitFor();
 
   const focused = await page.evaluate(async () => {
     for (const key of ["g", "r", "j"]) {

@@ -136,6 +136,18 @@ for (const [what, { answer = () => status(200), options = {}, error }] of Object
   });
 }
 
+Deno.test("webhookJob() looks the name up before each attempt, and fails as soon as it leads to a private network", async () => {
+  const answers = [["93.184.215.14"], ["93.184.215.14", "::ffff:10.0.0.7"]];
+  const { t, deliver, sent } = aDelivery(() => status(500), { resolve: () => Promise.resolve(answers.shift()!) });
+  await using _engine = t;
+
+  const run = await t.trigger(deliver, INPUT);
+  await t.drain();
+
+  await t.expectRun(run).failed("The endpoint is in a private network");
+  assert.deepEqual([sent.length, answers], [1, []]);
+});
+
 for (const code of [301, 302, 307, 308, 400, 404, 429, 500]) {
   Deno.test(`webhookJob() tries again after ${code}, and follows no redirect`, async () => {
     const answer = (n: number) => n === 1 ? status(code, { location: "https://10.0.0.1/" }) : status(200);

@@ -53,8 +53,10 @@ export const doctor: Command = {
     ];
     const findings = [...damages, ...stuck];
     output.list(findings, {
-      columns: [{ title: "FOUND" }, { title: "WHAT" }],
-      toRow: ({ kind, message }) => [{ text: kind, color: kind === "damage" ? "red" : "yellow" }, message],
+      columns: [
+        ["FOUND", ({ kind }) => ({ text: kind, color: kind === "damage" ? "red" : "yellow" })],
+        ["WHAT", ({ message }) => message],
+      ],
       none: `Nothing is wrong: ${countOf(database.checks.length + database.stuckChecks.length + 4, "check")}`,
     });
     return findings.length === 0 ? 0 : 1;
@@ -63,7 +65,8 @@ export const doctor: Command = {
 
 async function findAll(database: Database, checks: readonly TableCheck[], kind: Finding["kind"]): Promise<Finding[]> {
   const findings: Finding[] = [];
-  for (const { name, sql } of checks) {
+  for (const { name, sql, ifAny } of checks) {
+    if (ifAny !== undefined && (await database.select(ifAny, 1)).length === 0) continue;
     const messages = await database.select(sql, MAX_FINDINGS).catch((error: unknown) => {
       if (error instanceof StoreError && error.code === "internal") return [error.message]; // it finds damage, too
       throw error;

@@ -6,8 +6,6 @@ import { askApi } from "../service/api.ts";
 import { UsageError } from "../arguments.ts";
 import { readJsonArgument, readLabels } from "../read_options.ts";
 
-const NUMBERS = ["PENDING", "RUNNING", "WAITING", "FAILED"] as const;
-
 /** Lists the jobs. */
 export const jobs: Command = {
   name: "jobs",
@@ -19,37 +17,22 @@ export const jobs: Command = {
     const now = Date.now();
     output.list(await askApi(service, "GET /jobs"), {
       columns: [
-        { title: "JOB", isCut: true },
-        { title: "STATE", isCut: true },
-        ...NUMBERS.map((title) => ({ title, isRight: true })),
-        { title: "DUE SINCE" },
-        { title: "PER MIN", isRight: true },
-        { title: "FAILS", isRight: true },
-        { title: "TOOK p50 / p95" },
+        ["JOB", ({ jobName }) => jobName, "cut"],
+        ["STATE", stateOf, "cut"],
+        ["PENDING", ({ byStatus }) => `${byStatus.pending}`, "right"],
+        ["RUNNING", ({ byStatus: { running, leased } }) => `${running + leased}`, "right"],
+        ["WAITING", ({ byStatus }) => `${byStatus.waiting}`, "right"],
+        ["FAILED", ({ byStatus }) => `${byStatus.failed}`, "right"],
+        ["DUE SINCE", ({ oldestDue }) => describeInstant(oldestDue?.dueSince, now)],
+        ["PER MIN", ({ windows }) => describeRate(windows["1h"].perMinute), "right"],
+        ["FAILS", ({ windows }) => describeShare(windows["1h"].failureRate), "right"],
+        ["TOOK p50 / p95", ({ windows }) => describeLatency(windows["1h"].duration)],
       ],
-      toRow: (job) => toRow(job, now),
       none: "There are no jobs",
     });
     return 0;
   },
 };
-
-function toRow(job: JobInfo, now: number): Cell[] {
-  const { pending, running, leased, waiting, failed } = job.byStatus;
-  const hour = job.windows["1h"];
-  return [
-    job.jobName,
-    stateOf(job),
-    `${pending}`,
-    `${running + leased}`,
-    `${waiting}`,
-    `${failed}`,
-    describeInstant(job.oldestDue?.dueSince, now),
-    describeRate(hour.perMinute),
-    describeShare(hour.failureRate),
-    describeLatency(hour.duration),
-  ];
-}
 
 function describeRate(perMinute: number): string {
   if (perMinute === 0) return "";

@@ -1,4 +1,4 @@
-import type { Message } from "../../model/message.ts";
+import type { ClientMessage } from "../../model/message.ts";
 import type { Command } from "../command.ts";
 import { describeInstant } from "../output/describe.ts";
 import { toJsonLine } from "../../values/escape_text.ts";
@@ -16,24 +16,17 @@ export const messages: Command = {
   options: {},
   async run({ args, service, output }) {
     const runId = await findRunId(service, args.positionals[0]!);
-    const list = await askApi(service, "GET /messages", { query: { runId } }) as Message[]; // what the route sends
+    const list = await askApi(service, "GET /messages", { query: { runId } }) as ClientMessage[]; // what the route sends
     const now = Date.now();
     output.list(list, {
       columns: [
-        { title: "STATUS" },
-        { title: "NAME", isCut: true },
-        { title: "ID", isCut: true },
-        { title: "ACCEPTED" },
-        { title: "RECEIVED BY", isCut: true },
-        { title: "PAYLOAD", isCut: true },
-      ],
-      toRow: ({ status, name, id, acceptedAt, receivedBy, payload }) => [
-        status,
-        name,
-        id,
-        describeInstant(acceptedAt, now),
-        receivedBy ?? "",
-        toJsonLine(payload).slice(0, MAX_PAYLOAD),
+        ["STATUS", ({ status }) => status],
+        ["NAME", ({ name }) => name, "cut"],
+        ["ID", ({ id }) => id, "cut"],
+        ["ACCEPTED", ({ acceptedAt }) => describeInstant(acceptedAt, now)],
+        ["SENT BY", ({ sentBy }) => sentBy ?? "", "cut"],
+        ["RECEIVED BY", ({ receivedBy }) => receivedBy ?? "", "cut"],
+        ["PAYLOAD", ({ payload }) => toJsonLine(payload).slice(0, MAX_PAYLOAD), "cut"],
       ],
       none: "No message was sent to the run",
     });

@@ -33,36 +33,22 @@ export const stats: Command = {
 function describeStats({ at, total, byStatus, slots, windows, nextTimerAt }: Stats, output: Output): void {
   output.line(`${at}  ${countOf(total, "run")}, ${slots.busy} of ${countOf(slots.total, "slot")} busy`, "bold");
   const counted = RUN_STATUSES.filter((status) => byStatus[status] > 0);
-  output.table(
-    [{ title: "STATUS" }, { title: "RUNS", isRight: true }],
-    counted.map((status) => [statusCell(status), byStatus[status].toLocaleString("en")]),
-  );
+  output.table(counted, [
+    ["STATUS", statusCell],
+    ["RUNS", (status) => byStatus[status].toLocaleString("en"), "right"],
+  ]);
   output.line("");
-  output.table(
-    [
-      { title: "LAST" },
-      ...["TRIGGERED", "COMPLETED", "FAILED", "CANCELLED", "PER MIN", "FAILS"].map((title) => ({
-        title,
-        isRight: true,
-      })),
-      { title: "DELAY p50 / p95" },
-      { title: "TOOK p50 / p95" },
-    ],
-    (["5m", "1h"] as const).map((window) => {
-      const rates = windows[window];
-      return [
-        window === "5m" ? "5 min" : "1 h",
-        `${rates.triggered}`,
-        `${rates.completed}`,
-        `${rates.failed}`,
-        `${rates.cancelled}`,
-        `${Math.round(rates.perMinute * 10) / 10}`,
-        describeShare(rates.failureRate),
-        describeLatency(rates.startDelay),
-        describeLatency(rates.duration),
-      ];
-    }),
-  );
+  output.table([{ last: "5 min", ...windows["5m"] }, { last: "1 h", ...windows["1h"] }], [
+    ["LAST", ({ last }) => last],
+    ["TRIGGERED", ({ triggered }) => `${triggered}`, "right"],
+    ["COMPLETED", ({ completed }) => `${completed}`, "right"],
+    ["FAILED", ({ failed }) => `${failed}`, "right"],
+    ["CANCELLED", ({ cancelled }) => `${cancelled}`, "right"],
+    ["PER MIN", ({ perMinute }) => `${Math.round(perMinute * 10) / 10}`, "right"],
+    ["FAILS", ({ failureRate }) => describeShare(failureRate), "right"],
+    ["DELAY p50 / p95", ({ startDelay }) => describeLatency(startDelay)],
+    ["TOOK p50 / p95", ({ duration }) => describeLatency(duration)],
+  ]);
   const next = describeBoth(nextTimerAt, Date.parse(at));
   if (next !== null) output.line(`The next timer ends ${next}`);
 }
@@ -78,26 +64,15 @@ export const workers: Command = {
     const now = Date.now();
     output.list(await askApi(service, "GET /workers"), {
       columns: [
-        { title: "STATE" },
-        { title: "WORKER", isCut: true },
-        { title: "HOST", isCut: true },
-        { title: "PID", isRight: true },
-        { title: "BUSY", isRight: true },
-        { title: "SEEN" },
-        { title: "STARTED" },
-        { title: "DEPLOYMENT", isCut: true },
-        { title: "JOBS", isCut: true },
-      ],
-      toRow: (worker) => [
-        statusCell(worker.state),
-        worker.name ?? worker.id,
-        worker.hostname ?? "",
-        `${worker.pid ?? ""}`,
-        `${worker.leases} of ${worker.concurrency}`,
-        describeInstant(worker.lastSeenAt, now),
-        describeInstant(worker.startedAt, now),
-        worker.deployment ?? worker.version,
-        worker.jobs.join(", "),
+        ["STATE", ({ state }) => statusCell(state)],
+        ["WORKER", ({ name, id }) => name ?? id, "cut"],
+        ["HOST", ({ hostname }) => hostname ?? "", "cut"],
+        ["PID", ({ pid }) => `${pid ?? ""}`, "right"],
+        ["BUSY", ({ leases, concurrency }) => `${leases} of ${concurrency}`, "right"],
+        ["SEEN", ({ lastSeenAt }) => describeInstant(lastSeenAt, now)],
+        ["STARTED", ({ startedAt }) => describeInstant(startedAt, now)],
+        ["DEPLOYMENT", ({ deployment, version }) => deployment ?? version, "cut"],
+        ["JOBS", ({ jobs }) => jobs.join(", "), "cut"],
       ],
       none: "There are no workers",
     });

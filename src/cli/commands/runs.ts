@@ -49,20 +49,12 @@ function listRuns(output: Output, runs: readonly RunSummary[], none: string): vo
   const now = Date.now();
   output.list(runs, {
     columns: [
-      { title: "STATUS" },
-      { title: "ID" },
-      { title: "JOB", isCut: true },
-      { title: "TRIGGERED" },
-      { title: "TOOK", isRight: true },
-      { title: "ERROR", isCut: true },
-    ],
-    toRow: (run) => [
-      statusCell(run.status),
-      run.id,
-      run.jobName,
-      describeInstant(run.createdAt, now),
-      describeSpan(run.startedAt, run.completedAt, now),
-      run.error ?? run.held?.message ?? "",
+      ["STATUS", ({ status }) => statusCell(status)],
+      ["ID", ({ id }) => id],
+      ["JOB", ({ jobName }) => jobName, "cut"],
+      ["TRIGGERED", ({ createdAt }) => describeInstant(createdAt, now)],
+      ["TOOK", ({ startedAt, completedAt }) => describeSpan(startedAt, completedAt, now), "right"],
+      ["ERROR", ({ error, held }) => error ?? held?.message ?? "", "cut"],
     ],
     none,
   });
@@ -171,38 +163,24 @@ function showValue(value: ClientRun["input"]): string {
 function describeSteps(steps: readonly ClientStep[], now: number, output: Output): void {
   output.line("");
   output.line(countOf(steps.length, "step"), "bold");
-  const columns = [
-    { title: "STATUS" },
-    { title: "STEP", isCut: true },
-    { title: "ATTEMPTS", isRight: true },
-    { title: "TOOK", isRight: true },
-    { title: "ERROR", isCut: true },
-  ];
-  output.table(
-    columns,
-    steps.map((step) => [
-      statusCell(step.status),
-      step.name,
-      `${step.attempts}`,
-      describeSpan(step.startedAt, step.completedAt, now),
-      step.error ?? "",
-    ]),
-  );
+  output.table(steps, [
+    ["STATUS", ({ status }) => statusCell(status)],
+    ["STEP", ({ name }) => name, "cut"],
+    ["ATTEMPTS", ({ attempts }) => `${attempts}`, "right"],
+    ["TOOK", ({ startedAt, completedAt }) => describeSpan(startedAt, completedAt, now), "right"],
+    ["ERROR", ({ error }) => error ?? "", "cut"],
+  ]);
 }
 
 function describeWaits(waits: readonly ClientWait[], now: number, output: Output): void {
   output.line("");
   output.line(countOf(waits.length, "wait"), "bold");
-  const columns = [{ title: "STATUS" }, { title: "WAIT", isCut: true }, { title: "ID" }, { title: "DEADLINE" }];
-  output.table(
-    columns,
-    waits.map(({ status, outcome, name, id, deadlineAt, signalledBy }) => [
-      `${outcome ?? status}${signalledBy === undefined ? "" : ` by ${signalledBy}`}`,
-      name,
-      id,
-      describeBoth(deadlineAt, now) ?? "none",
-    ]),
-  );
+  output.table(waits, [
+    ["STATUS", ({ status, outcome, signalledBy: by }) => `${outcome ?? status}${by === undefined ? "" : ` by ${by}`}`],
+    ["WAIT", ({ name }) => name, "cut"],
+    ["ID", ({ id }) => id],
+    ["DEADLINE", ({ deadlineAt }) => describeBoth(deadlineAt, now) ?? "none"],
+  ]);
 }
 
 function describeFailure(failure: Failure, output: Output): void {

@@ -21,6 +21,7 @@ export const stream: Command = {
     const printer = new ItemPrinter(output);
     let offset = "-1";
     let isUpToDate = false;
+    let isKnown = false;
     let isAway = false;
     while (!abortSignal.aborted) {
       const query = { runId, name, offset, live: isUpToDate ? "long-poll" : undefined };
@@ -30,18 +31,22 @@ export const stream: Command = {
         if (response.status >= 500) throw refusalOf(response, await response.text());
       } catch (error) {
         if (abortSignal.aborted) break;
-        if (!isUpToDate || !(error instanceof StoreError)) throw error;
+        if (!isKnown || !args.has("follow") || !(error instanceof StoreError)) throw error;
         if (!isAway) output.note(`${error.message}; trying again`);
         isAway = true;
         await pauseUnlessAborted(RECONNECT_MS, abortSignal);
         continue;
       }
+      if (isAway) output.note("The service is back");
       isAway = false;
+      isKnown = true;
       const text = await response.text();
       if (response.status === 410) {
         const reset: { from: number; offset: string } = JSON.parse(text);
         printer.flush();
-        output.note(`--- the attempt has failed: ${reset.from} items remain ---`);
+        output.note(
+          `--- the step is attempted again: ${reset.from} ${reset.from === 1 ? "item remains" : "items remain"} ---`,
+        );
         offset = reset.offset;
         continue;
       }
@@ -56,10 +61,10 @@ export const stream: Command = {
   },
 };
 
-/** Prints items: strings as the lines of one text, others as a line of JSON each. */
+/** Prints items: strings as one text, as they come, others as a line of JSON each. */
 class ItemPrinter {
   readonly #output: CommandCall["output"];
-  #line = "";
+  #endsLine = true;
 
   constructor(output: Output) {
     this.#output = output;
@@ -70,14 +75,13 @@ class ItemPrinter {
       this.flush();
       return this.#output.object(item, () => this.#output.line(toJsonLine(item)));
     }
-    const lines = (this.#line + item).split(/\r?\n/);
-    this.#line = lines.pop()!; // split() returns one part at least
-    for (const line of lines) this.#output.line(line);
+    this.#output.text(item);
+    if (item !== "") this.#endsLine = item.endsWith("\n");
   }
 
-  /** Prints what is left of the last line. */
+  /** Ends the last line. */
   flush(): void {
-    if (this.#line !== "") this.#output.line(this.#line);
-    this.#line = "";
+    if (!this.#endsLine) this.#output.line("");
+    this.#endsLine = true;
   }
 }

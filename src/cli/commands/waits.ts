@@ -39,20 +39,12 @@ export const waits: Command = {
     }
     output.list(waits, {
       columns: [
-        { title: "WAIT" },
-        { title: "NAME", isCut: true },
-        { title: "JOB", isCut: true },
-        { title: "RUN" },
-        { title: "WAITS SINCE" },
-        { title: "DEADLINE" },
-      ],
-      toRow: (wait) => [
-        wait.id,
-        wait.name,
-        wait.jobName,
-        wait.runId,
-        describeInstant(wait.suspendedAt ?? wait.createdAt, now),
-        wait.deadlineAt === null ? "none" : describeInstant(wait.deadlineAt, now),
+        ["WAIT", ({ id }) => id],
+        ["NAME", ({ name }) => name, "cut"],
+        ["JOB", ({ jobName }) => jobName, "cut"],
+        ["RUN", ({ runId }) => runId],
+        ["WAITS SINCE", ({ suspendedAt, createdAt }) => describeInstant(suspendedAt ?? createdAt, now)],
+        ["DEADLINE", ({ deadlineAt }) => deadlineAt === null ? "none" : describeInstant(deadlineAt, now)],
       ],
       none: "No run waits for a signal",
     });

@@ -1,5 +1,6 @@
 import { type Host, within } from "../../model/host.ts";
 import type { StoreInfo } from "../../store/store_info.ts";
+import type { StuckRows } from "../../model/effects.ts";
 import { toFailure } from "../../model/failure/to_failure.ts";
 import { type JobInfo, sumHeld } from "./job_info.ts";
 import { SharedRead } from "./shared_read.ts";
@@ -46,8 +47,8 @@ export interface ProcessCondition extends StoreCondition {
   isStopping: boolean;
   /** Whether it deletes no run. */
   keepsRuns: boolean;
-  /** How many rows of the outbox of each data source were refused, by its name; without those that have none. */
-  refusedRows: ReadonlyMap<string, number>;
+  /** The rows of the outbox of each data source that need attention, by its name. */
+  stuckRows: ReadonlyMap<string, StuckRows>;
   /** The longest time for which the event loop was blocked within the last minute, in milliseconds. */
   eventLoopDelayMs: number;
   /** Why the last report of statistics failed; `null`: it did not. */
@@ -97,12 +98,12 @@ export class HealthChecks {
   /** Does `Engine.health()`: asks the store at most once a second, and waits for it at most a second. */
   async health(): Promise<Health> {
     const checks = await this.#storeChecks.get();
-    const { refusedRows } = this.#deps.look();
+    const { stuckRows } = this.#deps.look();
     return toHealth([
       ...checkLife(this.#deps.look()),
       ...this.#checkReadiness(),
       ...checks,
-      ...[...refusedRows].map(checkOutbox),
+      ...[...stuckRows].flatMap(checkOutbox),
     ]);
   }
 
@@ -138,13 +139,17 @@ export class HealthChecks {
   }
 }
 
-/** What decides whether the process is live. */
-function checkOutbox([name, value]: [string, number]): HealthCheck {
-  const rows = value === 1 ? "row" : "rows";
-  const message = `The outbox of data source "${name}" has ${value} refused ${rows}`;
-  return { name: "outbox", status: "degraded", message, value };
+function checkOutbox([name, { refused, waiting }]: [string, StuckRows]): HealthCheck[] {
+  const value = refused + waiting;
+  if (value === 0) return [];
+  const rows = (count: number, words: string) =>
+    count === 0 ? [] : `${count} ${words.replace("_", count === 1 ? "row" : "rows")}`;
+  const what = [rows(refused, "refused _"), rows(waiting, "_ that no engine has relayed for a minute")].flat();
+  const message = `The outbox of data source "${name}" has ${what.join(", and ")}`;
+  return [{ name: "outbox", status: "degraded", message, value }];
 }
 
+/** What decides whether the process is live. */
 function checkLife({ worker, isBroken }: ProcessCondition): HealthCheck[] {
   const checks: HealthCheck[] = [];
   if (worker !== null) {

@@ -32,6 +32,8 @@ export interface JobInfo {
   oldestDue: { runId: string | null; dueSince: string } | null;
   /** How many of its runs are held, and since when the first of them is: ISO 8601 in UTC; `null`: none. */
   held: HeldInfo | null;
+  /** How many messages its runs have not received yet, of the newest 10,000 of a store that nobody has. */
+  unread: number;
   /**
    * The JSON Schemas of its declared `waits` in the code of the engine that was asked, by name; `null` if the library of
    * the schema makes none, and for all if the engine does not know the job.
@@ -112,6 +114,7 @@ export function toJobInfo(jobName: string, sources: JobSources): JobInfo {
     held: numbers === undefined || numbers.held === null
       ? null
       : { runs: numbers.held.runs, since: isoTime(numbers.held.since) },
+    unread: numbers?.unread ?? 0,
     waits: toSchemas(catalog.find(jobName)?.job.waits),
     messages: toSchemas(catalog.find(jobName)?.job.messages),
     limits: toLimits(jobName, catalog, list),
@@ -154,6 +157,7 @@ export function toOther(infos: readonly JobInfo[], windowsOf: JobSources["window
     byStatus: sumCounts(infos.map(({ byStatus }) => byStatus)),
     oldestDue: due.sort((one, other) => one.dueSince < other.dueSince ? -1 : 1)[0] ?? null,
     held: sumHeld(infos),
+    unread: infos.reduce((sum, { unread }) => sum + unread, 0),
     waits: null,
     messages: null,
     limits: null,

@@ -1,18 +1,18 @@
-import type { OutputUnit, Schema as JsonSchema } from "@cfworker/json-schema";
+import type { OutputUnit, Schema as JsonSchema, Validator as JsonValidator } from "@cfworker/json-schema";
 import { ValidationError } from "../../model/error.ts";
 import type { Host } from "../../model/host.ts";
 import { waitSchemaOf } from "../../model/job.ts";
 import type { JobCatalog } from "../../model/job/job_catalog.ts";
-import { parse, type Schema, type SchemaIssue } from "../../model/schema.ts";
+import { parseNow, type Schema, type SchemaIssue } from "../../model/schema.ts";
 import type { Signal, Wait } from "../../model/wait.ts";
-import type { Store } from "../../store/store.ts";
+import { andThen, type Soon } from "../../values/at_once.ts";
 
 /** What a payload is checked with. */
 export interface PayloadChecks {
   /** The jobs whose `waits` have schemas. */
   jobs: JobCatalog;
-  /** Has the run of the wait. */
-  store: Pick<Store, "readRuns">;
+  /** Finds the run of the wait. */
+  findRun: (runId: string) => Soon<{ jobName: string; version: number } | null>;
   /** The timer of a schema. */
   host: Pick<Host, "schedule">;
 }
@@ -22,39 +22,53 @@ export interface PayloadChecks {
  * job, if this engine executes the run; otherwise the JSON Schema that is stored with the wait. The schema that the job's
  * code gives, which may ask for more, checks the payload when the run resumes.
  *
+ * @returns At once, if the run and the schema answer at once and {@linkcode loadValidator} was called before.
  * @throws {ValidationError} It does not fit.
  */
-export async function checkPayload(
+export function checkPayload(
   wait: Pick<Wait, "runId" | "name" | "status" | "payloadSchema">,
   { payload }: Pick<Signal, "payload">,
-  { jobs, store, host }: PayloadChecks,
-): Promise<void> {
+  { jobs, findRun, host }: PayloadChecks,
+): Soon<void> {
   if (wait.status !== "pending") return;
-  const schema = await declaredSchema(wait, jobs, store) ??
-    (wait.payloadSchema === undefined ? undefined : await toSchema(wait.payloadSchema as JsonSchema));
-  if (schema === undefined) return;
   const subject = `The payload of wait "${wait.name}"`;
-  const parsed = await parse(schema, payload, { host, subject });
-  if (parsed.ok) return;
-  const { issues, issuesLeftOut } = parsed;
-  throw new ValidationError(`${subject} does not fit its schema`, { code: "invalid_input", issues, issuesLeftOut });
+  const schema = andThen(declaredSchema(wait, jobs, findRun), (declared) => declared ?? storedSchema(wait));
+  return andThen(schema, (schema) =>
+    schema && andThen(parseNow(schema, payload, { host, subject }), (parsed) => {
+      if (parsed.ok) return;
+      const { issues, issuesLeftOut } = parsed;
+      throw new ValidationError(`${subject} does not fit its schema`, { code: "invalid_input", issues, issuesLeftOut });
+    }));
 }
 
 /** The schema among the `waits` of the job that executes the run. */
-async function declaredSchema(
+function declaredSchema(
   { runId, name }: Pick<Wait, "runId" | "name">,
   jobs: JobCatalog,
-  store: PayloadChecks["store"],
-): Promise<Schema | undefined> {
+  findRun: PayloadChecks["findRun"],
+): Soon<Schema | undefined> {
   if (!jobs.haveWait(name)) return undefined;
-  const [run] = await store.readRuns([runId], Infinity);
-  const job = run === undefined || run === null ? undefined : jobs.executing(run.jobName, run.version)?.job;
-  return job === undefined ? undefined : waitSchemaOf(job, name);
+  return andThen(findRun(runId), (run) => {
+    const job = run === null ? undefined : jobs.executing(run.jobName, run.version)?.job;
+    return job === undefined ? undefined : waitSchemaOf(job, name);
+  });
+}
+
+let loaded: typeof JsonValidator | null = null;
+
+/** Loads what checks values against JSON Schemas, unless it is there. */
+export function loadValidator(): Soon<typeof JsonValidator> {
+  return loaded ?? import("@cfworker/json-schema").then(({ Validator }) => loaded = Validator);
+}
+
+/** The JSON Schema that is stored with a wait. */
+function storedSchema({ payloadSchema }: Pick<Wait, "payloadSchema">): Soon<Schema | undefined> {
+  if (payloadSchema === undefined) return undefined;
+  return andThen(loadValidator(), (Validator) => toSchema(payloadSchema as JsonSchema, Validator));
 }
 
 /** A JSON Schema as a validator. One that cannot be read takes every value. */
-async function toSchema(schema: JsonSchema): Promise<Schema> {
-  const { Validator } = await import("@cfworker/json-schema"); // loaded when first needed
+function toSchema(schema: JsonSchema, Validator: typeof JsonValidator): Schema {
   const validate = (value: unknown) => {
     try {
       const { valid, errors } = new Validator(withoutStrict(schema), "2020-12").validate(value);

@@ -7,6 +7,7 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import type { Labels } from "../../model/run.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
+import { namesOf } from "../../values/names_of.ts";
 
 /**
  * Which slots are fired that passed while no engine looked: the newest, however old (`last`); none, but for one that is
@@ -82,22 +83,10 @@ export interface CheckedSchedule {
 /** Makes the input of a slot. */
 export type InputOf = (slot: ScheduleSlot) => unknown;
 
-// Typed so that an option cannot be added without its name.
-const OPTIONS: Record<keyof ScheduleOptions, true> = {
-  job: true,
-  input: true,
-  cron: true,
-  timezone: true,
-  catchUp: true,
-  overlap: true,
-  concurrencyKey: true,
-  coalesce: true,
-  labels: true,
-  priority: true,
-  fairnessKey: true,
-  startWithin: true,
-  finishWithin: true,
-};
+const OPTIONS = namesOf<keyof ScheduleOptions>()(
+  "job input cron timezone catchUp overlap concurrencyKey coalesce labels priority fairnessKey startWithin",
+  "finishWithin",
+);
 const CATCH_UPS: readonly CatchUp[] = ["last", "none", "all"];
 const OVERLAPS: readonly Overlap[] = ["skip", "allow"];
 // The idempotency key of a run has the name, and what goes around it.

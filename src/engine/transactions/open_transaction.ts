@@ -20,11 +20,11 @@ export function executorOf(client: unknown): Execute {
       (client as Record<string, (sql: string, parameters: Parameters) => unknown>)[name]!(sql, parameters),
     )
       .then(() => {});
+  if (has("unsafe")) return call("unsafe"); // npm:postgres, whose transactions have `prepare`, too
   if (has("prepare")) {
     const database = client as { prepare(sql: string): { run(...parameters: Parameters): unknown } };
     return (sql, parameters) => void database.prepare(sql).run(...parameters);
   }
-  if (has("unsafe")) return call("unsafe");
   if (has("query")) return call("query");
   if (typeof client === "function") {
     return async (sql, parameters) => void await client(sql, parameters);

@@ -1,25 +1,34 @@
 import { InterruptibleSleep } from "../../execution/interruptible_sleep.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import type { DataSource } from "../../model/data_source.ts";
-import type { OutboxRow } from "../../model/effects.ts";
+import type { NewOutboxRow, OutboxRow, StuckRows } from "../../model/effects.ts";
 import { ConflictError, StoreError } from "../../model/error.ts";
 import type { Signal, SignalReceipt } from "../../model/wait.ts";
 import { parseValue } from "../../values/json.ts";
-import type { Enqueued } from "../../store/new_run.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import type { Triggers } from "../triggers/triggers.ts";
 
 const FIRST_LOOK_MS = 5;
 const PAGE = 100;
 const COUNT_EVERY_MS = 60_000;
+// A row that waits for longer needs attention.
+const LONG_MS = 60_000;
 // How long a caller waits for its own rows.
 const LONGEST_WAIT_MS = 5_000;
 
 /** What has become of a row. `run`: `null` if it was deleted since. */
 export type Relayed = { run: Enqueued | null } | { signal: SignalReceipt };
 
+/** A row whose caller waits for it. */
+interface Expected {
+  row: NewOutboxRow;
+  /** `null`: it was refused. */
+  resolve: (result: Relayed | null) => void;
+}
+
 /** The dependencies of a {@linkcode Relay}. */
-export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub"> {
+export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub" | "store"> {
   /** The data sources of the engine, with their names. */
   sources: ReadonlyMap<DataSource, string>;
   /** The names of the jobs of the engine. */
@@ -28,7 +37,7 @@ export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub"> {
   storeId: () => Promise<string>;
   /** How often it looks, in milliseconds. */
   intervalMs: number;
-  triggers: Pick<Triggers, "requestNow" | "add">;
+  triggers: Pick<Triggers, "requestNow" | "add" | "enqueue">;
   /** Delivers a signal. */
   signal: (waitId: string, signal: Signal, by: string | null) => Promise<SignalReceipt>;
 }
@@ -38,12 +47,14 @@ export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub"> {
  * deletes the row. After a crash in between it does so again, and the store knows the id.
  */
 export class Relay {
-  /** How many rows were refused, by the names of data sources: those that have some. */
-  readonly refused = new Map<string, number>();
+  /** The rows that need attention, by the names of data sources. */
+  readonly stuck = new Map<string, StuckRows>();
   readonly #deps: RelayDeps;
   readonly #idle: InterruptibleSleep;
-  /** What a caller waits for, by the ids of rows. */
-  readonly #expected = new Map<string, (result: Relayed) => void>();
+  /** The rows that callers wait for, in the order of their calls. Two may be equal: the same signal, twice. */
+  readonly #expected = new Set<Expected>();
+  /** What looks for callers, beside {@linkcode Relay.run}. */
+  readonly #looking = new Set<Promise<void>>();
   #nextLookMs: number;
   #nextCountAt = 0;
 
@@ -53,18 +64,68 @@ export class Relay {
     this.#nextLookMs = deps.intervalMs;
   }
 
-  /** Relays the rows that were committed just now. `null`: they were not, after some seconds; the relay does it later. */
-  async relayNow(ids: readonly string[]): Promise<Relayed[] | null> {
-    const results = Promise.all(ids.map((id) => new Promise<Relayed>((resolve) => this.#expected.set(id, resolve))));
+  /**
+   * Relays the rows that were committed just now. `null`: one was refused, or they were not relayed, after some seconds:
+   * the relay does it later.
+   */
+  async relayNow(source: DataSource, rows: readonly NewOutboxRow[]): Promise<Relayed[] | null> {
+    const { host, hub } = this.#deps;
+    const mine = new Set<Expected>();
+    const results = Promise.all(
+      rows.map((row) => new Promise<Relayed | null>((resolve) => mine.add({ row, resolve }))),
+    );
+    for (const expected of mine) this.#expected.add(expected);
     const late = Promise.withResolvers<null>();
-    const cancel = this.#deps.host.schedule(LONGEST_WAIT_MS, () => late.resolve(null));
+    const cancel = host.schedule(LONGEST_WAIT_MS, () => late.resolve(null));
+    const idle = new InterruptibleSleep(host);
     try {
       this.wake();
-      this.relayAll().catch((error) => this.#deps.hub.publishError(error));
-      return await Promise.race([results, late.promise]);
+      const looking = this.#relayUntilDone(source, mine, idle).catch((error) => hub.publishError(error))
+        .finally(() => this.#looking.delete(looking));
+      this.#looking.add(looking);
+      const relayed = await Promise.race([results, late.promise]);
+      return relayed === null || relayed.includes(null) ? null : relayed as Relayed[];
     } finally {
       cancel();
-      for (const id of ids) this.#expected.delete(id);
+      for (const expected of mine) this.#settle(expected, null);
+      mine.clear();
+      idle.wake();
+    }
+  }
+
+  /** Looks until nothing of this is expected any more. */
+  async #relayUntilDone(
+    { effects }: DataSource,
+    mine: ReadonlySet<Expected>,
+    idle: InterruptibleSleep,
+  ): Promise<void> {
+    const open = () => [...mine].filter((expected) => this.#expected.has(expected));
+    for (let pauseMs = FIRST_LOOK_MS;; pauseMs *= 2) {
+      await this.relayAll();
+      if (open().length === 0) return;
+      await idle.sleep(pauseMs);
+      if (open().length === 0) return;
+      const found = await effects.findRows(open().map(({ row }) => row.id));
+      for (const expected of open()) {
+        const row = found.find((one) => isSame(one, expected.row));
+        if (row === undefined) this.#settle(expected, await this.#repeat(expected.row));
+        else if (row.error !== null) this.#settle(expected, null);
+      }
+    }
+  }
+
+  #settle(expected: Expected, result: Relayed | null): void {
+    this.#expected.delete(expected);
+    expected.resolve(result);
+  }
+
+  /** What has become of a row that another engine has relayed: the same again, which changes nothing. */
+  async #repeat(row: NewOutboxRow): Promise<Relayed | null> {
+    try {
+      return await this.#perform(row, (request) => this.#deps.triggers.enqueue(request)); // the other one published it
+    } catch (error) {
+      if (error instanceof StoreError) throw error;
+      return null;
     }
   }
 
@@ -79,14 +140,21 @@ export class Relay {
     if (this.#deps.sources.size === 0) return;
     const end = () => this.#idle.wake();
     abortSignal.addEventListener("abort", end, { once: true });
+    const ignore = () => {}; // others watch for these
+    const watch = this.#deps.store.watch?.({ onOutboxRow: () => this.wake(), onChange: ignore, onError: ignore });
     while (!abortSignal.aborted) {
       const moved = await this.relayAll().catch((error) => {
         this.#deps.hub.publishError(error);
         return 0;
       });
-      if (moved === 0 && !abortSignal.aborted) await this.#idle.sleep(this.#nextLookMs);
-      this.#nextLookMs = Math.min(this.#deps.intervalMs, 2 * this.#nextLookMs);
+      if (moved > 0) this.#nextLookMs = FIRST_LOOK_MS; // more may be on its way
+      else if (!abortSignal.aborted) {
+        await this.#idle.sleep(this.#nextLookMs);
+        this.#nextLookMs = Math.min(this.#deps.intervalMs, 2 * this.#nextLookMs);
+      }
     }
+    watch?.stop();
+    await Promise.all(this.#looking); // the data source may be closed after this
   }
 
   /** Relays what the outboxes have now. Answers how many rows it has moved. */
@@ -97,15 +165,12 @@ export class Relay {
     if (counts) this.#nextCountAt = now + COUNT_EVERY_MS;
     for (const [source, name] of this.#deps.sources) {
       moved += await this.#relay(source);
-      if (counts) await this.#countRefused(source, name);
+      if (counts) {
+        const before = this.#deps.host.now() - LONG_MS;
+        this.stuck.set(name, await source.effects.countStuck(await this.#deps.storeId(), before));
+      }
     }
     return moved;
-  }
-
-  async #countRefused({ effects }: DataSource, name: string): Promise<void> {
-    const refused = await effects.countRefused();
-    if (refused > 0) this.refused.set(name, refused);
-    else this.refused.delete(name);
   }
 
   async #relay({ effects }: DataSource): Promise<number> {
@@ -119,6 +184,7 @@ export class Relay {
           if (error instanceof StoreError) throw error; // the row is relayed later
           this.#nextCountAt = 0;
           await effects.refuseRow(row.no, error instanceof Error ? error.message : String(error));
+          this.#settleFirst(row, null);
           return null;
         });
         if (result !== null) done.push({ row, result });
@@ -128,13 +194,22 @@ export class Relay {
       try {
         if (done.length > 0) await effects.deleteRows(done.map(({ row }) => row.no));
       } finally {
-        for (const { row, result } of done) this.#expected.get(row.id)?.(result);
+        for (const { row, result } of done) this.#settleFirst(row, result);
       }
     }
     return done.length;
   }
 
-  async #perform({ id, kind, name, value, options }: OutboxRow): Promise<Relayed> {
+  #settleFirst(row: OutboxRow, result: Relayed | null): void {
+    for (const expected of this.#expected) {
+      if (isSame(expected.row, row)) return this.#settle(expected, result);
+    }
+  }
+
+  async #perform(
+    { id, kind, name, value, options }: Omit<OutboxRow, "no">,
+    add = (request: NewRun) => this.#deps.triggers.add(request),
+  ): Promise<Relayed> {
     const { triggers, signal } = this.#deps;
     const parsed = parseValue(value);
     const given = options === null ? {} : JSON.parse(options) as TriggerOptions & { by?: string };
@@ -143,10 +218,17 @@ export class Relay {
       throw new TypeError("coalesce is not possible: it would decide anew after a crash");
     }
     const run = await triggers.requestNow(name, parsed, given);
-    const added = await triggers.add({ ...run, id }).catch((error) => {
+    const added = await add({ ...run, id }).catch((error) => {
       if (error instanceof ConflictError) return null; // it was added before, and deleted since
       throw error;
     });
     return { run: added };
   }
+}
+
+function isSame(
+  left: Pick<OutboxRow, "id" | "kind" | "name">,
+  right: Pick<OutboxRow, "id" | "kind" | "name">,
+): boolean {
+  return left.id === right.id && left.kind === right.kind && left.name === right.name;
 }

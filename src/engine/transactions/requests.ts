@@ -7,7 +7,7 @@ import { inPromise } from "./open_transaction.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import { checkSignal, type Signal } from "../../model/wait.ts";
 import type { NewRun } from "../../store/new_run.ts";
-import type { StoreAnswers, TransactionSignal } from "../../store/transaction.ts";
+import type { FindWait, StoreAnswers, TransactionSignal, WaitOfJob } from "../../store/transaction.ts";
 import { andThen, isPromise, type Soon } from "../../values/at_once.ts";
 
 /** The dependencies of {@linkcode Requests}. */
@@ -16,6 +16,10 @@ export interface RequestsDeps {
   create: (job: Job | string, input: unknown, options: StepTriggerOptions) => Soon<NewRun>;
   /** What plugins do around triggers and signals. */
   around: AroundHooks;
+  /** Finds a wait that is signalled; `null`: the signal goes through an outbox, and is checked when it is relayed. */
+  findWait: FindWait | null;
+  /** Refuses a signal whose payload does not fit the schema of its wait. */
+  checkPayload: (found: WaitOfJob, signal: Signal) => Soon<void>;
   /** The maximum size of a payload, in bytes of JSON. */
   maxValueBytes: number;
 }
@@ -32,6 +36,8 @@ export class Requests {
   readonly signals: TransactionSignal[] = [];
   readonly #deps: RequestsDeps;
   readonly #answers = Promise.withResolvers<StoreAnswers>();
+  /** The checks of payloads that are under way. */
+  readonly #checks: Promise<void>[] = [];
   #hasEnded = false;
 
   constructor(deps: RequestsDeps) {
@@ -41,9 +47,13 @@ export class Requests {
 
   /** What the function is given beside what its database can do. */
   calls(kind: DataSource["kind"]): { trigger: unknown; signal: unknown } {
-    if (kind === "sqlite") return { trigger: this.#trigger, signal: this.#signal };
+    if (kind === "sqlite") return { trigger: this.#trigger, signal: this.signalNow };
     const trigger = async (...given: Parameters<Requests["triggerSoon"]>) => await this.triggerSoon(...given);
-    const signal = (...given: Parameters<TransactionCalls["signal"]>) => inPromise(() => this.#signal(...given));
+    const signal = (...given: Parameters<TransactionCalls["signal"]>) => {
+      const check = inPromise(() => this.#signalSoon(...given));
+      this.#checks.push(check);
+      return check;
+    };
     return { trigger, signal };
   }
 
@@ -68,22 +78,44 @@ export class Requests {
     this.#check();
     const run = this.#deps.create(job, input, options);
     if (!isPromise(run)) return this.#add(run, options);
-    run.catch(() => {}); // it is refused, whatever it says
-    const name = typeof job === "string" ? job : job.name;
-    throw new TypeError(
-      `The schema of job "${name}" is asynchronous: a transaction on SQLite cannot wait for it, since other writes ` +
-        "share its commit",
-    );
+    return this.#refuse(run, `job "${typeof job === "string" ? job : job.name}"`);
   };
 
-  readonly #signal = (waitId: string, signal: Signal, options: ActorOptions = {}): void => {
+  /** Sends a signal; the schema of its wait has to answer at once. */
+  readonly signalNow = (waitId: string, signal: Signal, options?: ActorOptions): void => {
+    const sent = this.#signalSoon(waitId, signal, options);
+    if (isPromise(sent)) this.#refuse(sent, `the payload of wait "${waitId}"`);
+  };
+
+  /** Waits for the signals that the function has not awaited. */
+  async checked(): Promise<void> {
+    await Promise.allSettled(this.#checks);
+  }
+
+  #signalSoon(waitId: string, signal: Signal, options: ActorOptions = {}): Soon<void> {
     this.#check();
     const by = checkActor(options, "signal()");
-    const checked = checkSignal(signal, this.#deps.maxValueBytes);
-    const trace = this.#traceOfSignal(waitId, checked, this.signals.length);
-    this.signalsBy.push(by);
-    this.signals.push({ waitId, signal: checked, trace: encodeOrigin(trace, by) });
-  };
+    const { maxValueBytes, findWait, checkPayload } = this.#deps;
+    const checked = checkSignal(signal, maxValueBytes);
+    const refusal = findWait === null
+      ? undefined
+      : andThen(findWait(waitId), (found) => found === null ? undefined : checkPayload(found, checked));
+    return andThen(refusal, () => {
+      this.#check();
+      const trace = this.#traceOfSignal(waitId, checked, this.signals.length);
+      this.signalsBy.push(by);
+      this.signals.push({ waitId, signal: checked, trace: encodeOrigin(trace, by) });
+    });
+  }
+
+  /** Refuses what a transaction on SQLite cannot wait for. */
+  #refuse(answer: Promise<unknown>, subject: string): never {
+    answer.catch(() => {}); // it is refused, whatever it says
+    throw new TypeError(
+      `The schema of ${subject} is asynchronous: a transaction on SQLite cannot wait for it, since other writes ` +
+        "share its commit",
+    );
+  }
 
   /** Refuses further calls. */
   end(): void {

@@ -1,4 +1,3 @@
-import { AsyncLocalStorage } from "node:async_hooks";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import {
   Mistake,
@@ -6,26 +5,26 @@ import {
   type TransactionRequest,
   type Transactions,
 } from "../../execution/transactions.ts";
-import { TimeoutError, WorkError } from "../../model/error.ts";
 import type { DataSource, TransactionOptions } from "../../model/data_source.ts";
-import type { NewOutboxRow, SourceWrites } from "../../model/effects.ts";
-import type { Job, StepTriggerOptions } from "../../model/job.ts";
-import type { ActorOptions } from "../../model/origin.ts";
-import type { AsyncTransactionCalls, TransactionCalls } from "../../model/transaction.ts";
-import type { SignalReceipt } from "../../model/wait.ts";
+import type { SourceWrites } from "../../model/effects.ts";
+import { TimeoutError, WorkError } from "../../model/error.ts";
+import type { AsyncTransactionCalls } from "../../model/transaction.ts";
+import type { Signal, SignalReceipt } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
-import type { StoreAnswers } from "../../store/transaction.ts";
-import { andThen, isPromise, type Soon } from "../../values/at_once.ts";
+import type { StoreAnswers, WaitOfJob } from "../../store/transaction.ts";
+import { andThen, type Soon } from "../../values/at_once.ts";
 import { readDuration } from "../../values/duration.ts";
-import type { JsonText } from "../../values/json.ts";
 import { isInstance } from "../../values/is_instance.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
+import { loadValidator } from "../runs/check_payload.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
 import { toTriggerResult, type TriggerResult } from "../triggers/new_run.ts";
 import type { Triggers } from "../triggers/triggers.ts";
-import { executorOf, inPromise } from "./open_transaction.ts";
+import { callsInTransaction } from "./in_transaction.ts";
+import { toRows } from "./outbox_rows.ts";
 import type { Relay, Relayed } from "./relay.ts";
-import { Requests } from "./requests.ts";
+import type { Requests } from "./requests.ts";
+import { type WorkExecution, WorkExecutions } from "./work_executions.ts";
 
 /** What a transaction has committed. */
 export interface TransactionResult<T> {
@@ -33,7 +32,7 @@ export interface TransactionResult<T> {
   value: T;
   /**
    * The runs that it triggered, in their order. `null`: the data source is not joined, and the store has not answered for
-   * five seconds. The transaction is committed, and the runs are added later.
+   * five seconds, or has refused a run or a signal. The transaction is committed. What was not refused is added later.
    */
   runs: TriggerResult[] | null;
   /** The signals that it sent, in their order; `null` as for `runs`. */
@@ -46,6 +45,8 @@ type TransactionsDeps = Pick<ExecutionDeps, "store" | "host" | "around" | "maxVa
   /** The data sources of the engine, by their names. */
   sources: ReadonlyMap<DataSource, string>;
   triggers: Triggers;
+  /** Refuses a signal whose payload does not fit the schema of its wait. */
+  checkPayload: (found: WaitOfJob, signal: Signal) => Soon<void>;
   runs: () => RunChanges;
   relay: () => Relay;
 };
@@ -53,16 +54,9 @@ type TransactionsDeps = Pick<ExecutionDeps, "store" | "host" | "around" | "maxVa
 /** A transaction whose requests went through an outbox. */
 type RelayedEnd = TransactionEnd & { relayed?: Relayed[] | null };
 
-/** One execution of the function of a transaction. */
-interface WorkExecution {
-  requests: Requests;
-  value: unknown;
-  output: JsonText | null;
-}
-
 const TRANSACTION_OPTIONS: Record<keyof TransactionOptions, true> = { isolation: true, timeout: true };
 const DEFAULT_TIMEOUT_MS = 60_000;
-// A longer function on SQLite is worth a warning: nobody else can write meanwhile.
+// A longer function on SQLite is worth a warning.
 const SLOW_MS = 20;
 const MAX_SLOW = 1_000;
 
@@ -136,24 +130,30 @@ export class EngineTransactions implements Transactions {
 
   /** Lets the store commit. */
   async #performJoined(source: DataSource, request: TransactionRequest): Promise<TransactionEnd> {
-    const { step } = request;
-    const { call, last, rollBack } = this.#executions(source, request);
+    const { step, options: { isolation } } = request;
+    const executions = this.#executionsOf(source, request);
+    if (source.kind === "sqlite") await loadValidator(); // its functions cannot wait for it
+    const limit = this.#startTimeout(source, request);
     try {
       const answers = await this.#deps.store.transact!(
         source,
         step,
-        (tx) =>
-          andThen(call(tx), ({ requests: { runs, signals }, output }) => {
+        (tx, findWait) =>
+          andThen(executions.call(tx, findWait), ({ requests: { runs, signals }, output }) => {
             const record = step?.toRecord(output) ?? null;
             step?.beforeCommit();
             return { step: record, runs, signals };
           }),
+        limit === null ? undefined : { isolation, timeoutMs: limit.ms, abortSignal: limit.abortSignal },
       );
-      this.#publish(answers, last());
-      return { value: last()?.value, output: last()?.output ?? null, answers };
+      const { last } = executions;
+      this.#publish(answers, last);
+      return { value: last?.value, output: last?.output ?? null, answers };
     } catch (error) {
-      rollBack(error);
+      executions.rollBack(error);
       throw error;
+    } finally {
+      limit?.cancel();
     }
   }
 
@@ -162,7 +162,7 @@ export class EngineTransactions implements Transactions {
     const { step } = request;
     await this.#migrated(source);
     const storeId = await this.storeId();
-    const { call, last, rollBack } = this.#executions(source, request);
+    const executions = this.#executionsOf(source, request);
     const toWrites = (execution: WorkExecution): Soon<SourceWrites> => {
       const rows = toRows(execution.requests, storeId, this.#deps.host.now());
       if (step === null) return { effect: null, rows };
@@ -181,16 +181,16 @@ export class EngineTransactions implements Transactions {
     try {
       const answer = await source.effects.transact({
         keys: step?.keys ?? [],
-        work: (tx) => andThen(call(tx), toWrites),
+        work: (tx) => andThen(executions.call(tx), toWrites),
         isolation: request.options.isolation,
         abortSignal: limit?.abortSignal ?? null,
       });
       if ("found" in answer) return { value: undefined, output: answer.found, answers: null };
-      const { value, output, requests } = last()!; // it was committed
-      const relayed = await this.#relayNow(requests);
+      const { value, output, requests } = executions.last!; // it was committed
+      const relayed = await this.#relayNow(source, requests, storeId);
       return { value, output, answers: null, relayed };
     } catch (error) {
-      rollBack(error);
+      executions.rollBack(error);
       if (!(error instanceof WorkError) || !isInstance(error.cause, LeaseInDoubt)) throw error;
     } finally {
       limit?.cancel();
@@ -200,9 +200,9 @@ export class EngineTransactions implements Transactions {
   }
 
   /** Moves what a transaction has left in the outbox, at once if the store answers. */
-  async #relayNow(requests: Requests): Promise<Relayed[] | null> {
-    const ids = [...requests.runs.map(({ id }) => id), ...requests.signals.map(({ signal }) => signal.signalId)];
-    const relayed = ids.length === 0 ? [] : await this.#deps.relay().relayNow(ids);
+  async #relayNow(source: DataSource, requests: Requests, storeId: string): Promise<Relayed[] | null> {
+    const rows = toRows(requests, storeId, this.#deps.host.now());
+    const relayed = rows.length === 0 ? [] : await this.#deps.relay().relayNow(source, rows);
     const runs = relayed?.flatMap((one) => "run" in one && one.run !== null ? [one.run] : []) ?? [];
     if (relayed === null || relayed.length === 0) requests.commit({ step: null, runs, signals: [] });
     return relayed;
@@ -210,87 +210,12 @@ export class EngineTransactions implements Transactions {
 
   /** Does `Engine.inTransaction()`. */
   inTransaction(source: DataSource, client: unknown): AsyncTransactionCalls {
-    const { host, triggers, maxValueBytes } = this.#deps;
     this.#check(source, { subject: "engine.inTransaction()", options: {} });
-    const execute = executorOf(client);
-    const requests = () =>
-      new Requests({ ...this.#deps, maxValueBytes, create: (...given) => triggers.requestNow(...given) });
-    const insert = (asked: Requests): Soon<void> => {
-      const rows = toRows(asked, null, host.now());
-      asked.commit({ step: null, runs: [], signals: [] });
-      this.#deps.relay().wake();
-      return rows.reduce<Soon<void>>((before, row) => {
-        const { sql, parameters } = source.effects.insertion(row);
-        return andThen(before, () => execute(sql, parameters));
-      }, undefined);
-    };
-    return {
-      trigger: (job: Job | string, input: unknown, options: StepTriggerOptions & ActorOptions = {}) =>
-        inPromise(() => {
-          const asked = requests();
-          return andThen(
-            asked.triggerSoon(job, input, options),
-            (run) => andThen(insert(asked), () => run),
-          );
-        }),
-      signal: (waitId, signal, options) =>
-        inPromise(() => {
-          const asked = requests();
-          (asked.calls("sqlite").signal as TransactionCalls["signal"])(waitId, signal, options);
-          return insert(asked);
-        }),
-    };
+    return callsInTransaction(source, client, this.#deps);
   }
 
-  /** What executes the function, and remembers the last execution: only that one can have been committed. */
-  #executions(source: DataSource, request: TransactionRequest) {
-    // A database calls the function from wherever it commits.
-    const within = AsyncLocalStorage.snapshot();
-    let last: WorkExecution | null = null;
-    const rollBack = (error: unknown) => last?.requests.rollBack(error);
-    return {
-      call: (tx: object): Soon<WorkExecution> => {
-        rollBack(new Error("The transaction was repeated"));
-        const execution = { requests: new Requests({ ...this.#deps, ...request }), value: undefined, output: null };
-        last = execution;
-        return within(() => this.#execute(source, request, tx, execution));
-      },
-      last: (): WorkExecution | null => last,
-      rollBack,
-    };
-  }
-
-  /** Calls the function. */
-  #execute(
-    { kind }: DataSource,
-    { subject, work, step }: TransactionRequest,
-    tx: object,
-    execution: WorkExecution,
-  ): Soon<WorkExecution> {
-    const { host } = this.#deps;
-    const { requests } = execution;
-    const since = host.monotonic();
-    const end = (value: unknown): WorkExecution => {
-      requests.end();
-      execution.value = value;
-      execution.output = step?.encode(value) ?? null;
-      return execution;
-    };
-    Object.assign(tx, requests.calls(kind));
-    if (kind !== "sqlite") return (async () => end(await work(tx)))();
-    try {
-      const value = work(tx);
-      if (!isPromise(value)) return end(value);
-      value.then(() => {}, () => {}); // nobody waits for it
-      throw new Mistake(
-        new TypeError(
-          `The function of ${subject} returned a promise: on SQLite it has to be synchronous, since other writes share its commit`,
-        ),
-      );
-    } finally {
-      requests.end();
-      this.#noteDuration(subject, host.monotonic() - since);
-    }
+  #executionsOf(source: DataSource, request: TransactionRequest): WorkExecutions {
+    return new WorkExecutions(source, request, { ...this.#deps, noteDuration: this.#noteDuration });
   }
 
   #publish(answers: StoreAnswers, last: WorkExecution | null): void {
@@ -308,7 +233,7 @@ export class EngineTransactions implements Transactions {
   #migrated(source: DataSource): Promise<void> {
     let migration = this.#migrations.get(source);
     if (migration === undefined) {
-      migration = source.effects.migrate();
+      migration = source.effects.migrate(this.#isJoined(source));
       this.#migrations.set(source, migration);
       migration.catch(() => this.#migrations.delete(source)); // the next call tries again
     }
@@ -323,7 +248,7 @@ export class EngineTransactions implements Transactions {
     const error = new TimeoutError(`${capital(subject)} took longer than ${ms} ms`);
     const cancel = this.#deps.host.schedule(ms, () => late.abort(error));
     const abortSignal = step === null ? late.signal : AbortSignal.any([step.abortSignal, late.signal]);
-    return { abortSignal, cancel };
+    return { ms, abortSignal, cancel };
   }
 
   #check(source: DataSource, { subject, options }: Pick<TransactionRequest, "subject" | "options">): void {
@@ -338,40 +263,15 @@ export class EngineTransactions implements Transactions {
     }
   }
 
-  #noteDuration(subject: string, ms: number): void {
+  readonly #noteDuration = (subject: string, ms: number): void => {
     if (ms <= SLOW_MS || this.#slow.has(subject) || this.#slow.size >= MAX_SLOW) return;
     this.#slow.add(subject);
     this.#deps.warn(`${capital(subject)} took ${Math.round(ms)} ms: nobody else can write to the file meanwhile`);
-  }
+  };
 }
 
 /** The lease may have passed on: before the commit it has to be renewed. */
 class LeaseInDoubt extends Error {}
-
-/** The requests of a function as rows of the outbox: as they were given, with what the run inherits. */
-function toRows({ runs, signals, signalsBy, options }: Requests, storeId: string | null, at: number): NewOutboxRow[] {
-  return [
-    ...runs.map(({ id, jobName, payload, labels, flow: { priority, fairnessKey } }, index): NewOutboxRow => {
-      const inherited = { labels, priority, ...(fairnessKey === null ? {} : { fairnessKey }) };
-      const given = { ...options[index], ...inherited };
-      if ("coalesce" in given) throw new Mistake(new TypeError("coalesce needs a data source that is joined"));
-      return { id, kind: "trigger", name: jobName, value: payload, options: JSON.stringify(given), storeId, at };
-    }),
-    ...signals.map(({ waitId, signal: { signalId, payload } }, index): NewOutboxRow => {
-      const by = signalsBy[index] ?? null;
-      const given = by === null ? null : JSON.stringify({ by });
-      return {
-        id: signalId,
-        kind: "signal",
-        name: waitId,
-        value: JSON.stringify(payload),
-        options: given,
-        storeId,
-        at,
-      };
-    }),
-  ];
-}
 
 function toResults(relayed: Relayed[] | null): Pick<TransactionResult<never>, "runs" | "signals"> {
   if (relayed === null) return { runs: null, signals: null };

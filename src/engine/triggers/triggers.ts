@@ -22,6 +22,7 @@ import { retryFlow } from "./trigger_flow.ts";
 import { UnknownJobError } from "./unknown_job_error.ts";
 import { untilKnown } from "./until_known.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
+import { namesOf } from "../../values/names_of.ts";
 
 type TriggersDeps = Pick<ExecutionDeps, "store" | "hub" | "host" | "maxValueBytes" | "around" | "recorder"> & {
   jobs: JobCatalog;
@@ -32,20 +33,10 @@ type TriggersDeps = Pick<ExecutionDeps, "store" | "hub" | "host" | "maxValueByte
 };
 
 /** The names of the options of a trigger. */
-export const TRIGGER_OPTIONS: Record<keyof TriggerOptions, true> = {
-  idempotencyKey: true,
-  idempotencyUntil: true,
-  concurrencyKey: true,
-  coalesce: true,
-  labels: true,
-  startAt: true,
-  delay: true,
-  priority: true,
-  fairnessKey: true,
-  startWithin: true,
-  finishWithin: true,
-  by: true,
-};
+export const TRIGGER_OPTIONS: Readonly<Record<keyof TriggerOptions, true>> = namesOf<keyof TriggerOptions>()(
+  "idempotencyKey idempotencyUntil concurrencyKey coalesce labels startAt delay priority fairnessKey startWithin",
+  "finishWithin by",
+);
 
 const BATCH_ITEM_OPTIONS: Record<keyof TriggerOptions | "input", true> = { input: true, ...TRIGGER_OPTIONS };
 
@@ -194,10 +185,7 @@ export class Triggers {
       const { startAt, parentRunId, scheduleName, slotAt, triggeredBy: by } = run;
       this.#deps.hub.publish(run, {
         type: "run:trigger",
-        // Parsed if anybody listens.
-        get input() {
-          return parseValue(request.payload);
-        },
+        input: this.#deps.hub.hears("run:trigger") ? parseValue(request.payload) : null,
         startAt,
         parentRunId,
         scheduleName,

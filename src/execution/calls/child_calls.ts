@@ -27,16 +27,11 @@ import type { Replay, ReplayGuard } from "../replay/replay_guard.ts";
 import { startedRun } from "./started_run.ts";
 import type { StepCalls } from "./step_calls.ts";
 import { StepNameNumbers } from "../replay/step_name_numbers.ts";
+import { namesOf } from "../../values/names_of.ts";
 
-const INVOKE_OPTIONS: Record<keyof InvokeOptions, true> = {
-  concurrencyKey: true,
-  labels: true,
-  priority: true,
-  startAt: true,
-  delay: true,
-  startWithin: true,
-  finishWithin: true,
-};
+const INVOKE_OPTIONS = namesOf<keyof InvokeOptions>()(
+  "concurrencyKey labels priority startAt delay startWithin finishWithin",
+);
 const ITEM_OPTIONS: Record<keyof InvokeItem<unknown>, true> = { input: true, ...INVOKE_OPTIONS };
 /** The names of the options of a run that is started. */
 export const STEP_TRIGGER_OPTIONS: Record<keyof StepTriggerOptions, true> = {

@@ -2,9 +2,10 @@ import type { EndContext, EndData, UndoOptions, UndoTools } from "../../model/en
 import { undoName } from "../../model/end.ts";
 import type { Job, StepContext } from "../../model/job.ts";
 import type { TerminalStatus } from "../../model/run.ts";
-import { stepId } from "../../model/step.ts";
+import { idempotencyKeyOf } from "../../model/step.ts";
 import type { RunHistory } from "../../store/hold_record.ts";
 import type { Store } from "../../store/store.ts";
+import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { decode, type Json } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Execution } from "../execution.ts";
@@ -39,22 +40,20 @@ function toEndData({ run, input, steps, copied, originId }: RunHistory): EndData
     failureKind: run.failureKind,
     steps: completed.map(({ name, result }) => {
       const value = result.status === "completed" ? decode(result.output) : undefined;
-      return { name, key: keyOf({ undone, originId }, name), ...(value === undefined ? {} : { output: value }) };
+      return { name, key: idempotencyKeyOf(name, originId, undone), ...(value === undefined ? {} : { output: value }) };
     }),
     originId,
     undone,
   };
 }
 
-/** The idempotency key that a step of the run was given. */
-function keyOf({ undone, originId }: Pick<EndData, "undone" | "originId">, name: string): string {
-  return stepId(undone[name] ?? originId, name);
-}
-
 /** Calls the function that cleans up after a run, when no code of that run is executed any more. */
 export async function cleanUp(execution: Execution, job: Job, step: StepContext, data: EndData): Promise<unknown> {
-  const { store } = execution.deps;
-  const isExecuted = async () => (await store.getLeases()).some(({ runId }) => runId === data.runId);
+  const { deps, abortSignal } = execution;
+  const isExecuted = async () => {
+    const leases = await retryStoreCall(() => deps.store.getLeases(), deps, abortSignal);
+    return leases.some(({ runId }) => runId === data.runId);
+  };
   while (await step.run("look whether the run is still executed", isExecuted)) {
     await step.sleep("until the run is not executed", LOOK_AGAIN_MS);
   }
@@ -81,7 +80,12 @@ function toContext(step: StepContext, data: EndData): EndContext {
       const { always = false, ...ofStep } = options;
       if (!steps.has(name) && !always) return undefined;
       return await step.run(undoName(name), ({ idempotencyKey, attempt, abortSignal }) => {
-        const tools: UndoTools = { stepKey: keyOf(data, name), idempotencyKey, attempt, abortSignal };
+        const tools: UndoTools = {
+          stepKey: idempotencyKeyOf(name, data.originId, data.undone),
+          idempotencyKey,
+          attempt,
+          abortSignal,
+        };
         return work(result<Json>(name), tools);
       }, ofStep);
     },

@@ -32,7 +32,7 @@ export class MessageCalls {
     this.#execution.encode(answer, `The answer to message "${id}"`);
     this.#answered.add(id);
     // The answer is what the step returns: `ask()` reads it there.
-    await this.#steps.named(answerName(id), { work: () => answer, timeout: undefined, transact: null }, {});
+    await this.#steps.step(answerName(id), { work: () => answer, transact: null }, { retry: {} }, true);
   }
 
   /** See `StepContext.send()`. */

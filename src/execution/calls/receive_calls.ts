@@ -8,14 +8,9 @@ import type { Execution } from "../execution.ts";
 import type { RecordedHistory } from "../replay/recorded_history.ts";
 import { StepNameNumbers } from "../replay/step_name_numbers.ts";
 import type { PauseCalls } from "./pause_calls.ts";
+import { namesOf } from "../../values/names_of.ts";
 
-const OPTIONS: Record<keyof ReceiveOptions, true> = {
-  names: true,
-  timeout: true,
-  deadline: true,
-  max: true,
-  close: true,
-};
+const OPTIONS = namesOf<keyof ReceiveOptions>()("names timeout deadline max close");
 const MAX_NAMES = 50;
 const MAX_TAKEN = 1_000;
 

@@ -9,7 +9,7 @@ import { decode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../../model/retry.ts";
-import { type ExecutingStep, type SavedStep, stepId, type StepRecord } from "../../model/step.ts";
+import { type ExecutingStep, idempotencyKeyOf, type SavedStep, type StepRecord } from "../../model/step.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { Execution } from "../execution.ts";
 import { Mistake } from "../transactions.ts";
@@ -23,20 +23,20 @@ const STEP_OPTIONS: Record<keyof StepOptions, true> = { retry: true, timeout: tr
 
 type Work = (tools: StepTools) => unknown;
 
+/** What a step does. */
+interface StepWork {
+  /** The function that the job has given. */
+  work: Work;
+  /** Calls it in a transaction that records the step, too; `null`: it is called as it is. */
+  transact: ((attempt: TransactedAttempt) => Promise<Committed>) | null;
+}
+
 /** A step with its options. */
 interface Attempted extends StepWork {
   name: string;
   index: number;
   retry: RetryPolicy;
-}
-
-/** What a step does. */
-interface StepWork {
-  /** The function that the job has given. */
-  work: Work;
   timeout: number | undefined;
-  /** Calls it in a transaction that records the step, too; `null`: it is called as it is. */
-  transact: ((attempt: TransactedAttempt) => Promise<Committed>) | null;
 }
 
 /** The attempt that a transaction is made for. */
@@ -111,21 +111,46 @@ export class StepCalls {
   }
 
   /** See `StepContext.run()`. */
-  async run(givenName: string, work: Work, options?: StepOptions): Promise<Json | undefined> {
-    const { retry } = checkOptions(options, givenName);
-    const timeout = readTimeout(options?.timeout, givenName);
-    return await this.step(givenName, { work, timeout, transact: null }, retry);
+  run(givenName: string, work: Work, options?: StepOptions): Promise<Json | undefined> {
+    return this.step(givenName, { work, transact: null }, options);
   }
 
-  /** Does a step: {@linkcode StepCalls.run}, or one that is done in another way. */
-  async step(givenName: string, step: StepWork, retry: RetryPolicy | undefined): Promise<Json | undefined> {
+  /**
+   * Does a step: {@linkcode StepCalls.run}, or one that is done in another way. It is one asynchronous function: each
+   * more would cost every replayed step four promises.
+   *
+   * @param isUnique Whether no other call of this execution has its name, which is not checked then.
+   */
+  async step(
+    givenName: string,
+    { work, transact }: StepWork,
+    options: StepOptions | undefined,
+    isUnique = false,
+  ): Promise<Json | undefined> {
+    const { retry } = checkOptions(options, givenName);
+    const timeout = readTimeout(options?.timeout, givenName);
     this.checkOutside(givenName);
-    const name = this.#names.begin(givenName);
-    this.#checkFunction(givenName, name === givenName, step.work);
+    const name = isUnique ? givenName : this.#names.begin(givenName);
+    this.#checkFunction(givenName, name === givenName, work);
     try {
-      return await this.named(name, step, retry);
+      const recorded = this.#history.step(name);
+      if (recorded !== undefined && recorded.result.status !== "retrying") {
+        await this.#execution.untilDelivered(recorded.recordedNo);
+        return answerOf(recorded);
+      }
+      const isNew = { kind: "step", name } as const;
+      if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
+      return await this.#execute({
+        work,
+        transact,
+        // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
+        name: recorded?.name ?? this.#failedNameOf(name) ?? name,
+        index: recorded?.index ?? this.#nextIndex++,
+        retry: retry ?? this.#execution.definition.job.retry,
+        timeout,
+      }, recorded);
     } finally {
-      this.#names.end(givenName);
+      if (!isUnique) this.#names.end(givenName);
     }
   }
 
@@ -136,26 +161,6 @@ export class StepCalls {
     throw new TypeError(
       `Step "${name}" cannot begin inside the function of step "${outer}": call it before or after that step`,
     );
-  }
-
-  /** Does a step by its name with its occurrence, which no other call of this execution has. */
-  async named(name: string, step: StepWork, retry: RetryPolicy | undefined): Promise<Json | undefined> {
-    const recorded = this.#history.step(name);
-    if (recorded !== undefined && recorded.result.status !== "retrying") {
-      await this.#execution.untilDelivered(recorded.recordedNo);
-      return answerOf(recorded);
-    }
-    const isNew = { kind: "step", name } as const;
-    if (recorded === undefined && this.#guard.mustWait(isNew)) await this.#guard.untilMayBegin(isNew);
-    const index = recorded?.index ?? this.#nextIndex++;
-    // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
-    const attempted = recorded?.name ?? this.#failedNameOf(name) ?? name;
-    return await this.#execute({
-      ...step,
-      name: attempted,
-      index,
-      retry: retry ?? this.#execution.definition.job.retry,
-    }, recorded);
   }
 
   /** The former name of a renamed step that had failed under it in the run of which this one is a retry, if it had. */
@@ -240,10 +245,12 @@ export class StepCalls {
     execution.executing.set(name, current);
     execution.reports.add({ kind: "start", stepName: name, stepIndex: index, attempt });
     try {
-      const streams = new AttemptStreams(name, execution.streams, execution.abortSignal);
+      const streams = new AttemptStreams(name, execution, execution.abortSignal);
       const performed = await this.#perform(step, attempt, current, streams);
       const { startedAgoMs: duration } = current();
-      const { recordedNo, retry } = await this.#save(performed, current, streams);
+      const saved = performed.status === "completed" ? performed.saved : undefined;
+      const { recordedNo, retry } = saved ?? await this.#save(performed, current, streams);
+      streams.noteRecorded();
       execution.noteStep(recordedNo);
       this.#publish(step, attempt, performed, { duration, retryAt: retry?.at ?? null });
       end?.(toStepOutcome(performed, retry !== null));
@@ -257,18 +264,16 @@ export class StepCalls {
     }
   }
 
-  async #save(performed: Performed, current: () => ExecutingStep, streams: AttemptStreams): Promise<SavedStep> {
-    if (performed.status === "completed" && performed.saved !== undefined) return performed.saved;
+  #save(performed: Performed, current: () => ExecutingStep, streams: AttemptStreams): Promise<SavedStep> {
     const execution = this.#execution;
     const result = toResult(performed);
     const chunks = streams.chunksFor(result);
     const more = chunks.length === 0 ? undefined : { chunks };
-    const save = execution.write((reports) =>
-      execution.deps.store.saveStep(execution.lease, { ...current(), result, ...more }, reports)
+    return execution.order.expect(
+      execution.write((reports) =>
+        execution.deps.store.saveStep(execution.lease, { ...current(), result, ...more }, reports)
+      ),
     );
-    const saved = await execution.order.expect(save);
-    streams.noteRecorded(chunks);
-    return saved;
   }
 
   #publish(
@@ -278,7 +283,7 @@ export class StepCalls {
     { duration, retryAt }: { duration: number; retryAt: number | null },
   ): void {
     if (performed.status === "completed") {
-      const output = decode(performed.output) ?? null;
+      const output = this.#execution.outputFor("step:complete", performed.output);
       this.#execution.publish({ type: "step:complete", stepName, stepIndex, output, duration });
     } else {
       const { failure: { message: error }, thrown } = performed;
@@ -340,7 +345,7 @@ export class StepCalls {
     if (typeof work !== "function") throw new TypeError(`Step "${name}" needs a function, not ${kindOf(work)}`);
     const { claim, deps } = this.#execution;
     const tools: StepTools = {
-      idempotencyKey: stepId(claim.copied?.undone?.[name] ?? claim.originId, name),
+      idempotencyKey: idempotencyKeyOf(name, claim.originId, claim.copied?.undone),
       attempt,
       abortSignal: streams.abortSignal,
       stream: (stream) => {

@@ -1,9 +1,8 @@
 import { WorkError } from "../../model/error.ts";
 import type { StepTools } from "../../model/job.ts";
-import { checkRetryPolicy } from "../../model/retry.ts";
 import type { DataSource, StepTransactionOptions } from "../../model/data_source.ts";
 import type { Report } from "../../model/execution_report.ts";
-import { stepId } from "../../model/step.ts";
+import { idempotencyKeyOf } from "../../model/step.ts";
 import type { Json, JsonText } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Execution } from "../execution.ts";
@@ -36,12 +35,10 @@ export class TransactionCalls {
   ): Promise<Json | undefined> {
     checkOptionNames(options, OPTIONS, "step.transaction()");
     const { retry, ...rest } = options;
-    if (retry !== undefined) checkRetryPolicy(retry, ` of step "${givenName}"`);
     return await this.#steps.step(givenName, {
       work: work as () => unknown, // it is called with its own parameters, below
-      timeout: undefined, // that of the transaction ends it
       transact: (attempt) => this.#transact(source, work, rest, attempt),
-    }, retry);
+    }, retry === undefined ? {} : { retry }); // its timeout ends the transaction
   }
 
   async #transact(
@@ -59,7 +56,9 @@ export class TransactionCalls {
       name,
       lease: () => execution.lease,
       runId: claim.run.id,
-      keys: [name, ...oldNamesOf(name, changes)].map((name) => stepId(claim.originId, name)),
+      keys: [name, ...oldNamesOf(name, changes)].map((name) =>
+        idempotencyKeyOf(name, claim.originId, claim.copied?.undone)
+      ),
       abortSignal: execution.abortSignal,
       encode: (value) => {
         execution.checkDeadline();

@@ -2,7 +2,8 @@ import { ConflictError, SerializationError } from "../../model/error.ts";
 import type { StepWrite } from "../../model/step.ts";
 import { type Chunk, MAX_ITEM_BYTES, type Stream, streamName, type StreamWriter } from "../../model/stream.ts";
 import { encode, type Jsonify } from "../../values/json.ts";
-import type { OpenStream, RunStreams, StreamOwner } from "./run_streams.ts";
+import type { Execution } from "../execution.ts";
+import type { OpenStream, StreamOwner } from "./run_streams.ts";
 import { readPermanent } from "./read_permanent.ts";
 
 /** A stream that an attempt writes, and how many items it has written. */
@@ -15,21 +16,25 @@ interface Opened {
 export class AttemptStreams implements StreamOwner {
   /** The name of the step. */
   readonly stepName: string;
-  readonly #streams: RunStreams;
+  readonly #execution: Pick<Execution, "streams">;
   /** Fires when it is over, whatever its function does. */
   abortSignal: AbortSignal;
-  readonly #opened = new Map<string, Opened>();
+  readonly #opened: Opened[] = [];
+  /** The chunks of its record. */
+  #chunks: Chunk[] = [];
   /** Whether its function has settled. */
   #isClosed = false;
   #failure: { error: unknown } | null = null;
-  readonly #wake = () => {
-    for (const { stream } of this.#opened.values()) stream.wake();
-  };
 
-  constructor(stepName: string, streams: RunStreams, abortSignal: AbortSignal) {
+  constructor(stepName: string, execution: Pick<Execution, "streams">, abortSignal: AbortSignal) {
     this.stepName = stepName;
-    this.#streams = streams;
+    this.#execution = execution;
     this.abortSignal = abortSignal;
+  }
+
+  /** Called when it is aborted: lets those go on that wait for room. */
+  handleEvent(): void {
+    for (const { stream } of this.#opened) stream.wake();
   }
 
   /** See `StepTools.stream()`. */
@@ -53,36 +58,38 @@ export class AttemptStreams implements StreamOwner {
   }
 
   #register(name: string): Opened {
-    const stream = this.#streams.open(name, this);
-    const opened = this.#opened.get(name) ?? { stream, written: 0 };
-    if (this.#opened.size === 0) this.abortSignal.addEventListener("abort", this.#wake, { once: true });
-    this.#opened.set(name, opened);
+    const stream = this.#execution.streams.open(name, this);
+    const known = this.#opened.find((opened) => opened.stream === stream);
+    if (known !== undefined) return known;
+    if (this.#opened.length === 0) this.abortSignal.addEventListener("abort", this, { once: true });
+    const opened = { stream, written: 0 };
+    this.#opened.push(opened);
     return opened;
   }
 
   /** See `StepTools.readStream()`. */
   read<T>(given: Stream<T> | string): AsyncIterable<Jsonify<T>> {
     const name = streamName(given);
-    if (this.#opened.has(name)) {
+    if (this.#opened.some(({ stream }) => stream.name === name)) {
       throw new ConflictError(
         `Stream "${name}" is being written by step "${this.stepName}", which cannot read it meanwhile`,
       );
     }
-    return readPermanent(this.#streams.deps, name) as AsyncIterable<Jsonify<T>>; // the items have the type of the stream
+    return readPermanent(this.#execution.streams.deps, name) as AsyncIterable<Jsonify<T>>; // the items have the type of the stream
   }
 
   /** Makes the attempt fail, whether or not its function notices. */
   fail(error: unknown): void {
     this.#failure ??= { error };
-    this.#wake();
+    this.handleEvent();
   }
 
   /** Ends the attempt, when its function has settled: nothing more is written. Returns whether it has opened streams. */
   close(): boolean {
     this.#isClosed = true;
-    if (this.#opened.size === 0) return false;
-    this.abortSignal.removeEventListener("abort", this.#wake);
-    this.#wake();
+    if (this.#opened.length === 0) return false;
+    this.abortSignal.removeEventListener("abort", this);
+    this.handleEvent();
     return true;
   }
 
@@ -92,18 +99,19 @@ export class AttemptStreams implements StreamOwner {
    * @returns What a write failed of; `null`: none has.
    */
   async end(): Promise<{ error: unknown } | null> {
-    for (const { stream } of this.#opened.values()) if (this.#failure === null) await stream.settle();
+    for (const { stream } of this.#opened) if (this.#failure === null) await stream.settle();
     return this.#failure;
   }
 
   /** The chunks for the record of the attempt. */
   chunksFor(result: StepWrite["result"]): Chunk[] {
-    return [...this.#opened.values()].flatMap(({ stream }) => stream.takeLast(result));
+    this.#chunks = this.#opened.flatMap(({ stream }) => stream.takeLast(result));
+    return this.#chunks;
   }
 
   /** Notes that the end of the attempt is recorded: others may write to its streams. */
-  noteRecorded(chunks: readonly Chunk[]): void {
-    for (const { stream } of this.#opened.values()) stream.noteRecorded(chunks);
+  noteRecorded(): void {
+    for (const { stream } of this.#opened) stream.noteRecorded(this.#chunks);
   }
 
   #add(opened: Opened, value: unknown): void {

@@ -5,8 +5,10 @@ import type { Execution } from "../execution.ts";
 
 // After a quiet moment items are sent this soon, so that what is written together goes together.
 const QUIET_MS = 5;
-// The interval between two calls, for a few runs and for many.
+// The interval between two calls with items of the same run.
 const REST_MS = 50;
+// The interval between any two calls, for a few runs and for many.
+const REST_OF_FEW_MS = 15;
 const REST_OF_MANY_MS = 100;
 const MANY_RUNS = 32;
 // The delay after a failed call.
@@ -20,9 +22,11 @@ export class ItemSender {
   readonly #host: Host;
   readonly #hub: Hub;
   readonly #waiting = new Set<Execution>();
-  #cancelTimer: (() => void) | null = null;
+  /** When items of an execution were last sent, on the monotonic clock. */
+  readonly #sentAt = new WeakMap<Execution, number>();
+  #timer: { at: number; cancel: () => void } | null = null;
   #sending: Promise<void> | null = null;
-  /** When the next call may be made, on the monotonic clock. */
+  /** When the next call may be made. */
   #nextAt = -Infinity;
 
   constructor({ store, host, hub }: { store: Store; host: Host; hub: Hub }) {
@@ -33,16 +37,17 @@ export class ItemSender {
 
   /** Sends the items of an execution soon. */
   add(execution: Execution): void {
+    if (this.#waiting.has(execution)) return;
     this.#waiting.add(execution);
-    this.#sendSoon();
+    this.#sendSoon(execution);
   }
 
   /** Sends nothing more of an execution: it is over. */
   drop(execution: Execution): void {
     this.#waiting.delete(execution);
     if (this.#waiting.size > 0) return;
-    this.#cancelTimer?.();
-    this.#cancelTimer = null;
+    this.#timer?.cancel();
+    this.#timer = null;
   }
 
   /** Resolves when no call is under way. */
@@ -50,22 +55,28 @@ export class ItemSender {
     await this.#sending;
   }
 
-  #sendSoon(): void {
-    if (this.#cancelTimer !== null || this.#sending !== null || this.#waiting.size === 0) return;
-    const delayMs = Math.max(QUIET_MS, this.#nextAt - this.#host.monotonic());
-    this.#cancelTimer = this.#host.schedule(delayMs, () => {
-      this.#cancelTimer = null;
+  /** Sends when that of an execution is due: with it goes what else waits. */
+  #sendSoon(execution: Execution): void {
+    if (this.#sending !== null) return;
+    const now = this.#host.monotonic();
+    const at = Math.max(now + QUIET_MS, (this.#sentAt.get(execution) ?? -Infinity) + REST_MS, this.#nextAt);
+    if (this.#timer !== null && this.#timer.at <= at) return;
+    this.#timer?.cancel();
+    const cancel = this.#host.schedule(at - now, () => {
+      this.#timer = null;
       this.#sending = this.#send().finally(() => {
         this.#sending = null;
-        this.#sendSoon();
+        for (const waiting of this.#waiting) this.#sendSoon(waiting);
       });
     });
+    this.#timer = { at, cancel };
   }
 
   async #send(): Promise<void> {
-    const isMany = this.#waiting.size > MANY_RUNS;
-    this.#nextAt = this.#host.monotonic() + (isMany ? REST_OF_MANY_MS : REST_MS);
+    const now = this.#host.monotonic();
+    this.#nextAt = now + (this.#waiting.size > MANY_RUNS ? REST_OF_MANY_MS : REST_OF_FEW_MS);
     const writes = this.#take();
+    for (const { execution } of writes) this.#sentAt.set(execution, now);
     if (writes.length === 0) return;
     try {
       const held = await this.#store.appendItems(

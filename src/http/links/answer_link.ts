@@ -14,7 +14,7 @@ import { deepFreeze } from "../deep_freeze.ts";
 import type { HandlerLinks, Settings } from "../handler_options.ts";
 import { decode, readBytes } from "../requests/read_json.ts";
 import { MethodNotAllowedError, refuse } from "../response.ts";
-import { controlOf, LinkPages, textOf } from "./link_page.ts";
+import { askPage, controlOf, PAGE_HEADERS, sayPage, textOf } from "./link_page.ts";
 
 type Link = NonNullable<Awaited<ReturnType<HandlerLinks["read"]>>>;
 
@@ -52,7 +52,6 @@ const NOTHING: Pick<Entered, "values" | "issues"> = { values: new Map(), issues:
  */
 export class LinkAnswers {
   readonly #deps: LinkAnswersDeps;
-  readonly #pages = new LinkPages();
 
   constructor(deps: LinkAnswersDeps) {
     this.#deps = deps;
@@ -73,7 +72,7 @@ export class LinkAnswers {
       const [title, text] = status >= 500
         ? ["This page is not available now", "Please try again in a minute."]
         : ["This answer was not accepted", "Please open the link again, and answer there."];
-      return await this.#pages.say(status, title, text, retryAfter === null ? {} : { "retry-after": retryAfter });
+      return sayPage(status, title, text, retryAfter === null ? {} : { "retry-after": retryAfter });
     }
   }
 
@@ -82,32 +81,32 @@ export class LinkAnswers {
     const token = url.searchParams.getAll("t").length === 1 ? url.searchParams.get("t")! : "";
     const link = await links.read(token);
     if (link === null) {
-      return await this.#pages.say(404, "This link is not valid", "It may have been cut. Please open the whole link.");
+      return sayPage(404, "This link is not valid", "It may have been cut. Please open the whole link.");
     }
-    if (Date.parse(link.expiresAt) <= host.now()) return await this.#expired();
+    if (Date.parse(link.expiresAt) <= host.now()) return expired();
     checkCrossSite(request, url, trustedOrigins);
     await callHook("onRequest", onRequest, host);
     const { run, wait, mayCome } = await findLinkedWait(store, link);
-    if (run === null || (wait === null && !mayCome)) return await this.#closed();
+    if (run === null || (wait === null && !mayCome)) return closed();
     if (wait === null) {
       const headers = { "retry-after": RETRY_AFTER_SECONDS };
-      return await this.#pages.say(503, "This question is not open now", "Please try again in a minute.", headers);
+      return sayPage(503, "This question is not open now", "Please try again in a minute.", headers);
     }
     await this.#check(link, run, wait);
-    if (wait.status !== "pending") return await this.#answered(link, wait);
+    if (wait.status !== "pending") return answered(link, wait);
     const actions = actionsOf(wait.metadata).filter(({ label }) => link.actions?.includes(label) ?? true);
     // A link with certain actions offers no other answer.
     const fields = actions.length > 0 || link.actions !== null ? null : flatFieldsOf(wait.payloadSchema);
     const question = { token, wait, actions, fields };
     if (request.method !== "POST") {
-      return await this.#pages.ask({ ...question, entered: NOTHING.values, issues: NOTHING.issues });
+      return askPage({ ...question, entered: NOTHING.values, issues: NOTHING.issues });
     }
     const entered = await this.#read(request, actions, fields);
     if (entered.payload !== null) {
       const response = await this.#signal(token, link, wait, entered);
       if (response !== null) return response;
     }
-    return await this.#pages.ask({ ...question, entered: entered.values, issues: entered.issues });
+    return askPage({ ...question, entered: entered.values, issues: entered.issues });
   }
 
   /** Calls the hook: who may answer a question may have changed since the link was sent. */
@@ -136,30 +135,12 @@ export class LinkAnswers {
         if (entered.issues.size === 0) entered.issues.set("", error.summary);
         return null;
       }
-      if (error instanceof WaitExpiredError) return await this.#expired();
+      if (error instanceof WaitExpiredError) return expired();
       // Somebody else was faster, or this form was sent twice: the page says which.
       if (!(error instanceof ConflictError) && !(error instanceof NotFoundError)) throw error;
     }
     // A reload then posts nothing. The address is relative: a proxy may have left out a prefix.
-    return new Response(null, { status: 303, headers: { ...await this.#pages.headers(), location: `?t=${token}` } });
-  }
-
-  async #answered({ signalId }: Link, wait: Wait): Promise<Response> {
-    if (wait.outcome === "timeout") return await this.#expired();
-    if (wait.signalId !== signalId) return await this.#closed();
-    return await this.#pages.say(200, "Thank you", "Your answer was received. You can close this page.");
-  }
-
-  #expired(): Promise<Response> {
-    return this.#pages.say(410, "This link has expired", "The question can no longer be answered here.");
-  }
-
-  #closed(): Promise<Response> {
-    return this.#pages.say(
-      410,
-      "This question is closed",
-      "Somebody else has answered it, or it is not asked any more.",
-    );
+    return new Response(null, { status: 303, headers: { ...PAGE_HEADERS, location: `?t=${token}` } });
   }
 
   async #read(
@@ -196,6 +177,20 @@ export class LinkAnswers {
     // fromEntries() makes own properties of all names, `__proto__` included.
     return { payload: issues.size > 0 ? null : { value: Object.fromEntries(members) }, values, issues };
   }
+}
+
+function answered({ signalId }: Link, wait: Wait): Response {
+  if (wait.outcome === "timeout") return expired();
+  if (wait.signalId !== signalId) return closed();
+  return sayPage(200, "Thank you", "Your answer was received. You can close this page.");
+}
+
+function expired(): Response {
+  return sayPage(410, "This link has expired", "The question can no longer be answered here.");
+}
+
+function closed(): Response {
+  return sayPage(410, "This question is closed", "Somebody else has answered it, or it is not asked any more.");
 }
 
 /** What was entered in a field as its value; `undefined`: nothing. */

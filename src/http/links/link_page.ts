@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { type FlatField, messageOf, type WaitAction } from "../../model/flat_form.ts";
 import type { Wait } from "../../model/wait.ts";
 
@@ -47,58 +48,48 @@ button.main { background: var(--main); color: var(--on) }
 :focus-visible { outline: 3px solid var(--main); outline-offset: 2px }
 `;
 
-/** Makes the pages of links: documents without scripts, and without anything from elsewhere. */
-export class LinkPages {
-  #policy: Promise<string> | null = null;
+const STYLE_HASH = createHash("sha256").update(STYLE).digest("base64");
 
-  /** A page with a question. */
-  async ask(question: Question): Promise<Response> {
-    const title = cut(messageOf(question.wait.metadata) ?? question.wait.name);
-    const hasIssues = question.issues.size > 0;
-    const body = `${factsOf(question.wait)}${formOf(question)}`;
-    return await this.#respond(hasIssues ? 422 : 200, hasIssues ? `Please check: ${title}` : title, title, body);
-  }
+/** The headers of each answer: a document without scripts, and without anything from elsewhere. */
+export const PAGE_HEADERS: Readonly<Record<string, string>> = {
+  "content-type": "text/html; charset=utf-8",
+  "content-security-policy":
+    `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`,
+  "cache-control": "no-store",
+  // With `no-referrer` a browser would send `Origin: null` with the form.
+  "referrer-policy": "same-origin",
+  "x-content-type-options": "nosniff",
+  "x-robots-tag": "noindex",
+};
 
-  /** A page that says something. */
-  async say(status: number, title: string, text: string, headers: Record<string, string> = {}): Promise<Response> {
-    return await this.#respond(status, title, title, `<p>${escapeHtml(text)}</p>`, headers);
-  }
-
-  async #respond(
-    status: number,
-    title: string,
-    heading: string,
-    body: string,
-    headers: Record<string, string> = {},
-  ): Promise<Response> {
-    const html = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${
-      escapeHtml(title)
-    }</title><style>${STYLE}</style></head><body><main><div class="card"><h1>${
-      escapeHtml(heading)
-    }</h1>${body}</div></main></body></html>
-`;
-    return new Response(html, { status, headers: { ...await this.headers(), ...headers } });
-  }
-
-  /** The headers of each answer. */
-  async headers(): Promise<Record<string, string>> {
-    return {
-      "content-type": "text/html; charset=utf-8",
-      "content-security-policy": await (this.#policy ??= policy()),
-      "cache-control": "no-store",
-      // With `no-referrer` a browser would send `Origin: null` with the form.
-      "referrer-policy": "same-origin",
-      "x-content-type-options": "nosniff",
-      "x-robots-tag": "noindex",
-    };
-  }
+/** A page with a question. */
+export function askPage(question: Question): Response {
+  const title = cut(messageOf(question.wait.metadata) ?? question.wait.name);
+  const hasIssues = question.issues.size > 0;
+  const body = `${factsOf(question.wait)}${formOf(question)}`;
+  return respond(hasIssues ? 422 : 200, hasIssues ? `Please check: ${title}` : title, title, body);
 }
 
-async function policy(): Promise<string> {
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(STYLE)));
-  const hash = btoa(String.fromCharCode(...digest));
-  return `default-src 'none'; style-src 'sha256-${hash}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`;
+/** A page that says something. */
+export function sayPage(status: number, title: string, text: string, headers: Record<string, string> = {}): Response {
+  return respond(status, title, title, `<p>${escapeHtml(text)}</p>`, headers);
+}
+
+function respond(
+  status: number,
+  title: string,
+  heading: string,
+  body: string,
+  headers: Record<string, string> = {},
+): Response {
+  const html = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${
+    escapeHtml(title)
+  }</title><style>${STYLE}</style></head><body><main><div class="card"><h1>${
+    escapeHtml(heading)
+  }</h1>${body}</div></main></body></html>
+`;
+  return new Response(html, { status, headers: { ...PAGE_HEADERS, ...headers } });
 }
 
 /** The members of the metadata that are plain values. */

@@ -243,17 +243,19 @@ class Server {
       const body = { jobName: job.name, input: given, ...chosen } as Json; // of JSON, but for what the route refuses
       runId = propertyOf(await call.ask("trigger", {}, body), "runId") as string;
     } catch (error) {
+      // Nothing but the input is of the client, and that is `invalid_input`.
+      if (isInstance(error, HoldfastError) && error.code === "invalid_request") {
+        throw new HookError("options of a tool failed", { cause: error });
+      }
       const text = refusalText(error);
-      if (text !== null) return toError(text);
-      // Nothing else in the body is of the client.
-      const isOurs = isInstance(error, HoldfastError) && error.code === "invalid_request";
-      throw isOurs ? new HookError("options of a tool failed", { cause: error }) : error;
+      if (text === null) throw error;
+      return toError(text);
     }
     const isTask = task !== "never" && takesTasks(request);
     if (!isTask && this.#callTimeoutMs > 0) await call.waitForEnd(runId, this.#callTimeoutMs);
     const run = await readRun(call, runId);
     if (run === null) throw new RpcError("params", "There is no such task");
-    if (isTask) return { resultType: "task", ...toTask(run) };
+    if (isTask) return { resultType: "task", ...toTask(call, run) };
     if (run.isTerminal) return toResult(run, request.isStateless);
     const text = `It goes on as run ${runId}, which is ${run.status}. Do not call the tool again for the same.`;
     // Clients refuse a result without the structure that the tool promises, unless it is an error.

@@ -9,12 +9,13 @@ interface OperatorTool {
   description: string;
   /** Whether it changes nothing; otherwise, whether it destroys something. */
   hint: "reads" | "changes" | "destroys";
-  /** Its parameters, each a string of the URL of its route; those in `body` are members of the body. */
+  /** Its parameters, each a string of the URL of its route, but for the payload. */
   properties: JsonObject;
   required?: readonly string[];
   body?: (given: JsonObject) => Json;
 }
 
+const IN_BODY = "payload";
 const TEXT = { type: "string" };
 const RUN = { runId: { ...TEXT, description: "The id of a run" } };
 const JOB = { jobName: { ...TEXT, description: "Only runs of this job" } };
@@ -103,12 +104,15 @@ export async function callOperatorTool(call: McpCall, tool: OperatorTool, given:
   const extra: Record<string, string> = tool.route === "runs" ? { fields: "summary" } : {};
   for (const [name, value] of Object.entries(known)) {
     if (!Object.hasOwn(tool.properties, name)) return toError(`There is no parameter "${name}"`);
-    if (typeof value === "string" || typeof value === "number") extra[name] = String(value);
+    if (name === IN_BODY || value === null) continue;
+    if (typeof value !== "string" && typeof value !== "number") {
+      return toError(`The parameter ${name} must be a string or a number`);
+    }
+    extra[name] = String(value);
   }
   for (const name of tool.required ?? []) {
     if (!Object.hasOwn(known, name)) return toError(`The parameter ${name} is missing`);
   }
-  if (tool.body !== undefined) delete extra.payload;
   try {
     const answer = await call.ask(tool.route, extra, tool.body?.(given));
     return {

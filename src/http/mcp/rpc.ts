@@ -188,7 +188,9 @@ function decodeValue(value: string | null): string | null {
 /** A refusal that a model can mend, or `null`: it is none. */
 export function refusalText(error: unknown): string | null {
   if (!isInstance(error, HoldfastError)) return null;
-  if (!["invalid_input", "conflict", "key_in_use", "not_found", "wait_expired"].includes(error.code)) return null;
+  if (
+    !["invalid_request", "invalid_input", "conflict", "key_in_use", "not_found", "wait_expired"].includes(error.code)
+  ) return null;
   return error.message;
 }
 

@@ -1,5 +1,6 @@
 import { HoldfastError, ValidationError } from "../../model/error.ts";
 import { isInstance } from "../../values/is_instance.ts";
+import type { TerminalStatus } from "../../model/run.ts";
 import type { ClientRun } from "../../model/client_run.ts";
 import { actionsOf, type FlatField, flatFieldsOf, messageOf } from "../../model/flat_form.ts";
 import type { Wait } from "../../model/wait.ts";
@@ -43,10 +44,11 @@ function codeOf(error: unknown): string | null {
   return isInstance(error, HoldfastError) ? error.code : null;
 }
 
-/** A run as a task. */
-export function toTask(run: ClientRun, hasQuestion = false): JsonObject {
+/** A run as a task. Once it has ended, it is known how long it is kept, from its beginning on. */
+export function toTask({ retention }: McpCall, run: ClientRun, hasQuestion = false): JsonObject {
   const { progress, held } = run;
   const counted = progress === undefined ? null : `${progress.current}${progress.total ? ` of ${progress.total}` : ""}`;
+  const keptMs = retention[run.status as TerminalStatus]; // of no other status
   const message = held !== undefined ? `held: ${held.message}` : progress?.message ?? counted;
   return {
     taskId: run.id,
@@ -54,7 +56,9 @@ export function toTask(run: ClientRun, hasQuestion = false): JsonObject {
     ...(message === null ? {} : { statusMessage: message }),
     createdAt: run.createdAt,
     lastUpdatedAt: run.completedAt ?? run.startedAt ?? run.createdAt,
-    ttlMs: null,
+    ttlMs: keptMs === undefined || keptMs === Infinity || run.completedAt === undefined
+      ? null
+      : Date.parse(run.completedAt) - Date.parse(run.createdAt) + keptMs,
     pollIntervalMs: hasQuestion ? POLL_QUESTION_MS : POLL_MS,
   };
 }
@@ -73,7 +77,7 @@ export async function getTask(call: McpCall, request: RpcRequest, run: ClientRun
     wait.name,
     { method: "elicitation/create", params },
   ]));
-  const task = toTask(run, questions.length > 0);
+  const task = toTask(call, run, questions.length > 0);
   return {
     ...task,
     ...(questions.length > 0 ? { inputRequests } : {}),

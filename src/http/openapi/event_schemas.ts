@@ -47,7 +47,7 @@ const FIELDS: { [T in Exclude<RunEvent["type"], "run:lease-renewed">]: FieldsOf<
   "run:hold": { code: oneOf(HOLD_CODES), message: TEXT },
   "run:resume": BY,
   "run:diverged": { isNew: NAMES, unasked: NAMES },
-  "run:progress": { progress: ref("Progress") },
+  "run:progress": { progress: ref("Progress"), of: oneOf(["children"]) },
   "run:complete": { output: ANY, duration: DURATION },
   "run:fail": { error: TEXT, failedStepName: orNull(TEXT), failureKind: oneOf(FAILURE_KINDS) },
   "run:cancel": BY,
@@ -59,7 +59,8 @@ const FIELDS: { [T in Exclude<RunEvent["type"], "run:lease-renewed">]: FieldsOf<
   "step:cancel": STEP,
   "log:write": { stepName: orNull(TEXT), level: oneOf(["info", "warn", "error"]), message: TEXT, data: ANY },
 };
-const HIDDEN = ["input", "skippedInput", "skippedLabels"];
+// They are not in each event of the type.
+const OPTIONAL = ["input", "skippedInput", "skippedLabels", "of"];
 
 /** The schemas of the events of streams. */
 export const EVENT_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
@@ -89,7 +90,7 @@ export const EVENT_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     oneOf: Object.entries(FIELDS).map(([type, fields]) => ({
       type: "object",
       properties: { type: { const: type }, ...BASE, ...fields },
-      required: ["type", ...Object.keys(BASE), ...Object.keys(fields).filter((name) => !HIDDEN.includes(name))],
+      required: ["type", ...Object.keys(BASE), ...Object.keys(fields).filter((name) => !OPTIONAL.includes(name))],
     })),
   },
 };

@@ -75,6 +75,7 @@ export const OPERATOR_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     byStatus: ref("Counts"),
     oldestDue: orNull(objectOf<NonNullable<JobInfo["oldestDue"]>>({ runId: orNull(TEXT), dueSince: INSTANT })),
     held: HELD,
+    unread: COUNT,
     waits: orNull({ type: "object", additionalProperties: ANY }),
     messages: orNull({ type: "object", additionalProperties: ANY }),
     limits: orNull(objectOf<JobLimitsInfo>({

@@ -24,6 +24,7 @@ type FieldsOf<Kind extends Reason["kind"]> = {
 /** What each reason has besides its kind and its message. */
 const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
   ended: { status: oneOf(["completed", "failed", "cancelled"]), endedAt: INSTANT },
+  unread: { count: COUNT, names: listOf(TEXT) },
   executing: { worker: WORKER, since: INSTANT, leaseExpiresAt: INSTANT },
   worker_lost: { worker: WORKER, leaseExpiresAt: INSTANT },
   parent_ended: { runId: orNull(TEXT) },

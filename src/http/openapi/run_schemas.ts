@@ -6,7 +6,7 @@ import type { LogEntry } from "../../model/log.ts";
 import type { ClientRun } from "../../model/client_run.ts";
 import { type Progress, RUN_STATUSES, type RunPage } from "../../model/run.ts";
 import type { ClientStep } from "../../model/step.ts";
-import type { Message, SendResult } from "../../model/message.ts";
+import type { ClientMessage, SendResult } from "../../model/message.ts";
 import type { StreamInfo } from "../../model/stream.ts";
 import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
 import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
@@ -127,16 +127,16 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     data: ANY,
     timestamp: INSTANT,
   }),
-  Message: objectOf<Message>({
+  Message: objectOf<ClientMessage>({
     id: TEXT,
     name: TEXT,
     payload: ANY,
     status: oneOf(["unread", "received", "closed"]),
     acceptedAt: INSTANT,
-    sentBy: orNull(TEXT),
+    sentBy: TEXT,
     receivedAt: orNull(INSTANT),
     receivedBy: orNull(TEXT),
-  }),
+  }, ["sentBy"]),
   SendResult: objectOf<SendResult>({
     runId: TEXT,
     messageId: TEXT,

@@ -81,7 +81,8 @@ export const SEND: Body<SendBody> = {
   schema: "SendRequest",
   read: async (request, settings) => {
     const body = withoutActor(await readJson(request, settings));
-    const { sendBody } = await import("./body_schemas.ts");
+    const { SEND_FIELDS, sendBody } = await import("./body_schemas.ts");
+    checkFieldNames(body, SEND_FIELDS);
     return await check<SendBody>(body, sendBody as Schema<unknown, SendBody>, settings.host); // its fields are these
   },
 };
@@ -163,7 +164,10 @@ export function withoutActor<B extends Json>(body: B): B {
   throw new ValidationError("by is set by the service");
 }
 
-/** Unknown fields are ignored, but a misspelled known name is refused: ignored, it could create a second run. */
+/**
+ * Unknown fields are ignored, but a misspelled known name is refused: ignored, it could create a second run, or send a
+ * message a second time.
+ */
 function checkFieldNames(body: Json, known: readonly string[]): void {
   if (typeof body !== "object" || body === null || Array.isArray(body)) return;
   const findSimilar = similarNameFinder(known);

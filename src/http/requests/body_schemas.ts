@@ -1,5 +1,6 @@
-// Not `{ z }`, of which a bundler keeps all: checks and messages in 50 languages.
-import * as z from "zod";
+// Not `zod`, of which a bundle has twice as much, and not `{ z }`, of which it has all.
+import * as z from "zod/mini";
+import en from "zod/v4/locales/en.js";
 import { MAX_BULK_IDS, MAX_BULK_LIMIT, MAX_ERROR_LENGTH } from "../../engine/bulk/bulk_selection.ts";
 import { ValidationError } from "../../model/error.ts";
 import {
@@ -18,24 +19,30 @@ import { checkLabels, isName, NAME_RULE } from "../../values/name.ts";
 import { COALESCE_MODES, CONDITION_LIST, type Labels, RUN_STATUSES } from "../../model/run.ts";
 import { INSTANT, type JsonSchema, LABELS, NUMBER, TEXT } from "../openapi/json_schema.ts";
 
+// `zod/mini` has no messages of its own. Those that somebody has chosen stay.
+if (z.config().localeError === undefined) z.config(en());
+
 // What a check of our own takes is said by meta(), for the OpenAPI document.
 const name = z.custom<string>(isName, { error: ({ input }) => input === undefined ? "is missing" : NAME_RULE })
-  .meta(TEXT);
+  .check(z.meta(TEXT));
 
 // Not z.record(): that would leave out a key `__proto__`.
-const labels = z.unknown().transform((value, context): Labels => {
-  try {
-    return checkLabels(value);
-  } catch (error) {
-    if (!(error instanceof ValidationError)) throw error;
-    context.addIssue({ code: "custom", message: error.message });
-    return z.NEVER;
-  }
-}).meta(LABELS);
+const labels = z.pipe(
+  z.unknown(),
+  z.transform((value, context): Labels => {
+    try {
+      return checkLabels(value);
+    } catch (error) {
+      if (!(error instanceof ValidationError)) throw error;
+      context.issues.push({ code: "custom", message: error.message, input: value });
+      return z.NEVER;
+    }
+  }),
+).check(z.meta(LABELS));
 
 const DURATION = { anyOf: [NUMBER, TEXT], description: 'Milliseconds, or a duration such as "5m"' };
-const period = z.custom<Duration>((value) => isPeriod(toMs(value)), PERIOD_RULE).meta(DURATION);
-const instant = z.custom<string>(isInstant, INSTANT_RULE).meta(INSTANT);
+const period = z.custom<Duration>((value) => isPeriod(toMs(value)), PERIOD_RULE).check(z.meta(DURATION));
+const instant = z.custom<string>(isInstant, INSTANT_RULE).check(z.meta(INSTANT));
 
 // Every other option of a trigger is a field of the body. Ignored, this one would seem to have been taken.
 const NO_FAIRNESS_KEY = "cannot be given over HTTP: a client with a key for each run would pass all others";
@@ -43,46 +50,52 @@ const NO_FAIRNESS_KEY = "cannot be given over HTTP: a client with a key for each
 const triggerFields = z.object({
   jobName: name,
   // The schema of the job decides, also about one that is missing.
-  input: z.custom<Json | undefined>().optional(),
-  idempotencyKey: name.optional(),
-  idempotencyUntil: z.union([z.enum(["forever", "ended", "failed"]), period]).optional(),
-  concurrencyKey: name.optional(),
-  coalesce: z.enum(COALESCE_MODES).optional(),
-  labels: labels.optional(),
-  startAt: instant.optional(),
-  delay: z.custom<Duration>((value) => isDelay(toMs(value)), DELAY_RULE).meta(DURATION).optional(),
-  priority: z.custom<number>(isPriority, PRIORITY_RULE)
-    .meta({ type: "integer", minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY }).optional(),
-  fairnessKey: z.custom<undefined>((value) => value === undefined, NO_FAIRNESS_KEY).optional(),
-  startWithin: period.optional(),
-  finishWithin: period.optional(),
+  input: z.optional(z.custom<Json | undefined>()),
+  idempotencyKey: z.optional(name),
+  idempotencyUntil: z.optional(z.union([z.enum(["forever", "ended", "failed"]), period])),
+  concurrencyKey: z.optional(name),
+  coalesce: z.optional(z.enum(COALESCE_MODES)),
+  labels: z.optional(labels),
+  startAt: z.optional(instant),
+  delay: z.optional(z.custom<Duration>((value) => isDelay(toMs(value)), DELAY_RULE).check(z.meta(DURATION))),
+  priority: z.optional(
+    z.custom<number>(isPriority, PRIORITY_RULE)
+      .check(z.meta({ type: "integer", minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY })),
+  ),
+  fairnessKey: z.optional(z.custom<undefined>((value) => value === undefined, NO_FAIRNESS_KEY)),
+  startWithin: z.optional(period),
+  finishWithin: z.optional(period),
 });
 
 /** The fields of the body of `POST /trigger`. */
 export const TRIGGER_FIELDS: readonly string[] = Object.keys(triggerFields.shape);
 
 /** The body of `POST /trigger`. Other fields are left out. */
-export const triggerBody = triggerFields.refine(
-  ({ coalesce, concurrencyKey }) => coalesce === undefined || concurrencyKey !== undefined,
-  {
+export const triggerBody = triggerFields.check(
+  z.refine(({ coalesce, concurrencyKey }) => coalesce === undefined || concurrencyKey !== undefined, {
     path: ["coalesce"],
     message: "needs a concurrencyKey",
-  },
-).refine(({ startAt, delay }) => startAt === undefined || delay === undefined, {
-  path: ["delay"],
-  message: "excludes startAt",
-}).refine(({ coalesce, startAt, delay }) => coalesce === undefined || (startAt === undefined && delay === undefined), {
-  path: ["coalesce"],
-  message: "excludes startAt and delay",
-}).refine(({ idempotencyUntil, idempotencyKey }) => idempotencyUntil === undefined || idempotencyKey !== undefined, {
-  path: ["idempotencyUntil"],
-  message: "needs an idempotencyKey",
-});
+  }),
+  z.refine(({ startAt, delay }) => startAt === undefined || delay === undefined, {
+    path: ["delay"],
+    message: "excludes startAt",
+  }),
+  z.refine(({ coalesce, startAt, delay }) => coalesce === undefined || (startAt === undefined && delay === undefined), {
+    path: ["coalesce"],
+    message: "excludes startAt and delay",
+  }),
+  z.refine(({ idempotencyUntil, idempotencyKey }) => idempotencyUntil === undefined || idempotencyKey !== undefined, {
+    path: ["idempotencyUntil"],
+    message: "needs an idempotencyKey",
+  }),
+);
 
 /** The body of `POST /signal`. Other fields are left out. */
 export const signalBody = z.object({
-  signalId: name.refine((text) => text.trim() !== "", "must have a character that is not white space")
-    .meta({ ...TEXT, minLength: 1, maxLength: 255 }),
+  signalId: name.check(
+    z.refine((text) => text.trim() !== "", "must have a character that is not white space"),
+    z.meta({ ...TEXT, minLength: 1, maxLength: 255 }),
+  ),
   payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
 });
 
@@ -90,36 +103,48 @@ export const signalBody = z.object({
 export const sendBody = z.object({
   name,
   payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
-  id: name.optional(),
-  jobName: name.optional(),
-  key: name.optional(),
-  start: triggerFields.omit({ jobName: true, idempotencyKey: true, idempotencyUntil: true, coalesce: true }).strict()
-    .optional(),
-}).refine(({ jobName, key }) => (jobName === undefined) === (key === undefined), {
-  path: ["key"],
-  message: "goes with jobName",
-}).refine(({ start, key }) => start === undefined || key !== undefined, { path: ["start"], message: "needs a key" });
+  id: z.optional(name),
+  jobName: z.optional(name),
+  key: z.optional(name),
+  start: z.optional(
+    z.catchall(
+      z.omit(triggerFields, { jobName: true, idempotencyKey: true, idempotencyUntil: true, coalesce: true }),
+      z.never(),
+    ),
+  ),
+}).check(
+  z.refine(({ jobName, key }) => (jobName === undefined) === (key === undefined), {
+    path: ["key"],
+    message: "goes with jobName",
+  }),
+  z.refine(({ start, key }) => start === undefined || key !== undefined, { path: ["start"], message: "needs a key" }),
+);
+
+/** The fields of the body of `POST /send`. */
+export const SEND_FIELDS: readonly string[] = Object.keys(sendBody.shape);
 
 /** The body of `POST /jobs/pause`. Other fields are left out; the engine checks the length of the note. */
-export const noteBody = z.object({ note: z.string().optional() });
+export const noteBody = z.object({ note: z.optional(z.string()) });
 
-const listOf = <T>(value: z.ZodType<T>) => z.union([value, z.array(value)]);
+const listOf = <T>(value: z.ZodMiniType<T>) => z.union([value, z.array(value)]);
 
-const schemaOf = (by: string, values: readonly string[] | undefined): z.ZodType<string | boolean> =>
+const schemaOf = (by: string, values: readonly string[] | undefined): z.ZodMiniType<string | boolean> =>
   by === "has" ? z.boolean() : by !== "is" ? instant : values === undefined ? name : z.enum(values);
 
 const bulkFields = {
-  runIds: z.array(name).meta({ maxItems: MAX_BULK_IDS }).optional(),
-  filter: z.strictObject({
-    jobName: listOf(name).optional(),
-    status: listOf(z.enum(RUN_STATUSES)).optional(),
-    labels: labels.optional(),
-    ...Object.fromEntries(CONDITION_LIST.map(({ name, by, values }) => [name, schemaOf(by, values).optional()])),
-    error: z.string().meta({ minLength: 1, maxLength: MAX_ERROR_LENGTH }).optional(),
-  }).meta({ minProperties: 1 }).optional(),
-  dryRun: z.boolean().optional(),
-  limit: z.number().meta({ type: "integer", minimum: 1, maximum: MAX_BULK_LIMIT }).optional(),
-  cursor: z.string().optional(),
+  runIds: z.optional(z.array(name).check(z.meta({ maxItems: MAX_BULK_IDS }))),
+  filter: z.optional(
+    z.strictObject({
+      jobName: z.optional(listOf(name)),
+      status: z.optional(listOf(z.enum(RUN_STATUSES))),
+      labels: z.optional(labels),
+      ...Object.fromEntries(CONDITION_LIST.map(({ name, by, values }) => [name, z.optional(schemaOf(by, values))])),
+      error: z.optional(z.string().check(z.meta({ minLength: 1, maxLength: MAX_ERROR_LENGTH }))),
+    }).check(z.meta({ minProperties: 1 })),
+  ),
+  dryRun: z.optional(z.boolean()),
+  limit: z.optional(z.number().check(z.meta({ type: "integer", minimum: 1, maximum: MAX_BULK_LIMIT }))),
+  cursor: z.optional(z.string()),
 };
 
 const isOneSelection = ({ runIds, filter }: { runIds?: unknown; filter?: unknown }) =>
@@ -127,17 +152,17 @@ const isOneSelection = ({ runIds, filter }: { runIds?: unknown; filter?: unknown
 const ONE_SELECTION = "must have either runIds or filter";
 
 /** The body of `POST /runs/cancel`, `/runs/resume` and `/runs/delete`. The engine checks sizes and limits. */
-export const bulkBody = z.strictObject(bulkFields).refine(isOneSelection, ONE_SELECTION);
+export const bulkBody = z.strictObject(bulkFields).check(z.refine(isOneSelection, ONE_SELECTION));
 
 /** The body of `POST /runs/retrigger`. */
-export const bulkRetriggerBody = z.strictObject({ ...bulkFields, from: z.enum(["start", "failure"]).optional() })
-  .refine(isOneSelection, ONE_SELECTION);
+export const bulkRetriggerBody = z.strictObject({ ...bulkFields, from: z.optional(z.enum(["start", "failure"])) })
+  .check(z.refine(isOneSelection, ONE_SELECTION));
 
 /** The JSON Schemas of the bodies, for the OpenAPI document. */
 export function bodySchemas(): Record<string, JsonSchema> {
   const oneSelection = { oneOf: [{ required: ["runIds"] }, { required: ["filter"] }] };
   return {
-    TriggerRequest: jsonSchemaOf(triggerFields.omit({ fairnessKey: true })),
+    TriggerRequest: jsonSchemaOf(z.omit(triggerFields, { fairnessKey: true })),
     SignalRequest: jsonSchemaOf(signalBody),
     SendRequest: jsonSchemaOf(sendBody),
     PauseRequest: jsonSchemaOf(noteBody),
@@ -146,7 +171,7 @@ export function bodySchemas(): Record<string, JsonSchema> {
   };
 }
 
-function jsonSchemaOf(schema: z.ZodType): JsonSchema {
+function jsonSchemaOf(schema: z.ZodMiniType): JsonSchema {
   const { $schema: _, ...described } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
   return described;
 }

@@ -13,6 +13,7 @@ import { checkName } from "../../values/name.ts";
 import { conditionSchema, COUNT, FLAG, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
 import { MAX_DIGEST_MS, MIN_DIGEST_MS, readResume, type Resume } from "../streams/resume.ts";
 import { withoutUndefined } from "../without_undefined.ts";
+import { toMs } from "../../values/duration.ts";
 import { tidyText } from "../../values/text.ts";
 import { similarNameFinder } from "../similar_name.ts";
 
@@ -110,24 +111,33 @@ export const SEARCH: Query<{ q: string }> = {
 /** From which instant on. */
 export const SINCE = optional("since", INSTANT, { description: "Runs that ended at this instant or later" });
 
-/** A limit, which the engine checks. */
-export function limit(defaultLimit: number): Query<{ limit?: number }> {
-  const schema = { type: "integer", minimum: 1, maximum: 1_000, default: defaultLimit };
-  return optional("limit", schema, {}, readInteger);
+/** A limit, 1 to 1,000. Without a default a list has none. */
+export function limit(defaultLimit?: number): Query<{ limit?: number }> {
+  const schema = withoutUndefined({ type: "integer", minimum: 1, maximum: 1_000, default: defaultLimit });
+  return optional("limit", schema, {}, (query) => {
+    const limit = readInteger(query, "limit");
+    if (limit === undefined || (limit >= 1 && limit <= 1_000)) return limit;
+    throw new ValidationError("limit must be an integer from 1 to 1000");
+  });
 }
 
-/** A duration in milliseconds. */
+/** A duration: milliseconds, or with a unit. */
 export function milliseconds<Name extends string>(
   name: Name,
   least: number,
   most: number,
   defaultMs: number,
 ): Query<{ [N in Name]?: number }> {
-  const schema = { type: "integer", minimum: least, maximum: most, default: defaultMs };
-  return optional(name, schema, { description: "In milliseconds" }, (query) => {
-    const ms = readInteger(query, name);
-    if (ms === undefined || (ms >= least && ms <= most)) return ms;
-    throw new ValidationError(`The parameter ${name} must be ${least} to ${most} milliseconds`);
+  const integer = { type: "integer", minimum: least, maximum: most };
+  const schema = { anyOf: [integer, TEXT], default: defaultMs };
+  return optional(name, schema, { description: 'Milliseconds, or a duration such as "30s"' }, (query) => {
+    const text = readText(query, name);
+    if (text === undefined) return undefined;
+    const ms = /^\d+$/.test(text) ? Number(text) : toMs(text);
+    if (typeof ms === "number" && ms >= least && ms <= most) return ms;
+    throw new ValidationError(
+      `The parameter ${name} must be ${least} to ${most} milliseconds, or such a duration: 30s`,
+    );
   });
 }
 
@@ -235,7 +245,7 @@ function readList(query: URLSearchParams, name: string): string | string[] | und
 function readInteger(query: URLSearchParams, name: string): number | undefined {
   const text = readText(query, name);
   if (text === undefined) return undefined;
-  if (!/^\d+$/.test(text)) throw new ValidationError(`The parameter ${name} must be an integer`);
+  if (!/^\d+$/.test(text)) throw new ValidationError(`The parameter ${name} must be an integer from 0`);
   return Number(text);
 }
 
@@ -286,8 +296,9 @@ export function checkParameterNames(query: URLSearchParams, parameters: readonly
   }
 }
 
-/** Whether a name becomes another one by adding, leaving out, changing or swapping one letter. */
+/** Whether a name becomes another one by adding, leaving out, changing or swapping one letter, or is its plural. */
 function isMistyped(given: string, name: string): boolean {
+  if (given === `${name}es`) return true;
   if (name.length < SHORTEST_MISTYPED || given === name || Math.abs(given.length - name.length) > 1) return false;
   let from = 0;
   while (given[from] === name[from]) from += 1;

@@ -9,8 +9,10 @@ import { bulk as bulkBody, NO_FROM, SEND, SIGNAL, TRIGGER } from "../requests/bo
 import {
   all,
   FROM,
+  limit,
   LIST_FILTER,
   LIST_VIEW,
+  optional,
   required,
   RESUME,
   RESUME_LIST,
@@ -18,11 +20,15 @@ import {
   RUN_ID,
   SENT_TO,
 } from "../requests/parameters.ts";
+import type { Admitted } from "../access/access.ts";
+import type { RunOperation } from "../access/auth_hooks.ts";
+import { TEXT } from "../openapi/json_schema.ts";
 import { noSuchRun } from "../response.ts";
 import { route } from "../route.ts";
 import { ITEMS } from "../streams/item_query.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 
+const AFTER_MESSAGE = optional("after", TEXT, { description: "The id of a message: only those behind it" });
 const WAIT_ID = all(RUN_ID, required("waitId"));
 const SUCCESS = { success: true } as const;
 
@@ -54,6 +60,45 @@ const changeMany = <Path extends string>(path: Path, operation: BulkOperation, s
       const by = options.dryRun === true ? {} : await access.actorOptions();
       return await internals.performBulk(operation, selection, { ...options, ...by }, guard);
     },
+  });
+
+const change = <Method extends string, Path extends string>(
+  method: Method,
+  path: Path,
+  operation: RunOperation,
+  summary: string,
+  perform: (asked: Admitted & { run: { id: string } }) => Promise<unknown>,
+) =>
+  route({
+    method,
+    path,
+    summary,
+    query: RUN_ID,
+    answers: { schema: "Success" },
+    errors: ["not_found", "conflict"],
+    guard: run(operation),
+    does: async (asked) => {
+      await perform(asked);
+      return SUCCESS;
+    },
+  });
+
+const list = <Path extends string>(
+  path: Path,
+  schema: string,
+  operation: RunOperation,
+  summary: string,
+  pieces: typeof stepsJson,
+) =>
+  route({
+    method: "GET",
+    path,
+    summary,
+    query: RUN_ID,
+    answers: { listOf: schema },
+    errors: ["not_found"],
+    guard: run(operation),
+    does: async ({ run, source, report }) => await streamJson(pieces(source, run.id), report),
   });
 
 /** The routes of runs, of what belongs to them, and of what is done with them. */
@@ -130,26 +175,8 @@ export const RUN_ROUTES = {
     guard: run("read", true),
     does: ({ run }) => toClientRun(run),
   }),
-  steps: route({
-    method: "GET",
-    path: "/steps",
-    summary: "Shows the recorded steps of a run",
-    query: RUN_ID,
-    answers: { listOf: "Step" },
-    errors: ["not_found"],
-    guard: run("steps"),
-    does: async ({ run, source, report }) => await streamJson(stepsJson(source, run.id), report),
-  }),
-  waits: route({
-    method: "GET",
-    path: "/waits",
-    summary: "Shows the waits of a run",
-    query: RUN_ID,
-    answers: { listOf: "Wait" },
-    errors: ["not_found"],
-    guard: run("waits"),
-    does: async ({ run, source, report }) => await streamJson(waitsJson(source, run.id), report),
-  }),
+  steps: list("/steps", "Step", "steps", "Shows the recorded steps of a run", stepsJson),
+  waits: list("/waits", "Wait", "waits", "Shows the waits of a run", waitsJson),
   wait: route({
     method: "GET",
     path: "/wait",
@@ -178,11 +205,11 @@ export const RUN_ROUTES = {
     method: "GET",
     path: "/messages",
     summary: "Shows the messages of a run",
-    query: RUN_ID,
+    query: all(RUN_ID, AFTER_MESSAGE, limit()),
     answers: { listOf: "Message" },
     errors: ["not_found"],
     guard: run("messages"),
-    does: ({ source, run, report }) => streamJson(messagesJson(source, run.id), report),
+    does: ({ source, run, report, query }) => streamJson(messagesJson(source, run.id, query), report),
   }),
   send: route({
     method: "POST",
@@ -202,16 +229,7 @@ export const RUN_ROUTES = {
       return internals.messages.send(to, name, payload, { ...withoutUndefined({ id }), ...started }, guard);
     },
   }),
-  logs: route({
-    method: "GET",
-    path: "/logs",
-    summary: "Shows the log lines of a run",
-    query: RUN_ID,
-    answers: { listOf: "LogEntry" },
-    errors: ["not_found"],
-    guard: run("read"),
-    does: async ({ run, source, report }) => await streamJson(logsJson(source, run.id), report),
-  }),
+  logs: list("/logs", "LogEntry", "read", "Shows the log lines of a run", logsJson),
   runsSubscribe: route({
     method: "GET",
     path: "/runs/subscribe",
@@ -224,45 +242,27 @@ export const RUN_ROUTES = {
   }),
   retrigger: retrigger("/retrigger", "Retriggers a run that has ended"),
   retry: retrigger("/retry", "The same as /retrigger"),
-  cancel: route({
-    method: "POST",
-    path: "/cancel",
-    summary: "Cancels a run that has not ended",
-    query: RUN_ID,
-    answers: { schema: "Success" },
-    errors: ["not_found", "conflict"],
-    guard: run("cancel"),
-    does: async ({ internals, access, run }) => {
-      await internals.cancel(run.id, await access.actor());
-      return SUCCESS;
-    },
-  }),
-  resume: route({
-    method: "POST",
-    path: "/resume",
-    summary: "Lets a held run be tried again",
-    query: RUN_ID,
-    answers: { schema: "Success" },
-    errors: ["not_found", "conflict"],
-    guard: run("resume"),
-    does: async ({ engine, access, run }) => {
-      await engine.resume(run.id, await access.actorOptions());
-      return SUCCESS;
-    },
-  }),
-  delete: route({
-    method: "DELETE",
-    path: "/run",
-    summary: "Deletes a run that has ended",
-    query: RUN_ID,
-    answers: { schema: "Success" },
-    errors: ["not_found", "conflict"],
-    guard: run("delete"),
-    does: async ({ engine, access, run }) => {
-      await engine.deleteRun(run.id, await access.actorOptions());
-      return SUCCESS;
-    },
-  }),
+  cancel: change(
+    "POST",
+    "/cancel",
+    "cancel",
+    "Cancels a run that has not ended",
+    async ({ internals, access, run }) => await internals.cancel(run.id, await access.actor()),
+  ),
+  resume: change(
+    "POST",
+    "/resume",
+    "resume",
+    "Lets a held run be tried again",
+    async ({ engine, access, run }) => await engine.resume(run.id, await access.actorOptions()),
+  ),
+  delete: change(
+    "DELETE",
+    "/run",
+    "delete",
+    "Deletes a run that has ended",
+    async ({ engine, access, run }) => await engine.deleteRun(run.id, await access.actorOptions()),
+  ),
   runsCancel: changeMany("/runs/cancel", "cancel", "Cancels many runs"),
   runsRetrigger: changeMany("/runs/retrigger", "retrigger", "Retriggers many runs"),
   runsResume: changeMany("/runs/resume", "resume", "Resumes many held runs"),

@@ -1,3 +1,4 @@
+import { mayAwaitChildren } from "../../events/child_progress.ts";
 import type { EventConsumer } from "../../events/event_consumer.ts";
 import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import type { Host } from "../../model/host.ts";
@@ -35,6 +36,8 @@ const GAP: Message = { bytes: encoder.encode('event: gap\ndata: {"type":"gap"}\n
 export class ClientStream implements EventConsumer {
   /** The row number of the run; `null` for several runs, and until it is known. */
   runSeq: number | null = null;
+  /** Whether the run may wait for children. */
+  awaitsChildren = false;
   /** Which runs it shows; `null` for one run. */
   readonly filter: ListFilter | null;
   readonly #options: ClientStreamOptions;
@@ -94,6 +97,7 @@ export class ClientStream implements EventConsumer {
 
   /** Sends an event of the journal while the stream catches up. */
   next(event: RunEvent): void {
+    this.awaitsChildren = mayAwaitChildren(event) ?? this.awaitsChildren;
     if (!this.#isOver) this.#throttle?.publish(event);
   }
 

@@ -1,8 +1,10 @@
+import { ChildProgress } from "../../events/child_progress.ts";
 import type { EventConsumer } from "../../events/event_consumer.ts";
 import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import type { Host } from "../../model/host.ts";
 import type { Cursor } from "../../model/journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../model/run.ts";
+import type { Store } from "../../store/store.ts";
 import { type EncodedEvent, encodedOf } from "./encoded_event.ts";
 import { type ClientStream, placeMessage } from "./client_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
@@ -23,12 +25,19 @@ export class FanOut implements EventConsumer {
   readonly #throttle: ProgressThrottle;
   readonly #closing = new AbortController();
   readonly #onClose: () => void;
+  /** Counts the children of the run; `null` for several runs. */
+  readonly #children: ChildProgress | null;
   #isOver = false;
 
-  /** @param runSeq The row number of the run; `null` for the streams of several runs. */
-  constructor(runSeq: number | null, { throttleMs, host }: { throttleMs: number; host: Host }, onClose: () => void) {
-    this.runSeq = runSeq;
+  /** @param run The run, with its row number; `null` for the streams of several runs. */
+  constructor(
+    run: { id: string; seq: number } | null,
+    { throttleMs, host, store }: { throttleMs: number; host: Host; store: Pick<Store, "getRunState"> },
+    onClose: () => void,
+  ) {
+    this.runSeq = run?.seq ?? null;
     this.#onClose = onClose;
+    this.#children = run && new ChildProgress(run.id, { store, host }, (event) => this.#throttle.publish(event));
     this.#throttle = new ProgressThrottle(throttleMs, host, (event) => this.#broadcast(event));
   }
 
@@ -44,6 +53,7 @@ export class FanOut implements EventConsumer {
     this.#groups.set(key, group);
     group.streams.add(stream);
     stream.onClose(() => this.#remove(stream, key, group));
+    if (stream.awaitsChildren) this.#children?.start();
   }
 
   #remove(stream: ClientStream, key: string, group: Group): void {
@@ -60,7 +70,9 @@ export class FanOut implements EventConsumer {
 
   /** Sends an event, or delays it. */
   next(event: RunEvent): void {
-    if (!this.#isOver) this.#throttle.publish(event);
+    if (this.#isOver) return;
+    this.#children?.note(event);
+    this.#throttle.publish(event);
   }
 
   #broadcast(event: RunEvent): void {
@@ -105,6 +117,7 @@ export class FanOut implements EventConsumer {
     if (this.abortSignal.aborted) return;
     this.#closing.abort();
     this.#throttle.stop();
+    this.#children?.stop();
     this.#onClose();
   }
 }

@@ -1,11 +1,11 @@
 import { ValidationError } from "../../model/error.ts";
 import type { Fact } from "../../model/fact.ts";
+import type { RunEvent } from "../../model/event.ts";
 import { type Cursor, parseCursor } from "../../model/journal.ts";
 import { isTerminal } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
 import type { RunState } from "../../store/run_state.ts";
 import { openingEvents } from "../../events/opening_events.ts";
-import type { ClientStream } from "./client_stream.ts";
 
 /** How the client of an event stream resumes, and receives it. */
 export interface Resume {
@@ -47,25 +47,22 @@ function readDigestMs(query: URLSearchParams): number | null {
 const ENDS: readonly Fact[1][] = ["completed", "failed", "cancelled"];
 const PROGRESS: readonly Fact[1][] = ["progressed"];
 
-/**
- * Begins the stream of one run after a cursor, without reading the journal: with the latest progress, if its client may
- * lack that.
- *
- * @returns Where to read on: at the end of the journal if nothing has happened to the run; `null`: the client has the
- * last event of the run.
- */
-export async function resumeRun(
-  stream: ClientStream,
-  state: RunState,
-  known: Cursor,
-  store: Store,
-): Promise<Cursor | null> {
+/** How the stream of one run begins after a cursor. */
+interface Resumed {
+  /** Where to read on: at the end of the journal if nothing has happened to the run; `null`: the client has its last event. */
+  place: Cursor | null;
+  /** The latest progress, if the client may lack it. */
+  progress: RunEvent | null;
+}
+
+/** Finds out how to begin the stream of one run after a cursor, without reading the journal. */
+export async function resumeRun(state: RunState, known: Cursor, store: Store): Promise<Resumed> {
   const has = async (kinds: readonly Fact[1][] | null) =>
     await store.findLastFact(state.seq, known.position, kinds) !== null;
   const isNew = await has(null);
-  if (isTerminal(state.run.status) && !(isNew && await has(ENDS))) return null;
+  if (isTerminal(state.run.status) && !(isNew && await has(ENDS))) return { place: null, progress: null };
   // Progress that was delayed when the client left may be older than its cursor.
   const latest = openingEvents({ ...state, place: known }).find(({ type }) => type === "run:progress");
-  if (latest !== undefined && !(isNew && await has(PROGRESS))) stream.next(latest);
-  return isNew || known.position > state.place.position ? known : state.place;
+  const progress = latest !== undefined && !(isNew && await has(PROGRESS)) ? latest : null;
+  return { place: isNew || known.position > state.place.position ? known : state.place, progress };
 }

@@ -163,7 +163,7 @@ export class Streams {
     };
     this.#internals.reader.catchUp(stream, begin, (place) => {
       stream.noteUpToDate(place);
-      this.#fanOutOf(stream.runSeq, place).add(stream);
+      this.#fanOutOf(stream.runSeq, runId, place).add(stream);
     }).finally(() => resolve("begun"));
     return begun;
   }
@@ -185,16 +185,17 @@ export class Streams {
     const state = await store.getRunState(runId);
     if (state === null) throw new NotFoundError(`There is no run "${runId}"`);
     stream.runSeq = state.seq;
-    let known = cursor === null ? null : await store.findCursor(cursor);
-    let place: Cursor | null = known === null ? state.place : await resumeRun(stream, state, known, store);
+    stream.awaitsChildren = state.pauses.some(({ children }) => children !== undefined);
+    const known = cursor === null ? null : await store.findCursor(cursor);
+    let resumed = known === null ? null : { known, ...await resumeRun(state, known, store) };
     // The journal may have been trimmed since: then what was looked for in it may be gone.
-    if (known !== null && place !== known && await store.findCursor(known) === null) {
-      known = null;
-      place = state.place;
+    if (resumed !== null && resumed.place !== known && await store.findCursor(resumed.known) === null) resumed = null;
+    noteRead(resumed?.place === null ? "whole" : "begun");
+    if (resumed !== null) { // from here on the store is not asked: nothing is sent twice
+      if (resumed.place === null) stream.close();
+      if (resumed.progress !== null) stream.next(resumed.progress);
+      return resumed.place ?? resumed.known;
     }
-    noteRead(place === null ? "whole" : "begun");
-    if (place === null) stream.close();
-    if (known !== null) return place ?? known;
     if (cursor !== null) stream.sendGap();
     for (const event of openingEvents(state)) {
       stream.next(event);
@@ -205,15 +206,16 @@ export class Streams {
     return state.place;
   }
 
-  #fanOutOf(runSeq: number | null, place: Cursor): FanOut {
+  #fanOutOf(runSeq: number | null, runId: string | null, place: Cursor): FanOut {
     const existing = this.#fanOuts.get(runSeq);
     if (existing !== undefined) return existing;
-    const fanOut = new FanOut(runSeq, this.#settings, () => {
+    const { reader, store } = this.#internals;
+    const run = runId === null || runSeq === null ? null : { id: runId, seq: runSeq };
+    const fanOut = new FanOut(run, { ...this.#settings, store }, () => {
       detach();
       if (this.#fanOuts.get(runSeq) === fanOut) this.#fanOuts.delete(runSeq);
     });
     // Streams of a fan-out can have different positions: each skips what it has sent already.
-    const { reader } = this.#internals;
     const detach = reader.attach(fanOut, reader.readPlace ?? place);
     this.#fanOuts.set(runSeq, fanOut);
     return fanOut;

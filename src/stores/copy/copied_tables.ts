@@ -1,124 +1,38 @@
-// The one list of what is copied. `tests/stores/copy/copied_tables_test.ts` fails when a table or a column of either store
-// is neither here nor in `LEFT_OUT`.
+import type { SqliteDatabase } from "../sqlite/sqlite_database.ts";
 
-/** A table of `PostgresStore`, and where its rows come from. */
+// A table has the same columns in both stores, but for those of `LEFT_OUT`: `tests/stores/copy/copied_tables_test.ts`
+// fails when a table or a column is in one store alone and not named there.
+
+/** A table that is copied. */
 export interface CopiedTable {
-  /** The table, without its schema. */
-  to: string;
-  /** The tables of `SqliteStore`, with aliases. */
-  from: string;
-  /** Each copied column, with its expression over these tables. */
+  /** Its name, without the schema of PostgreSQL or the `holdfast_` of SQLite. */
+  name: string;
+  /** Each column of both stores, with its expression over the table `t` of SQLite. */
   columns: Readonly<Record<string, string>>;
 }
 
-/** Columns that have the same name in a table of both stores. */
-function same(alias: string, names: string): Record<string, string> {
-  return Object.fromEntries(names.split(/\s+/).map((name) => [name, `${alias}.${name}`]));
-}
+/** The names of all tables that are copied. Row numbers stay, and with them the order of runs and all references. */
+export const COPIED_TABLES: readonly string[] = `
+  runs inputs other_inputs labels steps pauses messages attempts interruptions children orphans holds copies
+  logs chunks holders ghosts starts openings heads fairness_keys serving paused_jobs schedules deleted
+`.trim().split(/\s+/);
 
-/**
- * All tables that are copied. Row numbers stay, and with them the order of runs, their positions and all references.
- */
-export const COPIED_TABLES: readonly CopiedTable[] = [
-  {
-    to: "runs",
-    from: `holdfast_runs r
-      LEFT JOIN holdfast_holds h ON h.run_seq = r.seq AND h.since IS NOT NULL`,
-    columns: {
-      ...same(
-        "r",
-        `seq id job status queue position queue_state labels parked_no on_end end_of idempotency_key former_key concurrency_key timer_at lease_owner lease_claim lease_expires_at
-        lease_generation last_report_no recorded has_pauses interruptions abandonments abandonments_alone retrigger_of retriggered_as
-        completed_as origin_id ended_by progress output error failure failed_step created_at updated_at started_at completed_at
-        leased_at trace fairness_key priority due_at deadline_at key_concurrency key_rate_limit key_rate_period start_at
-        start_within start_by finish_within finish_by schedule_name slot_at slot parent_id parent_seq parent_pause depth`,
-      ),
-      is_held: "h.run_seq IS NOT NULL",
-    },
-  },
-  { to: "inputs", from: "holdfast_inputs i", columns: same("i", "run_seq payload input schema_print") },
-  { to: "other_inputs", from: "holdfast_other_inputs o", columns: same("o", "run_seq schema_print input") },
-  { to: "labels", from: "holdfast_labels l", columns: same("l", "key value run_seq") },
-  {
-    to: "steps",
-    from: "holdfast_steps t",
-    columns: same(
-      "t",
-      "seq run_seq name position status attempts retry_at recorded_no started_at completed_at output failure",
-    ),
-  },
-  {
-    to: "pauses",
-    from: "holdfast_pauses p",
-    columns: same(
-      "p",
-      `seq id run_seq kind name metadata status awaited outcome payload signal_id prepared_no recorded_no created_at
-      deadline_at suspended_at resolved_at first_resumed_at total added unfinished payload_schema trace receive`,
-    ),
-  },
-  {
-    to: "messages",
-    from: "holdfast_messages i2",
-    columns: same("i2", "seq run_seq no id name payload input trace accepted_at pause_seq"),
-  },
-  {
-    to: "attempts",
-    from: "holdfast_attempts ta",
-    columns: same("ta", "run_seq step_name attempt started_at ended_at retry_at failure"),
-  },
-  {
-    to: "interruptions",
-    from: "holdfast_interruptions ti",
-    columns: same("ti", "run_seq generation kind worker leased_at ended_at"),
-  },
-  { to: "children", from: "holdfast_children m", columns: same("m", "pause_seq no run_seq result payload") },
-  { to: "orphans", from: "holdfast_orphans n", columns: same("n", "parent_seq") },
-  {
-    to: "holds",
-    from: "holdfast_holds d",
-    columns: same("d", "run_seq queue code message details since generation recorded prints offered_in continues"),
-  },
-  { to: "copies", from: "holdfast_copies y", columns: same("y", "run_seq copied_up_to unfinished undone") },
-  {
-    to: "logs",
-    from: "holdfast_logs g",
-    columns: same("g", "id run_seq no step_name level message data written_at"),
-  },
-  {
-    to: "chunks",
-    from: "holdfast_chunks x",
-    columns: same("x", "run_seq stream position follows first count size at generation items"),
-  },
-  { to: "holders", from: "holdfast_holders q", columns: same("q", "concurrency_key run_id generation") },
-  {
-    to: "ghosts",
-    from: "holdfast_ghosts z",
-    columns: same("z", "run_id generation lease_claim job concurrency_key expires_at"),
-  },
-  { to: "starts", from: "holdfast_starts w", columns: same("w", "scope no at period") },
-  {
-    to: "openings",
-    from: "holdfast_openings e",
-    columns: same("e", "concurrency_key queue opens_at period is_open"),
-  },
-  {
-    to: "heads",
-    from: "holdfast_heads b",
-    columns: same("b", "queue fairness_key turn position run_seq"),
-  },
-  { to: "fairness_keys", from: "holdfast_fairness_keys k", columns: same("k", "fairness_key next_turn") },
-  { to: "serving", from: "holdfast_serving v", columns: same("v", "turn keyless") },
-  { to: "paused_jobs", from: "holdfast_paused_jobs j", columns: same("j", "job paused_at paused_by note") },
-  {
-    to: "schedules",
-    from: "holdfast_schedules u",
-    columns: same(
-      "u",
-      `name job options declared paused_at paused_by next_at last_slot_at last_run_id skipped error version open_from`,
-    ),
-  },
-  { to: "deleted", from: "holdfast_deleted a", columns: same("a", "id deleted_at") },
-];
+/** What is not a column in SQLite. */
+const ADDED: Readonly<Record<string, CopiedTable["columns"]>> = {
+  runs: { is_held: "EXISTS (SELECT 1 FROM holdfast_holds h WHERE h.run_seq = t.seq AND h.since IS NOT NULL)" },
+};
+
+/** The tables that are copied from a database, with their columns. */
+export function readCopiedTables(database: SqliteDatabase): CopiedTable[] {
+  return COPIED_TABLES.map((name) => {
+    const found = database.all<{ name: string }>(`SELECT name FROM pragma_table_info('holdfast_${name}')`);
+    const copied = found.filter((column) => !(`holdfast_${name}.${column.name}` in LEFT_OUT.sqlite));
+    return {
+      name,
+      columns: { ...Object.fromEntries(copied.map((column) => [column.name, `t.${column.name}`])), ...ADDED[name] },
+    };
+  });
+}
 
 /** What is not copied: tables, or columns of tables that are, each with the reason. */
 export const LEFT_OUT: {
@@ -130,6 +44,7 @@ export const LEFT_OUT: {
     "holdfast_journal": "positions are other ones: event streams continue after a gap",
     "holdfast_workers": "none is live, and each adds itself when it claims",
     "holdfast_stats": "statistics begin anew",
+    "holdfast_run_times": "found anew",
     "holdfast_schema": "the version of the tables; its id is copied in the end",
     "holdfast_steps.fact_in_row": "part of the journal",
     "holdfast_serving.id": "always 1",
@@ -140,6 +55,7 @@ export const LEFT_OUT: {
     "journal_start": "begins anew",
     "workers": "none is live, and each adds itself when it claims",
     "stats": "statistics begin anew",
+    "run_times": "found anew",
     "schema_version": "the version of the tables",
     "server": "which start of the server the last claim has seen",
   },

@@ -9,7 +9,7 @@ import { PostgresStore } from "../postgres/postgres_store.ts";
 import type { PostgresStoreOptions } from "../postgres/postgres_store_options.ts";
 import { readRuns as readPostgresRuns } from "../postgres/reads.ts";
 import { readRuns as readSqliteRuns } from "../sqlite/reads/bounded_reads.ts";
-import { COPIED_TABLES, type CopiedTable } from "./copied_tables.ts";
+import { type CopiedTable, readCopiedTables } from "./copied_tables.ts";
 import { toPostgresRow } from "./postgres_row.ts";
 import { PostgresTarget } from "./postgres_target.ts";
 import { type RowDigest, RowDigester } from "./row_digest.ts";
@@ -82,11 +82,12 @@ async function copyFrom(source: SqliteSource, url: string | URL, options: CopyOp
     const target = new PostgresTarget(session, schema);
     await target.begin();
     await target.clear();
+    const copied = readCopiedTables(source.database);
     const tables: Record<string, RowDigest> = {};
-    for (const table of COPIED_TABLES) tables[table.to] = await copyTable(table, source, target, onProgress);
+    for (const table of copied) tables[table.name] = await copyTable(table, source, target, onProgress);
     const now = host === undefined ? null : Math.floor(host.now());
     await target.complete(source.lastNumber(), source.storeId(), now);
-    for (const table of COPIED_TABLES) await checkTable(table, target, tables[table.to]!); // set above
+    for (const table of copied) await checkTable(table, target, tables[table.name]!); // set above
     const runs = await compareRuns(source, new PostgresDatabase(session, schema, () => now));
     await target.commit();
     return { runs, tables, durationMs: Math.round(performance.now() - startedAt) };
@@ -109,7 +110,7 @@ async function copyTable(
   const flush = async () => {
     if (batch.length === 0) return;
     await target.insert(table, `[${batch.join(",")}]`);
-    onProgress({ table: table.to, rows: digester.value.rows });
+    onProgress({ table: table.name, rows: digester.value.rows });
     batch = [];
     length = 0;
   };
@@ -137,7 +138,7 @@ async function checkTable(table: CopiedTable, target: PostgresTarget, expected: 
   const { rows, digest } = digester.value;
   if (rows === expected.rows && digest === expected.digest) return;
   throw new StoreError(
-    `The copy of the table "${table.to}" differs: ${expected.rows} rows with the digest ${expected.digest} were written, ` +
+    `The copy of the table "${table.name}" differs: ${expected.rows} rows with the digest ${expected.digest} were written, ` +
       `and ${rows} with ${digest} are there`,
     { code: "internal" },
   );

@@ -11,10 +11,10 @@ const PARSED: Readonly<Record<string, (value: unknown) => unknown>> = {
 };
 
 /** A row as PostgreSQL keeps it. Columns that are NULL are left out. */
-export function toPostgresRow({ to }: CopiedTable, row: SqliteRow): SqliteRow {
+export function toPostgresRow(table: CopiedTable, row: SqliteRow): SqliteRow {
   return Object.fromEntries(
     Object.entries(row).filter(([, value]) => value !== null)
-      .map(([name, value]) => [name, toPostgresValue(`${to}.${name}`, value)]),
+      .map(([name, value]) => [name, toPostgresValue(`${table.name}.${name}`, value)]),
   );
 }
 

@@ -31,7 +31,7 @@ export class PostgresTarget {
     await this.#execute("set local statement_timeout = 0");
     await this.#execute("set local idle_in_transaction_session_timeout = 0");
     await this.#execute("select fn.lock_all()::text as r");
-    const tables = ["journal", ...COPIED_TABLES.map(({ to }) => to)].filter((table) => table !== "serving");
+    const tables = ["journal", ...COPIED_TABLES].filter((table) => table !== "serving");
     const found = tables.map((table) => `select '${table}' as r where exists (select from {schema}.${table})`);
     const used = await this.#execute(found.join(" union all "));
     if (used.length === 0) return;
@@ -45,21 +45,21 @@ export class PostgresTarget {
   }
 
   /** Adds rows to a table: a JSON array of objects. */
-  async insert({ to, columns }: CopiedTable, rows: JsonText): Promise<void> {
+  async insert({ name, columns }: CopiedTable, rows: JsonText): Promise<void> {
     const names = Object.keys(columns).join(", ");
     await this.#execute(
-      `insert into {schema}.${to} (${names}) overriding system value
-       select ${names} from json_populate_recordset(null::{schema}.${to}, $1::text::json)`,
+      `insert into {schema}.${name} (${names}) overriding system value
+       select ${names} from json_populate_recordset(null::{schema}.${name}, $1::text::json)`,
       [rows],
     );
   }
 
   /** All rows of a table, as JSON objects. */
-  async *read({ to, columns }: CopiedTable): AsyncGenerator<JsonText> {
-    const names = Object.keys(columns).map((name) => `o.${name}`).join(", ");
+  async *read({ name, columns }: CopiedTable): AsyncGenerator<JsonText> {
+    const names = Object.keys(columns).map((column) => `o.${column}`).join(", ");
     await this.#execute(
       `declare copied no scroll cursor for
-       select row_to_json(q)::text as r from (select ${names} from {schema}.${to} o) q`,
+       select row_to_json(q)::text as r from (select ${names} from {schema}.${name} o) q`,
     );
     while (true) {
       const rows = await this.#execute(`fetch ${PAGE} from copied`);
@@ -103,7 +103,7 @@ export class PostgresTarget {
   }
 
   async #analyze(): Promise<void> {
-    for (const { to } of COPIED_TABLES) await this.#execute(`analyze {schema}.${to}`);
+    for (const name of COPIED_TABLES) await this.#execute(`analyze {schema}.${name}`);
   }
 
   async #execute(sql: string, parameters?: readonly string[]): Promise<{ r: string | null }[]> {

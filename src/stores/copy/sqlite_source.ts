@@ -80,9 +80,9 @@ export class SqliteSource {
   }
 
   /** The rows of a table, one after another. */
-  *read({ from, columns }: CopiedTable): Generator<SqliteRow> {
-    const names = Object.entries(columns).map(([name, expression]) => `${expression} AS ${name}`);
-    const statement = this.#driver.prepare(`SELECT ${names.join(", ")} FROM ${from}`);
+  *read({ name, columns }: CopiedTable): Generator<SqliteRow> {
+    const selected = Object.entries(columns).map(([column, expression]) => `${expression} AS ${column}`);
+    const statement = this.#driver.prepare(`SELECT ${selected.join(", ")} FROM holdfast_${name} t`);
     // `node:sqlite` has it; the other drivers of a store are not used here.
     yield* (statement as unknown as { iterate(): Iterable<SqliteRow> }).iterate();
   }

@@ -1,6 +1,6 @@
 import { failureText } from "../../model/failure.ts";
 import type { Rate } from "../../model/flow.ts";
-import type { BlockingRun } from "../../store/blockers.ts";
+import type { BlockingRun, UnreadName } from "../../store/blockers.ts";
 import type { BlockerFacts, KeyFacts, LimitFacts, WorkerFacts } from "../operate/blocker_facts.ts";
 import {
   countAhead,
@@ -48,6 +48,7 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
     abandonments: run.abandonments,
     dueSince: run.parking !== null ? wakesAt(run) ?? run.updatedAt : run.startAt ?? run.createdAt,
     awaited: toAwaited(run),
+    unread: run.completedAt === null ? [] : toUnread(run),
     paused: [...state.paused.values()],
     workers,
     key,
@@ -90,6 +91,12 @@ function toAwaited(run: KeptRun): BlockerFacts["awaited"] {
         : []
     );
   return [...pauses.flatMap((pause) => toPauseBlocker(run, pause)), ...retries];
+}
+
+function toUnread(run: KeptRun): UnreadName[] {
+  const names = new Map<string, number>();
+  for (const { name } of unreadOf(run)) names.set(name, (names.get(name) ?? 0) + 1);
+  return [...names].map(([name, count]) => ({ name, count }));
 }
 
 function toPauseBlocker(run: KeptRun, pause: KeptPause): BlockerFacts["awaited"] {

@@ -109,8 +109,9 @@ function toAwaitedPauses(run: KeptRun): AwaitedPause[] {
 }
 
 /** A pause in the form for `run:wait` events. */
-export function toAwaitedPause({ kind, id, name, deadlineAt }: KeptPause): AwaitedPause<number> {
-  return { waitId: kind === "wait" ? id : null, name, deadlineAt };
+export function toAwaitedPause({ kind, id, name, deadlineAt, children }: KeptPause): AwaitedPause<number> {
+  const counts = children === null ? {} : { children: { total: children.total, unfinished: children.unfinished } };
+  return { waitId: kind === "wait" ? id : null, name, deadlineAt, ...counts };
 }
 
 /** The attempts that a run waits for: one for each step that is between two attempts. */

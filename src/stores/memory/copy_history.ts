@@ -1,4 +1,4 @@
-import { undoName } from "../../model/end.ts";
+import { undoneSteps } from "../../model/end.ts";
 import type { RecordName } from "../../model/hold.ts";
 import { copyChildren } from "./children.ts";
 import { type KeptPause, type KeptRun } from "./records.ts";
@@ -17,11 +17,9 @@ export function copyHistory(old: KeptRun, run: KeptRun, endRuns: readonly KeptRu
   const leaveOut = (kind: RecordName["kind"], name: string) => {
     if (!unfinished.some((other) => other.kind === kind && other.name === name)) unfinished.push({ kind, name });
   };
-  const undone: Record<string, string> = { ...old.copied?.undone };
+  const undone = undoneSteps(undoersOf(endRuns), old.steps.keys());
   for (const step of old.steps.values()) {
-    const undoer = endRuns.find(({ steps }) => steps.get(undoName(step.name))?.result.status === "completed");
-    if (undoer !== undefined) undone[step.name] = undoer.id;
-    if (step.result.status === "completed" && undoer === undefined) {
+    if (step.result.status === "completed" && !undone.has(step.name)) {
       run.steps.set(step.name, { ...step, pastAttempts: [] });
     } else leaveOut("step", step.name);
   }
@@ -35,11 +33,21 @@ export function copyHistory(old: KeptRun, run: KeptRun, endRuns: readonly KeptRu
     copyChildren(run, copy, pause);
     run.pauses.push(copy);
   }
+  const allUndone = { ...old.copied?.undone, ...Object.fromEntries(undone) };
   run.copied = {
     upTo: old.lastRecordedNo,
     unfinished,
-    ...(Object.keys(undone).length === 0 ? {} : { undone }),
+    ...(Object.keys(allUndone).length === 0 ? {} : { undone: allUndone }),
   };
+}
+
+/** The steps with which end runs have undone others, with the first end run that did. */
+function undoersOf(endRuns: readonly KeptRun[]): Map<string, string> {
+  const undoing = endRuns.flatMap(({ id, steps }) =>
+    [...steps.values()].filter(({ name, result }) => name.startsWith("undo ") && result.status === "completed")
+      .map(({ name }) => [name, id] as const)
+  );
+  return new Map(undoing.reverse());
 }
 
 /**

@@ -338,7 +338,7 @@ export class MemoryRuns {
     run.parking = null;
     run.hold = null;
     run.offeredTo = null;
-    run.completedAt = now;
+    run.completedAt = Math.max(now, run.createdAt);
     this.journal.note(endFact(run, ending));
     this.#open.delete(run.id);
     if (run.status === "completed") this.#completeRetried(run);

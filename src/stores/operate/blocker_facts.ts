@@ -1,6 +1,6 @@
 import type { KnownJob, Rate } from "../../model/flow.ts";
 import type { StoredRun } from "../../model/run.ts";
-import type { Blocker, BlockingRun, BlockingWorker } from "../../store/blockers.ts";
+import type { Blocker, BlockingRun, BlockingWorker, UnreadName } from "../../store/blockers.ts";
 import type { JobPause } from "../../store/job_pause.ts";
 import { isAloneQueue, jobNameOf, queueName, versionOf } from "../queue_name.ts";
 
@@ -31,6 +31,8 @@ export interface BlockerFacts {
   dueSince: number;
   /** What a waiting run waits for, the first deadline first. */
   awaited: Extract<Blocker, { kind: "signal" | "message" | "sleep" | "retry" | "child" }>[];
+  /** Of a run that has ended, the messages that it has not received, the name of the oldest one first. */
+  unread: readonly UnreadName[];
   /** The paused jobs. */
   paused: readonly JobPause[];
   /** The workers that are known. */

@@ -22,8 +22,11 @@ export function findBlockers(facts: BlockerFacts): RunBlockers {
 
 /** What the state of a run says, whatever the gates are; `null`: it is pending, or waits. */
 function stateOf(facts: BlockerFacts): Blocker[] | null {
-  const { run: { status, completedAt, leaseExpiresAt, leaseOwner }, now, workers, leasedAt } = facts;
-  if (isTerminal(status)) return [{ kind: "ended", endedAt: Date.parse(completedAt!) }]; // an ended run has it
+  const { run: { status, completedAt, leaseExpiresAt, leaseOwner }, now, workers, leasedAt, unread } = facts;
+  if (isTerminal(status)) {
+    const ended: Blocker = { kind: "ended", endedAt: Date.parse(completedAt!) }; // an ended run has it
+    return unread.length === 0 ? [ended] : [ended, { kind: "unread", messages: unread }];
+  }
   if (leaseOwner === null || leaseExpiresAt === null) return null;
   const [worker, expiresAt] = [workerOf(workers, leaseOwner), Date.parse(leaseExpiresAt)];
   if (expiresAt > now) return [{ kind: "executing", worker, since: leasedAt ?? now, leaseExpiresAt: expiresAt }];

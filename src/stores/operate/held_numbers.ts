@@ -11,6 +11,22 @@ export interface HeldRow {
   since: number;
 }
 
+/** How many messages the runs of a queue have not received. */
+export interface UnreadRow {
+  /** The queue. */
+  queue: string;
+  /** How many. */
+  messages: number;
+}
+
+/** Adds the unread messages of queues to the numbers of their jobs. */
+export function addUnread(jobs: ReadonlyMap<string, JobNumbers>, rows: readonly UnreadRow[]): void {
+  for (const { queue, messages } of rows) {
+    const job = jobs.get(jobNameOf(queue));
+    if (job !== undefined) job.unread += messages;
+  }
+}
+
 /** Adds the held runs of queues to the numbers of their jobs. */
 export function addHeld(jobs: ReadonlyMap<string, JobNumbers>, rows: readonly HeldRow[]): void {
   for (const { queue, runs, since } of rows) {

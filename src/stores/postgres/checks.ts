@@ -3,7 +3,7 @@ import { LAST_KEPT } from "../rules.ts";
 
 const ENDED = "('completed', 'failed', 'cancelled')";
 const PAUSES = "{schema}.pauses p join {schema}.runs r on r.seq = p.run_seq";
-const OWNED = ["inputs", "labels", "steps", "pauses", "logs", "attempts", "interruptions"];
+const OWNED = ["inputs", "labels", "steps", "pauses", "logs", "attempts", "interruptions", "messages", "chunks"];
 
 /** What always has to be true of the tables of a schema: `{schema}` is its name. */
 export const POSTGRES_CHECKS: readonly TableCheck[] = [
@@ -128,6 +128,55 @@ export const POSTGRES_CHECKS: readonly TableCheck[] = [
        where m.pause_seq is not null and (p.run_seq is distinct from m.run_seq or p.outcome is distinct from 'messages')`,
   },
   {
+    name: "a receive that has ended by messages has some, of its names, and no more than it takes",
+    sql: `select 'Receive "' || name || '" of run ' || id || ' has ended by ' || taken || ' messages, ' || others ||
+         ' of other names' as r
+       from (select p.name, r.id, p.receive::jsonb as receive, count(m.seq) as taken, count(m.seq) filter (
+           where p.receive <> '"closed"' and not jsonb_exists(p.receive::jsonb -> 'names', m.name)) as others
+         from ${PAUSES} left join {schema}.messages m on m.pause_seq = p.seq where p.outcome = 'messages'
+         group by p.seq, p.name, r.id, p.receive) x
+       where taken = 0 or others > 0 or taken > (receive ->> 'max')::int`,
+  },
+  {
+    name: "no receive is open in an inbox that is closed",
+    sql: `select 'Receive "' || p.name || '" of run ' || r.id || ' is open, and the inbox is closed' as r
+       from ${PAUSES} where p.kind = 'receive' and p.status = 'pending'
+         and exists (select 1 from {schema}.pauses c where c.run_seq = p.run_seq and c.receive = '"closed"')`,
+  },
+  {
+    name: "the messages of a run are numbered from 1 on, and it knows that it has some",
+    sql: `select 'Run ' || r.id || ' has ' || m.messages || ' messages, and ' || case when r.has_pauses
+           then 'their numbers are ' || m.first || ' to ' || m.last else 'does not know of any' end as r
+       from (select run_seq, count(*) as messages, count(distinct no) as numbers, min(no) as first, max(no) as last
+         from {schema}.messages group by run_seq) m join {schema}.runs r on r.seq = m.run_seq
+       where m.first <> 1 or m.last <> m.messages or m.numbers <> m.messages or not r.has_pauses`,
+  },
+  {
+    name: "each chunk of a stream has as many items as it says, and none that are permanent are void",
+    sql: `select 'Chunk ' || c.position || ' of stream "' || c.stream || '" of run ' || r.id || ' says that it has ' ||
+         c.count || ' items, and ' || case when c.items is null then 'is void, and permanent' else 'has others' end as r
+       from {schema}.chunks c join {schema}.runs r on r.seq = c.run_seq
+       where case when c.items is null then c.generation is null else json_array_length(c.items::json) <> c.count end`,
+  },
+  {
+    name: "no open chunk of a stream is of a lease that was never given",
+    sql: `select 'Chunk ' || c.position || ' of stream "' || c.stream || '" of run ' || r.id || ' is of lease ' ||
+         c.generation || ', of ' || r.lease_generation as r
+       from {schema}.chunks c join {schema}.runs r on r.seq = c.run_seq where c.generation > r.lease_generation
+         and not exists (select 1 from {schema}.chunks p where p.run_seq = c.run_seq and p.stream = c.stream
+           and p.generation is null and p.position > c.position)`,
+  },
+  {
+    name: "each chunk of a stream follows the one before it that has items, so void ones have none",
+    sql:
+      `select 'Chunk ' || c.position || ' of stream "' || c.stream || '" of run ' || r.id || ' does not follow chunk ' ||
+         c.before as r
+       from (select o.*, coalesce(lag(o.position) over w, 0) as before, coalesce(lag(o.first + o.count) over w, 0) as items_before,
+           coalesce(lag(o.size) over w, 0) as size_before from {schema}.chunks o where o.items is not null
+         window w as (partition by o.run_seq, o.stream order by o.position)) c join {schema}.runs r on r.seq = c.run_seq
+       where c.follows <> c.before or c.first <> c.items_before or c.size < c.size_before`,
+  },
+  {
     name: "a run has counted what is recorded of its steps",
     sql: `select 'Step "' || s.name || '" of run ' || r.id || ' is a record that its run has not counted' as r
        from {schema}.steps s join {schema}.runs r on r.seq = s.run_seq where s.recorded_no > r.recorded`,
@@ -221,6 +270,21 @@ export const POSTGRES_STUCK_CHECKS: readonly TableCheck[] = [
       `select 'Wait ' || p.id || ' ("' || p.name || '") of run ' || r.id || ' has no deadline, and is older than 30 days' as r
        from ${PAUSES} where p.kind = 'wait' and p.status = 'pending' and p.deadline_at is null
          and p.created_at < ${NOW} - 2592000000`,
+  },
+  {
+    name: "no message of a run that has completed is unread",
+    sql:
+      `select 'Runs of ' || job || ' have completed with ' || count(*) || ' unread messages, and had not closed their inboxes: run ' ||
+         max(id) || ' is one of them' as r
+       from (select split_part(r.job, E'\\t', 1) as job, r.id from {schema}.messages m join {schema}.runs r on r.seq = m.run_seq
+         where m.pause_seq is null and r.status = 'completed') x group by job`,
+  },
+  {
+    name: "no row of the outbox is refused, or waits for long",
+    sql: `select 'Row ' || no || ' of the outbox (' || kind || ' "' || name || '") ' ||
+         coalesce('is refused: ' || error, 'waits for an engine that has its job') as r from {schema}.outbox
+       where error is not null or at < ${NOW} - 60000 order by no`,
+    ifAny: "select name as r from to_regclass('{schema}.outbox') name where name is not null",
   },
   {
     name: "the clocks of workers agree with this one",

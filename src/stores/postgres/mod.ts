@@ -22,6 +22,7 @@ export type { PostgresStoreOptions } from "./postgres_store_options.ts";
 export type { PostgresClient } from "./database/client.ts";
 export type { PostgresListen } from "./notify/listen.ts";
 export {
+  type JoinedDataSourceOptions,
   type PostgresDataSource,
   postgresDataSource,
   type PostgresDataSourceOptions,

@@ -11,7 +11,7 @@ import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { BlockerFacts, WorkerFacts } from "../operate/blocker_facts.ts";
 import { type AttemptRow, type TimelineStepRow, toFailures, toTimelineStep } from "../operate/timeline_rows.ts";
-import { addHeld, type HeldRow } from "../operate/held_numbers.ts";
+import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../operate/held_numbers.ts";
 import { isAloneQueue, jobNameOf } from "../queue_name.ts";
 import {
   type IdentityRow,
@@ -106,22 +106,26 @@ export interface JobsAnswer extends Pick<JobList, "nextTimerAt" | "now"> {
   counts: { queue: string; status: RunStatus; runs: number }[];
   ghosts: { [jobName: string]: number };
   held: HeldRow[];
+  unread: UnreadRow[];
   due: { queue: string; runId: string; position: number; dueSince: number }[];
   openings: number[];
   paused: JobPauseRow[];
 }
 
 /** What `fn.get_jobs()` returns, as the store does: the queues of a job are added up. */
-export function toJobList({ counts, ghosts, held, due, openings, paused, nextTimerAt, now }: JobsAnswer): JobList {
+export function toJobList(
+  { counts, ghosts, held, unread, due, openings, paused, nextTimerAt, now }: JobsAnswer,
+): JobList {
   const jobs = new Map<string, JobNumbers>();
   for (const { queue, status, runs } of counts) {
     const jobName = jobNameOf(queue);
-    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null };
+    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null, unread: 0 };
     jobs.set(jobName, job);
     job.byStatus[status] += runs;
     job.ghosts = Object.hasOwn(ghosts, jobName) ? ghosts[jobName]! : 0;
   }
   addHeld(jobs, held);
+  addUnread(jobs, unread);
   for (const { queue, runId, dueSince } of due.sort((one, other) => one.position - other.position)) {
     const job = jobs.get(jobNameOf(queue))!; // it has runs
     job.oldestDue ??= { runId, dueSince };

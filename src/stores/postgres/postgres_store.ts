@@ -9,12 +9,10 @@ import type { Store } from "../../store/store.ts";
 import type { SearchHit } from "../../store/operator_reads.ts";
 import {
   type BlockersAnswer,
-  type FailuresAnswer,
   type JobsAnswer,
   type OpenWaitsAnswer,
   type PostgresWarning,
   readWarnings,
-  type TimelineAnswer,
   toBlockerFacts,
   toFound,
   toJobList,
@@ -25,19 +23,18 @@ import {
   type WorkersAnswer,
 } from "./operator_reads.ts";
 import type { StoreInfo } from "../../store/store_info.ts";
-import type { Enqueued } from "../../store/new_run.ts";
 import type { ChangeListener, StoreWatch } from "../../store/store_watch.ts";
 import { type Connection, isOfStandby, lendClient, openPool, type PostgresClient } from "./database/client.ts";
 import {
   type BoundedClaimAnswer,
   type ClaimAnswer,
+  type EnqueuedRow,
   type FiringAnswer,
-  type HistoryAnswer,
-  type HoldRow,
   type PauseAnswer,
   type SignalAnswer,
   type StrandedRow,
   toClaimResult,
+  toEnqueued,
   toFiringParameter,
   toFiringResult,
   toHistory,
@@ -49,7 +46,7 @@ import {
 } from "./run_answers.ts";
 import { LogQueue } from "./writes/log_queue.ts";
 import { checkServer, type Durability, migrateTables, VersionWatch } from "./database/migrate.ts";
-import { Announcer, changeChannel, testChannel } from "./notify/announcer.ts";
+import { Announcer, changeChannel, outboxChannel, testChannel } from "./notify/announcer.ts";
 import type { Listen } from "./notify/listen.ts";
 import { NotifyListener } from "./notify/listener.ts";
 import {
@@ -83,6 +80,16 @@ import {
 import { type RunRow, toRunText } from "./rows.ts";
 import type { WriteKind } from "./sql/writes/apply.ts";
 import { VERSION } from "./sql/names.ts";
+import type { DataSource } from "../../model/data_source.ts";
+import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionLimits } from "../../store/transaction.ts";
+import type { PostgresPool } from "./transactions/drivers.ts";
+import { joinedDataSource } from "./transactions/joined_data_source.ts";
+import type {
+  JoinedDataSourceOptions,
+  PostgresDataSource,
+  PostgresTransactionClient,
+} from "./transactions/postgres_data_source.ts";
+import { transact, type TransactDeps } from "./transactions/transact.ts";
 import { WriteBatch } from "./writes/write_batch.ts";
 import { addCalls } from "../store_calls.ts";
 
@@ -112,6 +119,10 @@ export class PostgresStore {
   readonly #announcer: Announcer;
   readonly #listener: NotifyListener | null = null;
   readonly #durability: Durability;
+  /** Its address, or the client of the user. */
+  readonly #client: string | PostgresClient;
+  readonly #schema: string;
+  readonly #sources = new Map<DataSource & AsyncDisposable, TransactDeps>();
   /** Reports changes of this and other stores by LISTEN and NOTIFY; `undefined` if the store does not listen. */
   readonly watch?: (listener: ChangeListener) => StoreWatch;
 
@@ -119,8 +130,11 @@ export class PostgresStore {
   private constructor(
     connection: Connection,
     listen: Listen | null,
+    client: string | PostgresClient,
     { schema = "holdfast", durability = "full", host }: PostgresStoreOptions,
   ) {
+    this.#client = client;
+    this.#schema = schema;
     const clock = host === undefined ? () => null : () => Math.floor(host.now());
     const database = new PostgresDatabase(connection, schema, clock);
     const timers = host ?? systemHost;
@@ -135,6 +149,7 @@ export class PostgresStore {
       listen,
       notify: (channel) => database.notify(channel),
       changeChannel: changeChannel(schema),
+      outboxChannel: outboxChannel(schema),
       testChannel: testChannel(timers.newId()),
       host: timers,
     });
@@ -158,7 +173,7 @@ export class PostgresStore {
     if (typeof url !== "string" && !(url instanceof URL)) {
       throw new TypeError(`PostgresStore.open() needs the address of a database, not ${kindOf(url)}`);
     }
-    const store = new PostgresStore(await openPool(String(url)), listenOf(options, url), options);
+    const store = new PostgresStore(await openPool(String(url)), listenOf(options, url), String(url), options);
     try {
       await checkServer(store.#database, store.#durability);
     } catch (error) {
@@ -177,7 +192,7 @@ export class PostgresStore {
    */
   static from(client: PostgresClient, options: PostgresStoreOptions = {}): PostgresStore {
     checkStoreOptions(options, "PostgresStore.from()");
-    return new PostgresStore(lendClient(client), listenOf(options, null), options);
+    return new PostgresStore(lendClient(client), listenOf(options, null), client, options);
   }
 
   /** Creates or updates the tables; safe in several processes at once. */
@@ -185,8 +200,42 @@ export class PostgresStore {
     return migrateTables(this.#database, this.#durability);
   }
 
+  /**
+   * This database as a data source, for `step.transaction()` and `engine.transaction()`: what they write to your tables and
+   * what the store has to write are one commit.
+   *
+   * @param pool A pool of npm:pg or npm:postgres that leads to the database of the store, or the PGlite of the store. It is
+   * not the pool that the store uses: renewals of leases would wait for transactions. Without one, the data source opens
+   * ten connections of npm:pg at the address of the store, and the store closes them.
+   * @throws {TypeError} It is no such pool, or there is none and the store was not opened by an address.
+   */
+  dataSource<Client = PostgresTransactionClient, Db = undefined>(
+    pool?: PostgresPool,
+    options: JoinedDataSourceOptions<Client, Db> = {},
+  ): PostgresDataSource<Client, Db> {
+    const place = { store: this, database: this.#database, schema: this.#schema, client: this.#client };
+    const { deps, source } = joinedDataSource(place, pool, options);
+    this.#sources.set(source, deps);
+    return source;
+  }
+
+  /** See `Store.transact()`. */
+  async transact(
+    source: DataSource,
+    step: StepPlace | null,
+    work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
+    limits: TransactionLimits = NO_LIMITS,
+  ): Promise<StoreAnswers> {
+    const deps = this.#sources.get(source as PostgresDataSource<unknown, unknown>);
+    if (deps === undefined) throw new TypeError("The data source is not that of this store");
+    const answers = await transact(deps, step, work, limits);
+    this.#announcer.announce();
+    return answers;
+  }
+
   /** Completes pending calls, and closes the connections if the store has opened them. Safe to call twice. */
   async close(): Promise<void> {
+    await Promise.all([...this.#sources.keys()].map((source) => source[Symbol.asyncDispose]()));
     await Promise.all([this.#writes.close(), this.#logs.close(), this.#listener?.close()]);
     await this.#announcer.close();
     await this.#database.close();
@@ -205,6 +254,11 @@ export class PostgresStore {
    */
   getWarnings({ olderThanMs = 300_000 }: { olderThanMs?: number } = {}): Promise<PostgresWarning[]> {
     return readWarnings(this.#database, olderThanMs);
+  }
+
+  /** Reads what a run or a wait has; `null` if there is none. */
+  async #find<Row, T>(name: string, parameter: object, read: (row: Row) => T): Promise<T | null> {
+    return orNull(await this.#database.read<Row | null>(name, parameter), read);
   }
 
   async #writeUnder<T>(lease: Lease, kind: WriteKind, parameter: object): Promise<T> {
@@ -233,7 +287,7 @@ export class PostgresStore {
     addCalls<PostgresStore>(PostgresStore.prototype, {
       enqueue: async (store, runs) => {
         const rows = await store.#write<EnqueuedRow[]>("enqueue", { runs: runs.map(toNewRunParameter) });
-        return rows.map(({ disposition, run }) => ({ disposition, run: toRunText(run) }));
+        return rows.map(toEnqueued);
       },
       claim: async (store, request) => {
         await store.#versions.look();
@@ -267,24 +321,19 @@ export class PostgresStore {
       hold: async (store, lease, hold, reports) => {
         await store.#writeUnder(lease, "hold", { ...toHoldParameter(hold), reports: toReportParameters(reports) });
       },
-      resumeHeld: async (store, runId, continues, by = null) => {
-        const row = await store.#write<RunRow | null>("resume_held", { runId, continues, actor: withActor("", by) });
-        return row === null ? null : toRunText(row);
-      },
-      getHold: async (store, runId) => {
-        const row = await store.#database.read<HoldRow | null>("get_hold", { runId });
-        return row === null ? null : toHoldRecord(row);
-      },
+      resumeHeld: async (store, runId, continues, by = null) =>
+        orNull(
+          await store.#write<RunRow | null>("resume_held", { runId, continues, actor: withActor("", by) }),
+          toRunText,
+        ),
+      getHold: (store, runId) => store.#find("get_hold", { runId }, toHoldRecord),
       findHeld: (store, query) => store.#database.read("find_held", query),
       getInput: (store, runId, schemaPrint) => store.#database.read("get_input", { runId, schemaPrint }),
       saveInput: async (store, lease, schemaPrint, input) => {
         const stored = await store.#writeUnder<{ input: JsonText | null }>(lease, "save_input", { schemaPrint, input });
         return stored.input;
       },
-      getHistory: async (store, runId) => {
-        const history = await store.#database.read<HistoryAnswer | null>("get_history", { runId });
-        return history === null ? null : toHistory(history);
-      },
+      getHistory: (store, runId) => store.#find("get_history", { runId }, toHistory),
       getStrandedJobs: async (store) => toStrandedJobs(await store.#database.read<StrandedRow[]>("get_stranded_jobs")),
       getLeases: (store) => store.#database.read("get_leases", {}, "leases"),
       getLostLeases: async (store, leases) => {
@@ -315,34 +364,22 @@ export class PostgresStore {
       pauseJob: async (store, jobName, { by, note }) =>
         toJobPause(await store.#write<JobPauseRow>("pause_job", { jobName, by, note })),
       resumeJob: (store, jobName) => store.#write("resume_job", { jobName }),
-      getTimeline: async (store, runId, from, limit) => {
-        const answer = await store.#database.read<TimelineAnswer | null>("get_timeline", { runId, from, limit });
-        return answer === null ? null : toTimeline(answer);
-      },
-      getFailures: async (store, runId) => {
-        const answer = await store.#database.read<FailuresAnswer | null>("get_failures", { runId });
-        return answer === null ? null : toRunFailures(answer);
-      },
+      getTimeline: (store, runId, from, limit) => store.#find("get_timeline", { runId, from, limit }, toTimeline),
+      getFailures: (store, runId) => store.#find("get_failures", { runId }, toRunFailures),
       getOpenWaits: async (store, after, limit, runIds) =>
         toOpenWaits(await store.#database.read<OpenWaitsAnswer>("get_open_waits", { after, limit, runIds })),
       searchRuns: async (store, text, limit) =>
         toFound(await store.#database.read<SearchHit[]>("search_runs", { text, limit }), limit),
-      getBlockers: async (store, runId) => {
-        const answer = await store.#database.read<BlockersAnswer | null>("get_blockers", { runId });
-        return answer === null ? null : findBlockers(toBlockerFacts(answer));
-      },
+      getBlockers: (store, runId) =>
+        store.#find("get_blockers", { runId }, (answer: BlockersAnswer) => findBlockers(toBlockerFacts(answer))),
       setSchedule: async (store, schedule, version) => {
         const row = await store.#database.write<ScheduleRow | null>("set_schedule", { ...schedule, version });
         store.#announcer.announce();
-        return row === null ? null : toSchedule(row);
+        return orNull(row, toSchedule);
       },
       getSchedules: async (store, name) => {
-        const { schedules, now } = await store.#database.read<{ schedules: ScheduleRow[]; now: number }>(
-          "get_schedules",
-          {
-            name,
-          },
-        );
+        type Answer = { schedules: ScheduleRow[]; now: number };
+        const { schedules, now } = await store.#database.read<Answer>("get_schedules", { name });
         return { schedules: schedules.map(toSchedule), now };
       },
       deleteSchedule: async (store, name) => {
@@ -350,10 +387,8 @@ export class PostgresStore {
         store.#announcer.announce();
         return isDeleted;
       },
-      fireSchedule: async (store, firing) => {
-        const answer = await store.#write<FiringAnswer | null>("fire_schedule", toFiringParameter(firing));
-        return answer === null ? null : toFiringResult(answer);
-      },
+      fireSchedule: async (store, firing) =>
+        orNull(await store.#write<FiringAnswer | null>("fire_schedule", toFiringParameter(firing)), toFiringResult),
       saveStep: async (store, lease, step, reports) => {
         const parameter = { ...toStepParameter(step, reports), reports: toReportParameters(reports) };
         const { recordedNo, retryAt, now } = await store.#writeUnder<
@@ -399,12 +434,10 @@ export class PostgresStore {
           requestId,
           execution: execution === null ? null : toExecutionParameter(execution),
         });
-        return row === null ? null : toRunText(row);
+        return orNull(row, toRunText);
       },
-      delete: async (store, runId, by = null) => {
-        const row = await store.#write<IdentityRow | null>("delete", { runId, actor: withActor("", by) });
-        return row === null ? null : toRunIdentity(row);
-      },
+      delete: async (store, runId, by = null) =>
+        orNull(await store.#write<IdentityRow | null>("delete", { runId, actor: withActor("", by) }), toRunIdentity),
       purge: async (store, retention, limit) => {
         // Those who purge find nothing most of the time.
         const rows = await store.#write<IdentityRow[]>("purge", { retention, limit }, { isSilent: true });
@@ -412,10 +445,8 @@ export class PostgresStore {
         return rows.map(toRunIdentity);
       },
       getRunState: (store, runId) => readRunState(store.#database, runId),
-      getWait: async (store, waitId) => {
-        const row = await store.#database.read<WaitRow & { run_id: string } | null>("get_wait", { waitId });
-        return row === null ? null : toWait(row.run_id, row);
-      },
+      getWait: (store, waitId) =>
+        store.#find("get_wait", { waitId }, (row: WaitRow & { run_id: string }) => toWait(row.run_id, row)),
       findRuns: (store, query) => findRuns(store.#database, query),
       readRuns: (store, runIds, maxLength) => readRuns(store.#database, runIds, maxLength),
       readSteps: (store, runId, after, maxLength) => readSteps(store.#database, { runId, after, maxLength }),
@@ -437,14 +468,15 @@ export class PostgresStore {
 /** See {@linkcode PostgresStore}. */
 export interface PostgresStore extends Store {}
 
+function orNull<Row, T>(row: Row | null, read: (row: Row) => T): T | null {
+  return row === null ? null : read(row);
+}
+
+const NO_LIMITS: TransactionLimits = { isolation: undefined, timeoutMs: 60_000, abortSignal: null };
+
 interface WriteOptions {
   /** Whether it waits for no other write. */
   isUrgent?: boolean;
   /** Whether nobody else needs to know. */
   isSilent?: boolean;
-}
-
-interface EnqueuedRow {
-  disposition: Enqueued["disposition"];
-  run: RunRow;
 }

@@ -3,6 +3,7 @@ import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { type Listen, listenAt, listenWith, type PostgresListen } from "./notify/listen.ts";
 import { checkSchema } from "./sql/names.ts";
+import { namesOf } from "../../values/names_of.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
 export interface PostgresStoreOptions {
@@ -33,13 +34,7 @@ export interface PostgresStoreOptions {
   host?: Host;
 }
 
-const STORE_OPTIONS: Record<keyof PostgresStoreOptions, true> = {
-  schema: true,
-  durability: true,
-  listenUrl: true,
-  listen: true,
-  host: true,
-};
+const STORE_OPTIONS = namesOf<keyof PostgresStoreOptions>()("schema durability listenUrl listen host");
 
 /**
  * Checks the options of a store.

@@ -15,7 +15,7 @@ import {
   toWaitText,
   type WaitRow,
 } from "../rows.ts";
-import { isCountedInFull, listOf, mostCounted, statusesOf, storedConditionsOf } from "../run_conditions.ts";
+import { isCountedInFull, listOf, mostCounted, statusesOf, storedConditionsOf, timesOf } from "../run_conditions.ts";
 import type { PostgresDatabase } from "./database/postgres_database.ts";
 import { type ChildRow, type RunRow, toChildResult, toRunText } from "./rows.ts";
 
@@ -173,6 +173,7 @@ function toParameters(query: RunQuery): object {
     labels: Object.entries(labels).map(([key, value]) => [key, value, scope?.labels.includes(key) === true]),
     scopedByJob: scope?.jobs === true,
     ...Object.fromEntries(storedConditionsOf(query).map(({ name, value }) => [name, value])),
+    times: timesOf(query),
     notRetried: query.notRetried === true,
     before,
     inFull: isCountedInFull(query),

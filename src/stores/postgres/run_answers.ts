@@ -61,10 +61,11 @@ export function toClaimResult({ claims, failed, cancelled, ...answer }: ClaimAns
 }
 
 function readClaim({ steps, pauses, copied, hold, ...row }: ClaimedRow, now: number): Claim {
+  const pauseRecords = pauses.map(toPauseRecord);
   const records = {
     steps: steps.map((step) => toStepRecord(step, now)),
-    pauses: pauses.map(toPauseRecord),
-    resumed: toResumedPauses(pauses),
+    pauses: pauseRecords,
+    resumed: toResumedPauses(pauses, pauseRecords),
     copied,
     isResumed: hold?.generation === row.lease_generation,
     continues: hold?.continues ?? false,
@@ -156,6 +157,17 @@ export function toPauseResult({ parked, pauses, created, cancelled, now }: Pause
     cancelled: cancelled.map(toRunIdentity),
     nextDeadlineInMs: nextDeadlineInMs(records, now),
   };
+}
+
+/** What `fn.enqueue()` returns for one run. */
+export interface EnqueuedRow {
+  disposition: Enqueued["disposition"];
+  run: RunRow;
+}
+
+/** What `fn.enqueue()` returns for one run, as its outcome. */
+export function toEnqueued({ disposition, run }: EnqueuedRow): Enqueued {
+  return { disposition, run: toRunText(run) };
 }
 
 /** What `fn.signal()` returns: the wait as the signal has left it, or found it. */

@@ -127,6 +127,57 @@ export const RUN_CHECKS: readonly TableCheck[] = [
        WHERE m.pause_seq IS NOT NULL AND (p.run_seq IS NOT m.run_seq OR p.outcome IS NOT 'messages')`,
   },
   {
+    name: "a receive that has ended by messages has some, of its names, and no more than it takes",
+    sql:
+      `SELECT 'Receive "' || p.name || '" of run ' || r.id || ' has ended by ' || count(m.seq) || ' messages, ' || count(m.seq) FILTER (
+           WHERE p.receive <> '"closed"' AND m.name NOT IN (SELECT value FROM json_each(p.receive, '$.names'))
+         ) || ' of other names' AS r
+       FROM ${PAUSES} LEFT JOIN holdfast_messages m ON m.pause_seq = p.seq WHERE p.outcome = 'messages'
+       GROUP BY p.seq HAVING count(m.seq) = 0 OR count(m.seq) > iif(p.receive = '"closed"', NULL, p.receive ->> '$.max')
+         OR count(m.seq) FILTER (
+           WHERE p.receive <> '"closed"' AND m.name NOT IN (SELECT value FROM json_each(p.receive, '$.names'))) > 0`,
+  },
+  {
+    name: "no receive is open in an inbox that is closed",
+    sql: `SELECT 'Receive "' || p.name || '" of run ' || r.id || ' is open, and the inbox is closed' AS r
+       FROM ${PAUSES} WHERE p.kind = 'receive' AND p.status = 'pending'
+         AND EXISTS (SELECT 1 FROM holdfast_pauses c WHERE c.run_seq = p.run_seq AND c.receive = '"closed"')`,
+  },
+  {
+    name: "the messages of a run are numbered from 1 on, and it knows that it has some",
+    sql:
+      `SELECT 'Run ' || r.id || ' has ' || count(*) || ' messages, and ' || iif((r.has_pauses & 1) = 0, 'does not know of any',
+           'their numbers are ' || min(m.no) || ' to ' || max(m.no)) AS r
+       FROM holdfast_messages m JOIN holdfast_runs r ON r.seq = m.run_seq GROUP BY m.run_seq
+       HAVING min(m.no) <> 1 OR max(m.no) <> count(*) OR count(DISTINCT m.no) <> count(*) OR (r.has_pauses & 1) = 0`,
+  },
+  {
+    name: "each chunk of a stream has as many items as it says, and none that are permanent are void",
+    sql: `SELECT 'Chunk ' || c.position || ' of stream "' || c.stream || '" of run ' || r.id || ' says that it has ' ||
+         c.count || ' items, and ' || iif(c.items IS NULL, 'is void, and permanent', 'has others') AS r
+       FROM holdfast_chunks c JOIN holdfast_runs r ON r.seq = c.run_seq
+       WHERE iif(c.items IS NULL, c.generation IS NULL,
+         json_array_length(iif(json_valid(c.items), c.items, '[]')) <> c.count)`,
+  },
+  {
+    name: "no open chunk of a stream is of a lease that was never given",
+    sql: `SELECT 'Chunk ' || c.position || ' of stream "' || c.stream || '" of run ' || r.id || ' is of lease ' ||
+         c.generation || ', of ' || r.lease_generation AS r
+       FROM holdfast_chunks c JOIN holdfast_runs r ON r.seq = c.run_seq WHERE c.generation > r.lease_generation
+         AND NOT EXISTS (SELECT 1 FROM holdfast_chunks p WHERE p.run_seq = c.run_seq AND p.stream = c.stream
+           AND p.generation IS NULL AND p.position > c.position)`,
+  },
+  {
+    name: "each chunk of a stream follows the one before it that has items, so void ones have none",
+    sql:
+      `SELECT 'Chunk ' || c.position || ' of stream "' || c.stream || '" of run ' || r.id || ' does not follow chunk ' ||
+         c.before AS r
+       FROM (SELECT *, lag(position, 1, 0) OVER w AS before, lag(first + count, 1, 0) OVER w AS items_before,
+           lag(size, 1, 0) OVER w AS size_before FROM holdfast_chunks WHERE items IS NOT NULL
+         WINDOW w AS (PARTITION BY run_seq, stream ORDER BY position)) c JOIN holdfast_runs r ON r.seq = c.run_seq
+       WHERE c.follows <> c.before OR c.first <> c.items_before OR c.size < c.size_before`,
+  },
+  {
     name: "a run has counted what is recorded of its steps",
     sql: `SELECT 'Step "' || s.name || '" of run ' || r.id || ' is a record that its run has not counted' AS r
        FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq WHERE s.recorded_no > r.recorded`,
@@ -232,6 +283,15 @@ export const SQLITE_STUCK_CHECKS: readonly TableCheck[] = [
        WHERE lease_expires_at < ${NOW} - 60000`,
   },
   {
+    name: "no message of a run that has completed is unread",
+    sql:
+      `SELECT 'Runs of ' || job || ' have completed with ' || count(*) || ' unread messages, and had not closed their inboxes: run ' ||
+         max(id) || ' is one of them' AS r
+       FROM (SELECT substr(r.job, 1, instr(r.job || char(9), char(9)) - 1) AS job, r.id
+         FROM holdfast_messages m JOIN holdfast_runs r ON r.seq = m.run_seq
+         WHERE m.pause_seq IS NULL AND r.status = 'completed') GROUP BY job`,
+  },
+  {
     name: "no run is abandoned again and again",
     sql: `SELECT 'Run ' || id || ' was abandoned ' || abandonments || ' times in a row' AS r FROM holdfast_runs
        WHERE abandonments >= 3 AND completed_at IS NULL`,
@@ -242,6 +302,13 @@ export const SQLITE_STUCK_CHECKS: readonly TableCheck[] = [
       `SELECT 'Wait ' || p.id || ' ("' || p.name || '") of run ' || r.id || ' has no deadline, and is older than 30 days' AS r
        FROM ${PAUSES} WHERE p.kind = 'wait' AND p.status = 'pending' AND p.deadline_at IS NULL
          AND p.created_at < ${NOW} - 2592000000`,
+  },
+  {
+    name: "no row of the outbox is refused, or waits for long",
+    sql: `SELECT 'Row ' || no || ' of the outbox (' || kind || ' "' || name || '") ' ||
+         coalesce('is refused: ' || error, 'waits for an engine that has its job') AS r FROM holdfast_outbox
+       WHERE error IS NOT NULL OR at < ${NOW} - 60000 ORDER BY no`,
+    ifAny: "SELECT name AS r FROM sqlite_schema WHERE name = 'holdfast_outbox'",
   },
   {
     name: "the clocks of workers agree with this one",

@@ -7,6 +7,7 @@ import { jobNameOf } from "../queue_name.ts";
 import { type IdentityRow, type PauseColumns, toLabels } from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";
 import type { LeasedRun } from "./writes/lease_cache.ts";
+import { namesOf } from "../../values/names_of.ts";
 
 /** The columns of `holdfast_runs` that {@linkcode toRunText} does not read. */
 interface OtherColumns {
@@ -30,51 +31,13 @@ interface JoinedColumns {
 /** A row of {@linkcode SELECT_RUN}. */
 export interface RunRow extends RunColumns, OtherColumns, JoinedColumns {}
 
-const COLUMNS: Record<Exclude<keyof RunRow, "payload" | "held">, true> = {
-  seq: true,
-  id: true,
-  job: true,
-  queue: true,
-  status: true,
-  labels: true,
-  idempotency_key: true,
-  former_key: true,
-  on_end: true,
-  end_of: true,
-  concurrency_key: true,
-  lease_owner: true,
-  lease_claim: true,
-  lease_expires_at: true,
-  lease_generation: true,
-  last_report_no: true,
-  recorded: true,
-  has_pauses: true,
-  interruptions: true,
-  ended_by: true,
-  retrigger_of: true,
-  retriggered_as: true,
-  completed_as: true,
-  progress: true,
-  output: true,
-  error: true,
-  failure: true,
-  failed_step: true,
-  created_at: true,
-  updated_at: true,
-  started_at: true,
-  completed_at: true,
-  trace: true,
-  fairness_key: true,
-  priority: true,
-  start_at: true,
-  start_by: true,
-  finish_by: true,
-  schedule_name: true,
-  slot_at: true,
-  parent_id: true,
-  parent_seq: true,
-  parent_pause: true,
-};
+const COLUMNS = namesOf<Exclude<keyof RunRow, "payload" | "held">>()(
+  "seq id job queue status labels idempotency_key former_key on_end end_of concurrency_key lease_owner lease_claim",
+  "lease_expires_at lease_generation last_report_no recorded has_pauses interruptions ended_by retrigger_of",
+  "retriggered_as completed_as progress output error failure failed_step created_at updated_at started_at",
+  "completed_at trace fairness_key priority start_at start_by finish_by schedule_name slot_at parent_id parent_seq",
+  "parent_pause",
+);
 
 /** The columns of `holdfast_runs` that are read of a run. */
 export const RUN_COLUMNS: readonly string[] = Object.keys(COLUMNS);
@@ -126,6 +89,7 @@ export interface LeasedRow {
   job: string;
   recorded: number;
   last_report_no: number;
+  is_plain?: number;
 }
 
 /** A claimed row of `holdfast_runs` as an entry of the lease cache. */
@@ -137,6 +101,7 @@ export function toLeasedRun(row: LeasedRow): LeasedRun {
     job: row.job,
     recorded: row.recorded,
     lastReportNo: row.last_report_no,
+    isPlain: row.is_plain === 1,
   };
 }
 
@@ -145,7 +110,9 @@ export type PauseRow = PauseColumns & { awaited: number };
 
 /** A row of `holdfast_pauses` that a run waits on. */
 export function toAwaitedPause(row: PauseRow): AwaitedPause<number> {
-  return { waitId: row.kind === "wait" ? row.id : null, name: row.name, deadlineAt: row.deadline_at };
+  const { kind, id, name, deadline_at: deadlineAt, total, unfinished } = row;
+  const counts = total === null || unfinished === null ? {} : { children: { total, unfinished } };
+  return { waitId: kind === "wait" ? id : null, name, deadlineAt, ...counts };
 }
 
 /** A row of `holdfast_steps` whose next attempt a run waits for. */

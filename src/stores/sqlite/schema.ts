@@ -30,6 +30,9 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 // that the journal ever had, up to and with this row. `fact_in_row` says which fact the row of a step is: that the step
 // began and ended (1), that it ended (2), or none (0): then the journal has one.
 //
+// A row of `holdfast_run_times` says when the runs up to `last_seq` were added, from that of the row before: the times of
+// the first and the last of them. The newest runs are in no row yet.
+//
 // A row of `holdfast_chunks` has items of a stream (`Chunk`). `generation` is NULL if it is permanent, and with it all that
 // it follows; `items` is NULL if it is void. The rows have numbers of their own: so chunks of many runs that are stored in
 // one commit share pages.
@@ -121,6 +124,15 @@ CREATE INDEX holdfast_runs_by_schedule ON holdfast_runs (schedule_name, seq) WHE
 CREATE INDEX holdfast_runs_by_parent ON holdfast_runs (parent_id, seq, status) WHERE parent_id IS NOT NULL;
 CREATE INDEX holdfast_runs_open_children ON holdfast_runs (parent_seq, seq)
   WHERE parent_seq IS NOT NULL AND completed_at IS NULL;
+
+CREATE INDEX holdfast_runs_by_failure ON holdfast_runs (failure ->> '$.kind', seq) WHERE failure IS NOT NULL;
+CREATE INDEX holdfast_runs_retried ON holdfast_runs (seq) WHERE completed_as IS NOT NULL;
+
+CREATE TABLE holdfast_run_times (
+  last_seq INTEGER PRIMARY KEY,
+  first_at INTEGER NOT NULL,
+  last_at INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE holdfast_counts (
   status TEXT NOT NULL,

@@ -1,6 +1,7 @@
 import { StoreError } from "../../model/error.ts";
 import { LeaseCache } from "./writes/lease_cache.ts";
 import { NotedFacts } from "./journal/noted_facts.ts";
+import { PlainWrites } from "./writes/plain_writes.ts";
 
 /** A value of a parameter or a column. */
 export type SqliteValue = null | number | string;
@@ -57,6 +58,9 @@ export class SqliteDatabase {
   readonly requeued: Map<string, number> = new Map();
   /** The facts of the open transaction. */
   readonly facts: NotedFacts = new NotedFacts();
+  /** The plain steps and ends of the open transaction, which are written together. */
+  readonly plain: PlainWrites = new PlainWrites();
+  #putOff: ((database: SqliteDatabase) => void) | null = null;
 
   /** Wraps an open connection. */
   constructor(driver: SqliteDriver) {
@@ -90,7 +94,19 @@ export class SqliteDatabase {
    * failed, and while a `BEGIN IMMEDIATE` that found the lock taken is not reset, SQLite refuses every `COMMIT`.
    */
   exec(sql: string): void {
+    this.#catchUp();
     this.driver.exec(sql);
+  }
+
+  /** Puts a write of the open transaction off until right before the next statement, which may be the commit. */
+  putOff(write: (database: SqliteDatabase) => void): void {
+    this.#putOff = write;
+  }
+
+  #catchUp(): void {
+    const write = this.#putOff;
+    this.#putOff = null;
+    write?.(this);
   }
 
   /** Runs a statement and returns the number of rows that it changed. */
@@ -158,6 +174,8 @@ export class SqliteDatabase {
 
   /** Ends a transaction without effect. */
   rollBack(): void {
+    this.#putOff = null;
+    this.plain.clear();
     try {
       this.exec("ROLLBACK");
     } catch {
@@ -166,6 +184,7 @@ export class SqliteDatabase {
   }
 
   #statement(sql: string): SqliteDriverStatement {
+    if (this.#putOff !== null) this.#catchUp();
     const { driver } = this;
     let statement = this.#statements.get(sql);
     if (statement === undefined) {

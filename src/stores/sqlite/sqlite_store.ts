@@ -32,8 +32,7 @@ import { appendLines } from "./writes/logs.ts";
 import { readLogs, readMessages, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { sendMessage } from "./writes/messages.ts";
 import { deliver, pauseRun } from "./writes/pauses.ts";
-import { toWait } from "../rows.ts";
-import type { PauseRow } from "./rows.ts";
+import { findWait } from "./reads/find_wait.ts";
 import { readRunState } from "./reads/run_state.ts";
 import { deleteSchedule, fireSchedule, readSchedules, setSchedule } from "./schedules.ts";
 import { migrateTables, MIGRATIONS } from "./schema.ts";
@@ -51,7 +50,7 @@ import { checkStoreOptions, type SqliteStoreOptions } from "./sqlite_store_optio
 import { WriteBatch } from "./write_batch.ts";
 import { addCalls } from "../store_calls.ts";
 import type { DataSource } from "../../model/data_source.ts";
-import type { StepPlace, StoreAnswers, StoreWrites } from "../../store/transaction.ts";
+import type { FindWait, StepPlace, StoreAnswers, StoreWrites } from "../../store/transaction.ts";
 import { transactNow } from "./transactions/transact.ts";
 import { SqliteDataSource } from "./transactions/sqlite_data_source.ts";
 import { UserStatements } from "./transactions/sqlite_transaction.ts";
@@ -194,7 +193,7 @@ export class SqliteStore {
   async transact(
     source: DataSource,
     step: StepPlace | null,
-    work: (tx: object) => StoreWrites | Promise<StoreWrites>,
+    work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
   ): Promise<StoreAnswers> {
     if (source !== this.#source) throw new TypeError("The data source is not that of this store");
     const deps = { db: this.#db, statements: this.#statements, host: this.#host };
@@ -351,14 +350,7 @@ export class SqliteStore {
       delete: (store, runId, by = null) => store.#delete((now) => deleteRun(store.#db, runId, by, now)),
       purge: (store, retention, limit) => store.#delete((now) => purgeRuns(store.#db, retention, limit, now)),
       getRunState: (store, runId) => store.#reads.snapshot(() => readRunState(store.#db, runId)),
-      getWait: (store, waitId) => {
-        const sql = "SELECT p.*, r.id AS run_id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq " +
-          "WHERE p.id = ? AND p.kind = 'wait'";
-        return store.#reads.read(() => {
-          const row = store.#db.get<PauseRow & { run_id: string }>(sql, waitId);
-          return row === undefined ? null : toWait(row.run_id, row);
-        });
-      },
+      getWait: (store, waitId) => store.#reads.read(() => findWait(store.#db, waitId)?.wait ?? null),
       getTimeline: (store, runId, from, limit) =>
         store.#reads.snapshot(() => readTimeline(store.#db, runId, from, limit, store.#host.now())),
       getFailures: (store, runId) => store.#reads.snapshot(() => readFailures(store.#db, runId)),

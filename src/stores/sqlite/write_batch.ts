@@ -6,6 +6,10 @@ import { writeJournal } from "./journal/journal.ts";
 
 // How long a batch may work before it commits, so that the event loop stays free.
 const MAX_WORK_MS = 5;
+// From this many writes on, those that are plain are written together.
+const MANY_WRITES = 16;
+// For so many batches they are not, after one that had to be repeated.
+const REST_AFTER_STALE = 32;
 // How long a write waits for another process to release the lock.
 const MAX_BUSY_MS = 10_000;
 // It tries again in each turn of the event loop for as long as a group of writes usually takes. Then it pauses before
@@ -37,7 +41,8 @@ export class Undone extends Error {
  *
  * A write is synchronous and may refuse by throwing a {@linkcode HoldfastError}, before it has changed anything:
  * so a refusal does not affect other writes. A {@linkcode StoreError} is no refusal: it and any other error roll the
- * batch back, and each write is tried again alone. {@linkcode Undone} is a refusal after changes: it does that, too, and
+ * batch back, and each write is tried again alone; plain ones that were written together ({@linkcode PlainWrites}) first one
+ * after another. {@linkcode Undone} is a refusal after changes: it does that, too, and
  * is answered when it is alone.
  */
 export class WriteBatch {
@@ -45,6 +50,10 @@ export class WriteBatch {
   readonly #host: Host;
   #urgent: Write[] = [];
   #queue: Write[] = [];
+  /** Writes of a batch in which a plain one failed: they are tried again with a statement for each. */
+  #again: Write[] = [];
+  /** For how many batches plain writes are not put together. */
+  #rest = 0;
   /** Writes of a batch that failed: each is tried again alone. */
   #alone: Write[] = [];
   #flush: Promise<void> | null = null;
@@ -91,7 +100,7 @@ export class WriteBatch {
       } else if (now - busySince > BUSY_TURNS_MS) {
         await pause(this.#host, 1 + this.#host.random() * MAX_BUSY_PAUSE_MS);
       }
-    } while (this.#alone.length + this.#urgent.length + this.#queue.length > 0);
+    } while (this.#alone.length + this.#again.length + this.#urgent.length + this.#queue.length > 0);
     this.#flush = null;
   }
 
@@ -109,6 +118,8 @@ export class WriteBatch {
     const answers: (() => void)[] = [];
     const startedAt = this.#host.monotonic();
     const isAlone = this.#alone.length > 0;
+    const { plain } = this.#database;
+    plain.isOpen = !isAlone && this.#rest === 0 && this.#queue.length >= MANY_WRITES;
     try {
       for (let write = this.#take(); write !== undefined; write = this.#take()) {
         taken.push(write);
@@ -121,11 +132,15 @@ export class WriteBatch {
     } catch (error) {
       this.#rollBack();
       const [write, ...others] = taken;
-      if (write !== undefined && others.length === 0) {
+      if (plain.isOpen) {
+        this.#again.push(...taken);
+        this.#rest = REST_AFTER_STALE;
+      } else if (write !== undefined && others.length === 0) {
         write.reject(error instanceof Undone ? error.refusal : storeError(error, { outcomeUnknown: true }));
       } else this.#alone.push(...taken);
       return true;
     }
+    if (this.#again.length === 0) this.#rest = Math.max(0, this.#rest - 1);
     for (const answer of answers) answer();
     return true;
   }
@@ -154,14 +169,15 @@ export class WriteBatch {
   }
 
   #rejectAll(error: StoreError): void {
-    const all = [...this.#alone, ...this.#urgent, ...this.#queue];
+    const all = [...this.#alone, ...this.#again, ...this.#urgent, ...this.#queue];
     this.#alone = [];
+    this.#again = [];
     this.#urgent = [];
     this.#queue = [];
     for (const write of all) write.reject(error);
   }
 
   #take(): Write | undefined {
-    return this.#alone.shift() ?? this.#urgent.shift() ?? this.#queue.shift();
+    return this.#alone.shift() ?? this.#again.shift() ?? this.#urgent.shift() ?? this.#queue.shift();
   }
 }

@@ -20,6 +20,7 @@ import { enqueueCases } from "./runs/enqueue.ts";
 import { factCases } from "./records/facts.ts";
 import { fairnessCases } from "./flow/fairness.ts";
 import { fenceCases } from "./claims/fence.ts";
+import { manyWritesCases } from "./claims/many_writes.ts";
 import { finishCases } from "./runs/finish.ts";
 import { jobPauseCases } from "./flow/job_pauses.ts";
 import { historyCases } from "./runs/histories.ts";
@@ -167,6 +168,7 @@ export const CASES: readonly Case[] = [
   ...jobPauseCases,
   ...leaseCases,
   ...fenceCases,
+  ...manyWritesCases,
   ...workerCases,
   ...operateCases,
   ...stepCases,

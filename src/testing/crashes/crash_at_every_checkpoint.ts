@@ -11,6 +11,7 @@ import {
   planCrashes,
 } from "./crash_plan.ts";
 import { CrashFindings, type CrashReport } from "./crash_report.ts";
+import { namesOf } from "../../values/names_of.ts";
 
 /** A world that lives outside of the test, for the short form of {@linkcode crashAtEveryCheckpoint}. */
 export interface Effects {
@@ -21,22 +22,17 @@ export interface Effects {
 }
 
 /** What the short form of {@linkcode crashAtEveryCheckpoint} takes. */
-export interface ShortCrashOptions extends CrashOptions, Pick<CrashPlan, "jobs" | "signals" | "fakes"> {
+export interface ShortCrashOptions extends CrashOptions, Pick<CrashPlan, "jobs" | "signals" | "messages" | "fakes"> {
   /** The outside world. */
   effects?: Effects;
 }
 
-const OPTIONS: Record<keyof CrashOptions, true> = {
-  modes: true,
-  expected: true,
-  most: true,
-  ordered: true,
-  patience: true,
-};
+const OPTIONS = namesOf<keyof CrashOptions>()("modes expected most ordered patience");
 const SHORT_OPTIONS: Record<keyof ShortCrashOptions, true> = {
   ...OPTIONS,
   jobs: true,
   signals: true,
+  messages: true,
   fakes: true,
   effects: true,
 };
@@ -46,7 +42,8 @@ const SHORT_OPTIONS: Record<keyof ShortCrashOptions, true> = {
  * returned, what it has recorded, and what the world looks like.
  *
  * A checkpoint is a claim, a record of a step or a pause, the ending, and each call of a `world`. Time moves to whatever
- * is due, and waits get their `signals`.
+ * is due, waits get their `signals`, and the run its `messages`. If the job has `onEnd`, the run that cleans up is executed
+ * to its end, too.
  *
  * @param setUp Called anew for each execution.
  * @throws {Error} The execution without crashes does not end as `expected`, or does not use one of the fakes or signals.
@@ -72,8 +69,16 @@ export async function crashAtEveryCheckpoint(subject: unknown, ...rest: unknown[
   }
   const [input, options = {}] = rest as [unknown, ShortCrashOptions?];
   checkOptionNames(options, SHORT_OPTIONS, "crashAtEveryCheckpoint()");
-  const { effects, jobs, signals, fakes, ...others } = options;
-  const plan = { job: subject as Job, input, jobs, signals, fakes, observe: effects && (() => effects.read()) };
+  const { effects, jobs, signals, messages, fakes, ...others } = options;
+  const plan = {
+    job: subject as Job,
+    input,
+    jobs,
+    signals,
+    messages,
+    fakes,
+    observe: effects && (() => effects.read()),
+  };
   return await crashEverywhere(() => plan, () => effects?.reset(), others);
 }
 
@@ -109,7 +114,9 @@ function checkModes(modes: readonly CrashMode[]): void {
 
 /** A job that cannot be executed at all is the same after each crash: that is no success. */
 function checkBaseline({ ended, reason, outcome, errors, unused, trace }: CrashResult, expected: string): void {
-  if (ended === "stuck") throw new Error(`Nothing is ever due: ${reason} (signals: { name: payload })\n${trace}`);
+  if (ended === "stuck") {
+    throw new Error(`Nothing is ever due: ${reason} (signals: { name: payload }, or messages)\n${trace}`);
+  }
   if (errors.length > 0) throw new Error(`A worker has reported without a crash: ${errors[0]}\n${trace}`);
   if (unused.length > 0) throw new Error(`${unused[0]}\n${trace}`);
   if (ended === expected) return;

@@ -1,4 +1,6 @@
+import type { Engine } from "../../engine/engine.ts";
 import { isTerminal, type Run } from "../../model/run.ts";
+import type { Step } from "../../model/step.ts";
 import type { Job } from "../../model/job.ts";
 import type { Checkpoint, Moment } from "../checkpoint.ts";
 import { describeOpenRuns } from "../open_runs.ts";
@@ -60,6 +62,8 @@ class CrashExecution {
   readonly #numbers = new WeakMap<Checkpoint, number>();
   /** The names of the signals of the plan that were sent. */
   readonly #sent = new Set<string>();
+  /** How many of the messages of the plan were sent. */
+  #messagesSent = 0;
   #hasCrashed = false;
   #suspended: TestProcess | null = null;
   /** Whether another worker has claimed the run of the suspended one. */
@@ -93,8 +97,13 @@ class CrashExecution {
     const { job, input } = this.#plan;
     const { engine } = await this.#system.addProcess();
     const { id } = await engine.trigger(job as Job, input); // of its own input type
-    const { run, problem } = await this.#untilEnd(id);
-    const steps = await getSteps(this.#system.store, id);
+    while (this.#plan.messages?.[this.#messagesSent]?.early) await this.#send(engine, id);
+    const ended = await this.#untilEnd(id);
+    const { run } = ended;
+    const { endRunId } = run;
+    const cleanUp = ended.problem !== null || endRunId === null ? null : await this.#untilEnd(endRunId);
+    const problem = ended.problem ?? cleanUp?.problem ?? null;
+    const steps = [...await getSteps(this.#system.store, id), ...await this.#readCleanUp(cleanUp?.run)];
     const seen = await withStableIds(this.#system.store, {
       outcome: run.status === "completed" ? run.output : run.error,
       effects: await this.#plan.observe?.(),
@@ -105,11 +114,21 @@ class CrashExecution {
       reason: problem?.reason ?? null,
       ...seen,
       errors: this.#system.workerErrors.map(String),
-      unused: [...this.#system.fakes.unused(), ...this.#unusedSignals()],
+      unused: [...this.#system.fakes.unused(), ...this.#unusedSignals(), ...this.#unusedMessages()],
       checkpoints: this.#checkpoints,
       hasCrashed: this.#hasCrashed,
       trace: this.#system.trace.show(),
     };
+  }
+
+  /** The steps of the run that cleans up, and how it has ended. */
+  async #readCleanUp(run: Run | undefined): Promise<Pick<Step, "name" | "status" | "output" | "error">[]> {
+    if (run === undefined) return [];
+    const { jobName, status, output, error } = run;
+    return [
+      ...await getSteps(this.#system.store, run.id),
+      { name: `the end of ${jobName}`, status: status as Step["status"], output, error }, // it has ended
+    ];
   }
 
   /** Lets time pass to whatever is due, answers waits, and starts processes, until the run has ended. */
@@ -133,7 +152,9 @@ class CrashExecution {
       if (isOver) return { run, problem: null };
       const hold = await store.getHold(runId);
       if (hold !== null) return { run, problem: { kind: "held", reason: hold.message } };
-      if (await this.#signal(runId) || (steps < MAX_STEPS && await this.#system.step())) continue;
+      if (await this.#signal(runId) || await this.#sendNext(run) || (steps < MAX_STEPS && await this.#system.step())) {
+        continue;
+      }
       return { run, problem: { kind: "stuck", reason: await describeOpenRuns(store) } };
     }
   }
@@ -153,6 +174,29 @@ class CrashExecution {
       return true;
     }
     return false;
+  }
+
+  /** Sends the next message, if the run waits for one; returns whether it does. */
+  async #sendNext({ id, status }: Run): Promise<boolean> {
+    const { messages = [] } = this.#plan;
+    const client = this.#system.alive.find(({ isSuspended }) => !isSuspended);
+    if (status !== "waiting" || this.#messagesSent >= messages.length || client === undefined) return false;
+    const { pauses } = (await this.#system.store.getHistory(id))!; // the run exists
+    if (!pauses.some(({ kind, resolution }) => kind === "receive" && resolution === null)) return false;
+    await this.#send(client.engine, id);
+    return true;
+  }
+
+  async #send(engine: Pick<Engine, "send">, runId: string): Promise<void> {
+    const { name, payload } = this.#plan.messages![this.#messagesSent]!; // the caller knows that there is one
+    this.#messagesSent += 1;
+    await engine.send(runId, name, payload, { id: `message ${this.#messagesSent}` });
+    this.#system.trace.add("somebody", `sends "${name}"`, runId);
+  }
+
+  #unusedMessages(): string[] {
+    return (this.#plan.messages ?? []).slice(this.#messagesSent)
+      .map(({ name }) => `Nothing has waited for the message "${name}" in the execution without crashes`);
   }
 
   #unusedSignals(): string[] {

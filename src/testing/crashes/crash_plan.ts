@@ -41,10 +41,25 @@ export interface CrashPlan<Input = unknown> {
   dataSources?: NonNullable<EngineOptions<Jobs>["dataSources"]>;
   /** The payloads that its waits get, by their names; `review#2` is for the second one of this name alone. */
   signals?: Readonly<Record<string, Json>>;
+  /**
+   * The messages that it is sent, in this order: those that are `early` before it begins, the others one by one, when it
+   * waits for a message.
+   */
+  messages?: readonly CrashMessage[];
   /** Replacements of functions of steps, by their names: a value that is returned, or a function that is called. */
   fakes?: Readonly<Record<string, unknown>>;
   /** What the world looks like afterwards. Arrays are compared without their order, unless `ordered` is set. */
   observe?: () => unknown;
+}
+
+/** A message that is sent to the run. */
+export interface CrashMessage {
+  /** One of the `messages` of the job. */
+  name: string;
+  /** Its payload. */
+  payload: Json;
+  /** Whether it comes before the run begins. Default: no. */
+  early?: boolean;
 }
 
 /** Options of {@linkcode crashAtEveryCheckpoint}. */

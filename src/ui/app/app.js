@@ -37,7 +37,12 @@ function App() {
   if (token.isMissing) return html`<${TokenForm} isRefused=${token.isRefused} />`;
   return html`
     <${Framed} page=${page} isLive=${isLive}>
-      <${Guarded} key=${`${page} ${id}`} title="This page">${pageOf(page, id, query, setLive)}<//><//><${Shortcuts} />
+      <${Guarded} key=${`${page} ${id}`} title="This page">${pageOf(
+        page,
+        id,
+        query,
+        setLive,
+      )}<//><//><${Guarded}><${Shortcuts} /><//>
   `;
 }
 
@@ -72,13 +77,15 @@ function pageOf(page, id, query, onLive) {
 function Framed({ page, isLive, children }) {
   const { data: waits } = useData("waits/open", {}, 15_000, getWaits);
   const { data: workers } = useData("workers", {}, 15_000);
-  const lost = (workers ?? []).filter((/** @type {any} */ worker) => worker.state === "lost").length;
   const badges = {
-    waits: { count: waits === null ? "0" : countOfWaits(waits), words: "open" },
-    workers: { count: number(lost), words: "lost", isAlert: true },
+    waits: { data: waits, count: countOfWaits, words: "open" },
+    workers: { data: workers, count: countOfLost, words: "lost", isAlert: true },
   };
   return html`<${Frame} page=${page} isLive=${isLive} badges=${badges}>${children}<//>`;
 }
+
+/** @param {any[]} workers */
+const countOfLost = (workers) => number(workers.filter(({ state }) => state === "lost").length);
 
 /** @param {{ isRefused: boolean }} props */
 function TokenForm({ isRefused }) {
@@ -109,4 +116,11 @@ function TokenForm({ isRefused }) {
 }
 
 theme.apply();
-render(html`<${App} />`, document.body);
+render(
+  html`
+    <${Guarded} title="The dashboard">
+      <${App} />
+      <//>
+  `,
+  document.body,
+);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { NotFoundError, ValidationError } from "../../../src/model/error.ts";
 import { isTerminal, type RunFilter } from "../../../src/model/run.ts";
+import type { RunQuery } from "../../../src/store/run_query.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { park } from "../../../src/testing/contract/arrange.ts";
 import { aHold } from "../../../src/testing/contract/fixtures.ts";
@@ -137,6 +138,27 @@ forEachStore("getChildren() reads no more runs than it lists", async ({ store, h
   assert.equal(listed.reduce((sum, ids) => sum + ids, 0), 2);
 });
 
+forEachStore("getChildren() counts to the end what a store counts in parts, and counts nothing for a page", async ({
+  store,
+  host,
+}) => {
+  const { runId } = await addParent(store);
+  const pages: RunQuery[] = [];
+  const countingLittle = withCalls(store, {
+    findRuns: (query) => {
+      if (query.limit !== 0) pages.push(query);
+      return store.findRuns({ countUpTo: 1, ...query });
+    },
+  });
+  await using engine = createEngine({ store: countingLittle, host, jobs: {} });
+
+  const { total, byStatus } = await engine.getChildren(runId);
+
+  assert.deepEqual([total, byStatus!.completed, byStatus!.failed], [8, 2, 2]);
+  assert.deepEqual(pages.map(({ countUpTo }) => countUpTo), pages.map(() => 0));
+  assert.ok(pages.length > 0);
+});
+
 forEachStore("GET /children answers what getChildren() does", async (context) => {
   const { runId, of } = await addParent(context.store);
   await using service = aService({}, context);
@@ -228,12 +250,13 @@ forEachStore("explain() of a run that waits for a held child says what that chil
   await park(store, lease, onChildren(children));
   const { claims } = await claimAll(store);
   await using service = aTenantService({ auth: CAREFUL }, context);
-  const { message } = aHold();
+  const message = 'step "frames" is new';
+  const hold = { ...aHold(), message: `Held: ${message}` };
 
-  await store.hold(claims[1]!.lease, aHold(), []);
+  await store.hold(claims[1]!.lease, hold, []);
   const { reasons: [first, second] } = await service.engine.explain(lease.runId);
   const { body } = await service.ask("GET", `/explain?runId=${lease.runId}`, { headers: { "x-org": "a" } });
-  await store.hold(claims[0]!.lease, aHold(), []);
+  await store.hold(claims[0]!.lease, hold, []);
   const both = await service.engine.explain(lease.runId);
 
   const runId = children[1]!.id;

@@ -651,6 +651,38 @@ forEachStore("explain() says that a run has ended", async (context) => {
   assert.deepEqual(reason, { kind: "ended", status: "completed", endedAt: AT_START, message: "Completed 3 s ago" });
 });
 
+forEachStore("explain() of a run that has ended says which messages it never received", async ({ store, host }) => {
+  const messages = Object.fromEntries("abcdefg".split("").map((name) => [name, anything]));
+  const job = defineJob({
+    name: "chat",
+    input: anything,
+    messages,
+    run: (step) => step.receive("first", { names: ["b"] }),
+  });
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger("chat", null);
+  const { id: single } = await engine.trigger("chat", null);
+  for (const name of "bcbccadefg") await engine.send(id, name, null);
+  for (const name of "ba") await engine.send(single, name, null);
+  await engine.runUntilIdle();
+
+  const { message, reasons: [, unread] } = await engine.explain(id);
+  const { reasons } = await engine.explain(single);
+  await engine.retrigger(single);
+  const retried = await engine.explain(single);
+
+  assert.match(message, /^Completed /);
+  assert.deepEqual(unread, {
+    kind: "unread",
+    count: 9,
+    names: ["c", "b", "a", "d", "e", "f", "g"],
+    message: '9 messages were never received: "c" (3), "b", "a", "d", "e", and 2 of other names',
+  });
+  const once = { kind: "unread", count: 1, names: ["a"], message: '1 message was never received: "a"' };
+  assert.deepEqual(reasons.slice(1), [once]);
+  assert.deepEqual(retried.reasons.slice(1), [{ ...once, message: `${once.message}; its retry began with it` }]);
+});
+
 forEachStore("explain() says of a run that failed what it failed of", async (context) => {
   await using engine = anEngine(context, () => {
     throw new Error("HTTP 402 for order 17");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../../src/engine/create_engine.ts";
-import { ConflictError, ValidationError } from "../../../src/model/error.ts";
+import { ConflictError, StoreError, ValidationError } from "../../../src/model/error.ts";
 import type { EndContext } from "../../../src/model/end.ts";
 import { defineJob, type EndDefinition } from "../../../src/model/job.ts";
 import { replay } from "../../../src/replay/mod.ts";
@@ -102,6 +102,22 @@ forEachStore("what was not begun is undone with always alone", async (context) =
   assert.deepEqual(ledger, ["release undefined reserve"]);
 });
 
+forEachStore("a step with the name of a member of every object has a key like any other", async (context) => {
+  const keys: string[] = [];
+  const order = defineJob({
+    name: "order",
+    input: anything,
+    onEnd: { run: (_, end) => end.undo("constructor", (_, { stepKey }) => void keys.push(stepKey)) },
+    run: (step) => step.run("constructor", ({ idempotencyKey }) => void keys.push(idempotencyKey)),
+  });
+  await using engine = engineOf(context, { order });
+  const { id } = await engine.jobs.order.trigger(1);
+
+  await engine.runUntilIdle();
+
+  assert.deepEqual(keys, [`${id}/constructor`, `${id}/constructor`]);
+});
+
 forEachStore(
   "a retry from the failure does again what was undone, with other keys, and the rest not",
   async (context) => {
@@ -130,6 +146,36 @@ forEachStore(
     assert.equal(ledger.filter((line) => line.startsWith("reserve")).length, 1);
   },
 );
+
+forEachStore("a step that was killed and undone has another key in a retry", async (context) => {
+  const keys: string[] = [];
+  const begun = Promise.withResolvers<void>();
+  const order = defineJob({
+    name: "order",
+    input: anything,
+    onEnd: { run: (_, end) => end.undo("charge", (_, { stepKey }) => void keys.push(stepKey), { always: true }) },
+    run: (step) =>
+      step.run("charge", ({ idempotencyKey }) => {
+        keys.push(idempotencyKey);
+        begun.resolve();
+        return keys.length > 1 ? null : new Promise(() => {}); // it never ends: the process dies
+      }),
+  });
+  const dead = engineOf(context, { order });
+  const { id } = await dead.jobs.order.trigger(1);
+  dead.runUntilIdle().catch(() => {});
+  await begun.promise;
+  await using engine = engineOf(context, { order });
+  await engine.cancel(id);
+  context.host.advance(60_000);
+  await engine.runUntilIdle();
+
+  await engine.retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  const { endRunId } = (await engine.getRun(id))!;
+  assert.deepEqual(keys.slice(0, 3), [`${id}/charge`, `${id}/charge`, `${endRunId}/charge`]);
+});
 
 forEachStore(
   "a run is neither retried nor deleted while it is cleaned up; cancelling the clean-up gives it up",
@@ -214,6 +260,32 @@ forEachStore(
     }
 
     assert.deepEqual(events, ["looked", "reserved", "released"]);
+  },
+);
+
+forEachStore(
+  "a clean-up that cannot read whether its run is still executed asks the store again",
+  async ({ store, host }) => {
+    const { order } = aWorld();
+    let faults = 0;
+    const faulty = new Proxy(store, {
+      get: (target, name) => {
+        const method = target[name as keyof typeof store] as (...parameters: unknown[]) => unknown;
+        if (name !== "getLeases") return method?.bind(target);
+        return () => faults++ < 2 ? Promise.reject(new StoreError("The store is busy")) : target.getLeases();
+      },
+    });
+    await using engine = engineOf({ store: faulty, host }, { order });
+    const { id } = await engine.jobs.order.trigger(1, { delay: "1h" });
+    await engine.cancel(id);
+    const { endRunId } = (await engine.getRun(id))!;
+    await engine.start();
+    while ((await engine.getRun(endRunId!))!.completedAt === null) {
+      host.advance(100);
+      await host.settle();
+    }
+
+    assert.deepEqual([(await engine.getRun(endRunId!))!.status, faults], ["completed", 3]);
   },
 );
 

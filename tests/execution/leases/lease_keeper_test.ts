@@ -309,7 +309,10 @@ forEachStore(
     isDown = false;
     await pass(host, 2_000, 1_000);
 
-    assert.deepEqual((await engine.getRun(id))!.output, [1, LEASE_MS]);
+    const [execution, leftMs] = (await engine.getRun(id))!.output as [number, number];
+    assert.equal(execution, 1);
+    // A lease that is renewed again at the same instant, as it may be over a slow store, ends a millisecond later.
+    assert.ok(leftMs >= LEASE_MS && leftMs <= LEASE_MS + 2, `${leftMs} ms are left`);
   },
 );
 

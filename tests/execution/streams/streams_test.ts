@@ -103,6 +103,47 @@ forEachStore("items are visible while the step is executed", async ({ store, hos
   assert.deepEqual((await engine.getStreams(id)).map(({ items, isOpen }) => [items, isOpen]), [[1, false]]);
 });
 
+forEachStore("the first item of a stream does not wait for those that others stream", async ({ store, host }) => {
+  const calls: { at: number; runIds: string[] }[] = [];
+  const observed = withCalls(store, {
+    appendItems: (writes) => {
+      calls.push({ at: host.monotonic(), runIds: writes.map(({ lease }) => lease.runId) });
+      return store.appendItems(writes);
+    },
+  });
+  const gate = aGate();
+  let isOver = false;
+  let writtenAt = 0;
+  const steady = aJob((step) =>
+    step.run("say", async ({ stream }) => {
+      while (!isOver) {
+        await stream(tokens).write("a");
+        await pass(host, 1);
+      }
+    }), "steady");
+  const single = aJob((step) =>
+    step.run("say", async ({ stream }) => {
+      writtenAt = host.monotonic();
+      await stream(tokens).write("b");
+      await gate.opened;
+    }), "single");
+  await using engine = createEngine({ store: observed, host, jobs: { steady, single } });
+  await engine.trigger("steady", null);
+  await engine.start();
+  await until(host, () => calls.length > 4);
+  const { id } = await engine.trigger("single", null);
+
+  await until(host, () => calls.some(({ runIds }) => runIds.includes(id)));
+  await until(host, () => calls.length > 10);
+  isOver = true;
+  gate.open();
+
+  const at = calls.findIndex(({ runIds }) => runIds.includes(id));
+  assert.ok(calls[at]!.at - writtenAt <= 20, `it took ${calls[at]!.at - writtenAt} ms`);
+  const others = calls.slice(at + 1).map((call, n) => call.at - calls[at + n]!.at);
+  assert.ok(others.every((ms) => ms >= 50), `the intervals are ${others.join(", ")} ms`);
+});
+
 forEachStore("the items of an attempt that is followed by another do not count", async (context) => {
   const { host } = context;
   const seen: unknown[] = [];
@@ -519,4 +560,107 @@ forEachStore("a run that streams nothing makes no call for streams, and records 
   await engine.runUntilIdle();
 
   assert.deepEqual(calls, []);
+});
+
+forEachStore("the record waits until it is known where the stream ends", async ({ store, host }) => {
+  const gate = aGate();
+  const slow = withCalls(store, {
+    readStream: async (...parameters) => {
+      if (parameters[3] === 0) await gate.opened;
+      return await store.readStream(...parameters);
+    },
+  });
+  let returned = false;
+  const job = aJob((step) =>
+    step.run("say", ({ stream }) => {
+      stream(tokens).write("a");
+      returned = true;
+    })
+  );
+  await using engine = createEngine({ store: slow, host, jobs: { job } });
+  const { id } = await engine.trigger("job", null);
+  const done = engine.runUntilIdle();
+  await until(host, () => returned);
+  await pass(host, 100);
+
+  assert.deepEqual((await store.getHistory(id))!.steps, []);
+  gate.open();
+  await done;
+  assert.deepEqual(await itemsOf(engine, id), ["a"]);
+});
+
+forEachStore("a call stores about 1 MiB of items, however many runs wait", async ({ store, host }) => {
+  const sizes: number[] = [];
+  const observed = withCalls(store, {
+    appendItems: (writes) => {
+      sizes.push(writes.flatMap(({ chunks }) => chunks).reduce((sum, { items }) => sum + items.length, 0));
+      return store.appendItems(writes);
+    },
+  });
+  const gate = aGate();
+  const runs = 20;
+  let written = 0;
+  const job = aJob((step) =>
+    step.run("say", async ({ stream }) => {
+      const writer = stream(tokens);
+      for (let n = 0; n < 20; n++) writer.write("x".repeat(10_000));
+      written += 1;
+      await gate.opened;
+    })
+  );
+  await using engine = createEngine({ store: observed, host, jobs: { job }, worker: { concurrency: runs } });
+  for (let n = 0; n < runs; n++) await engine.trigger("job", null);
+  const done = engine.runUntilIdle();
+  await until(host, () => written === runs && sizes.reduce((sum, size) => sum + size, 0) >= runs * 200_000);
+  gate.open();
+  await done;
+
+  assert.ok(sizes.length >= 4, `${sizes.length} calls`);
+  assert.ok(Math.max(...sizes) <= 1_100_000, `${Math.max(...sizes)} characters in one call`);
+});
+
+forEachStore("leases are renewed while items wait for the store", async ({ store, host }) => {
+  const gate = aGate();
+  let calls = 0;
+  const slow = withCalls(store, {
+    appendItems: async (writes) => {
+      calls += 1;
+      await gate.opened;
+      return await store.appendItems(writes);
+    },
+  });
+  const over = aGate();
+  let begun = 0;
+  const job = aJob((step) =>
+    step.run("say", async ({ stream }) => {
+      begun += 1;
+      await stream(tokens).write("a");
+      await over.opened;
+    })
+  );
+  const worker = { heartbeatInterval: 1_000, staleThreshold: 5_000 };
+  await using engine = createEngine({ store: slow, host, jobs: { job }, worker });
+  const { id } = await engine.trigger("job", null);
+  await engine.start();
+  await until(host, () => calls === 1);
+
+  await pass(host, 30_000, 500);
+  gate.open();
+  await pass(host, 100);
+  over.open();
+  await until(host, async () => (await engine.getRun(id))!.completedAt !== null);
+
+  assert.deepEqual([(await engine.getRun(id))!.status, begun, calls], ["completed", 1, 1]);
+  assert.deepEqual(await itemsOf(engine, id), ["a"]);
+});
+
+forEachStore("an item that is larger than a part is read as one, with those around it", async (context) => {
+  const large = "x".repeat(200_000);
+
+  const { items } = await perform(context, (step) =>
+    step.run("say", async ({ stream }) => {
+      for (const item of ["a", large, "b"]) await stream(tokens).write(item);
+    }));
+
+  assert.deepEqual(items.map((item) => (item as string).length), [1, 200_000, 1]);
 });

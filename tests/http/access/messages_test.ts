@@ -32,9 +32,29 @@ Deno.test("POST /send sends a message to a run, and GET /messages shows it", asy
   assert.deepEqual(
     shown.body.map(({ acceptedAt: _, receivedAt: __, ...message }: Record<string, unknown>) => message),
     [
-      { id: "m1", name: "text", payload: { text: "hi" }, status: "received", sentBy: null, receivedBy: "next" },
+      { id: "m1", name: "text", payload: { text: "hi" }, status: "received", receivedBy: "next" },
     ],
   );
+});
+
+Deno.test("GET /messages reads those behind one, up to a limit, in several reads of the store", async () => {
+  await using service = aService({}, undefined, { chat });
+  const { id } = await service.engine.trigger("chat", null);
+  const text = "x".repeat(10_000); // four in one read
+  for (let n = 1; n <= 9; n++) await service.engine.send(id, "text", { text }, { id: `m${n}` });
+  const read = async (more: string) => {
+    const { status, body } = await service.ask("GET", `/messages?runId=${id}${more}`);
+    return status === 200 ? body.map((message: { id: string }) => message.id).join() : status;
+  };
+
+  const found = [
+    await read("&limit=2"),
+    await read("&after=m2&limit=6"),
+    await read("&after=m7"),
+    await read("&limit=0"),
+  ];
+
+  assert.deepEqual(found, ["m1,m2", "m3,m4,m5,m6,m7,m8", "m8,m9", 400]);
 });
 
 Deno.test("POST /send records who sends, as auth.actor says it, and refuses by", async () => {

@@ -4,6 +4,7 @@ import { createHandler } from "../../../src/http/handler.ts";
 import { signedLinks } from "../../../src/links/signed_links.ts";
 import { StoreError } from "../../../src/model/error.ts";
 import { Chance } from "../../support/chance.ts";
+import { allRoutes } from "../../support/http/hostile.ts";
 import { aRequest } from "../../support/http/http.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 
@@ -30,6 +31,49 @@ forEachStore("GET and HEAD show the question and change nothing, however often",
   }
 
   assert.equal((await waitOf(service, id)).status, "pending");
+});
+
+forEachStore("what scans mails and prefetches pages changes nothing", async (world) => {
+  await using service = aLinkedService(world);
+  const { id, path } = await service.ask1("ask");
+  const scanners: [method: string, headers: Record<string, string>][] = [
+    ["GET", { "user-agent": "Mozilla/5.0 (Windows NT 10.0; Win64; x64) SafeLinks" }],
+    ["GET", { "sec-purpose": "prefetch;prerender", "sec-fetch-site": "none" }],
+    ["GET", { "purpose": "prefetch", "x-moz": "prefetch" }],
+    ["GET", { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document" }],
+    ["GET", { "user-agent": "Slackbot-LinkExpanding 1.0", "range": "bytes=0-32768" }],
+    ["HEAD", { "user-agent": "curl/8.5.0" }],
+  ];
+
+  for (const [method, headers] of scanners) {
+    const { status } = await service.open(path, method, headers);
+    assert.equal(status, 200, JSON.stringify(headers));
+  }
+  const { status } = await service.open(path, "OPTIONS", { "access-control-request-method": "POST" });
+
+  assert.ok([204, 405].includes(status), String(status));
+  assert.equal((await waitOf(service, id)).status, "pending");
+  assert.equal((await service.post(path, { action: "Refund" })).status, 303);
+});
+
+forEachStore("the token of a link opens no other route", async (world) => {
+  const unknown = () => Response.json({ error: "Who are you?", code: "unauthorized" }, { status: 401 });
+  const auth = { authenticate: () => Promise.reject(unknown()) };
+  await using service = aLinkedService(world, { auth });
+  const { id, path } = await service.ask1("ask");
+  const { id: waitId } = await waitOf(service, id);
+  const token = path.split("?t=")[1]!;
+  const isOpen = (path: string) => path.startsWith("/health") || path === "/openapi.json";
+
+  for (const [name, { method, path }] of allRoutes) {
+    if (isOpen(path)) continue;
+    const headers = { authorization: `Bearer ${token}`, cookie: `t=${token}` };
+    const { status } = await service.handler.fetch(
+      aRequest(method, `${path}?runId=${id}&waitId=${waitId}&t=${token}`, { headers }),
+    );
+    assert.equal(status, 401, name);
+  }
+  assert.equal((await service.open(path)).status, 200);
 });
 
 forEachStore("POST answers, once, as the one for whom the link was made", async (world) => {

@@ -7,6 +7,7 @@ import { createHandler } from "../../../src/http/handler.ts";
 import { mcp, type McpOptions } from "../../../src/http/mcp/mcp.ts";
 import { notFound } from "../../../src/http/response.ts";
 import { signedLinks } from "../../../src/links/signed_links.ts";
+import { createEngine, MemoryStore } from "@holdfast/jobs";
 import { defineJob } from "../../../src/model/job.ts";
 import { rpc, type RpcAnswer, type RpcOptions } from "../../mcp/stateless_client.ts";
 import { aService } from "../../support/http/http.ts";
@@ -125,6 +126,29 @@ Deno.test("tools/call makes a task of a run, after its commit, and tasks/get has
     content: [{ type: "text", text: '{"sum":3}' }],
     structuredContent: { sum: 3 },
   }]);
+});
+
+Deno.test("a task that has ended says how long it is kept, if its run is deleted some time", async () => {
+  await using service = aService({}, undefined, {});
+  const { host } = service;
+  await using engine = createEngine({
+    store: new MemoryStore({ host }),
+    host,
+    jobs: JOBS,
+    retention: { completed: "1h", failed: Infinity },
+  });
+  const { fetch } = createHandler(engine, { host, mcp: mcp({ name: "test", tools }) });
+  const ask = async (method: string, params: Record<string, unknown>) =>
+    (await rpc(fetch, "http://localhost/mcp", method, params)).result;
+  const asked = await ask("tools/call", { name: "sum", arguments: { numbers: [1] } });
+  const failing = await ask("tools/call", { name: "broken", arguments: {} });
+  host.advance(2_000);
+  await engine.runUntilIdle();
+
+  const [ended, failed] = [await ask("tasks/get", asked), await ask("tasks/get", failing)];
+
+  assert.deepEqual([asked.ttlMs, ended.status, ended.ttlMs], [null, "completed", 3_602_000]);
+  assert.equal(failed.ttlMs, null);
 });
 
 Deno.test("tasks/get shows the progress of a run, that it is held, and how it ended", async () => {
@@ -435,6 +459,29 @@ Deno.test("operate: true adds seven tools, which do what their routes do", async
   assert.equal(cancelled.isError, true);
   assert.match(unknown.content[0].text, /no parameter "stack"/);
 });
+
+const WRONG: readonly [tool: string, args: object, message: RegExp][] = [
+  ["list_runs", { status: "broken" }, /status/],
+  ["list_runs", { status: ["failed"] }, /The parameter status must be a string or a number/],
+  ["list_runs", { limit: 5_000 }, /limit/],
+  ["list_runs", { limit: 1e21 }, /limit/],
+  ["list_failures", { since: "yesterday" }, /since/],
+  ["get_run", { runId: null }, /The parameter runId is missing/],
+  ["get_run", { runId: { id: 1 } }, /The parameter runId must be a string or a number/],
+  ["retry_run", { runId: "x", from: "the middle" }, /from/],
+  ["answer_wait", { runId: "x", waitId: ["y"], payload: 1 }, /The parameter waitId must be/],
+];
+for (const [tool, args, message] of WRONG) {
+  Deno.test(`${tool} says what is wrong with ${JSON.stringify(args)}, so that the model can mend it`, async () => {
+    const server = aServer({ operate: true });
+    await using _service = server.service;
+
+    const { status, result } = await server.call(tool, args);
+
+    assert.deepEqual([status, result?.isError], [200, true]);
+    assert.match(result.content[0].text, message);
+  });
+}
 
 /** A client of the SDK, which begins with a handshake. */
 async function connect(server: ReturnType<typeof aServer>): Promise<Client> {

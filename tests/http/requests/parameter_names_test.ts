@@ -9,6 +9,7 @@ const NEARLY: [path: string, parameter: string, meant: string][] = [
   ["/runs", "statuss=failed", "status"],
   ["/runs", "staus=failed", "status"],
   ["/runs", "sattus=failed", "status"],
+  ["/runs", "statuses=failed", "status"],
   ["/runs", "limits=5", "limit"],
   ["/runs", "label=org:acme", "label.<key>"],
   ["/runs", "labels.org=acme", "label.org"],

@@ -95,6 +95,17 @@ for (const [name, meant] of MISSPELLED) {
   });
 }
 
+Deno.test("POST /send refuses a misspelled field: an id that is ignored would send a message twice", async () => {
+  await using service = aService();
+  const sent = { jobName: "echo", key: "k", name: "text", payload: 1 };
+
+  for (const [name, meant] of [["ID", "id"], ["job_name", "jobName"], ["Start", "start"]]) {
+    const { status, body } = await service.ask("POST", "/send", { body: { ...sent, [name!]: "x" } });
+
+    assert.deepEqual([status, body.error], [400, `The body has a field "${name}": did you mean "${meant}"?`]);
+  }
+});
+
 Deno.test("POST /trigger ignores other fields that it does not know", async () => {
   await using service = aService();
   const unknown = { key: 1, name: 2, inputs: {}, label: "x", "idempotency key": "k", "": null };

@@ -192,6 +192,49 @@ forEachStore("GET /stream answers 304 while nothing has changed", async (context
   assert.equal(first.headers.get("cache-control"), "private, no-cache");
 });
 
+forEachStore(
+  "GET /stream with the ETag of items that do not count any more answers with those that do",
+  async (context) => {
+    await using service = aService({}, context);
+    const { path, write, reset } = await aStream(context, service);
+    await write("a");
+    const first = await fetch(service, path);
+    await first.text();
+    const etag = first.headers.get("etag")!;
+    await reset(1);
+
+    const empty = await fetch(service, path, { "if-none-match": etag });
+    await write("b");
+    const other = await fetch(service, path, { "if-none-match": etag });
+
+    assert.deepEqual([empty.status, await empty.text(), other.status, await other.text()], [200, "[]", 200, '["b"]']);
+  },
+);
+
+forEachStore("GET /stream sends an item that is larger than an answer", async (context) => {
+  await using service = aService({}, context);
+  const { path, write, finish } = await aStream(context, service);
+  const large = "x".repeat(200_000);
+  await write("a");
+  await write(large);
+  await write("b");
+  await finish();
+
+  const all: string[] = [];
+  for (let offset = "-1", isOver = false; !isOver;) {
+    const { text, next, flags } = await show(await fetch(service, `${path}&offset=${offset}`));
+    all.push(...JSON.parse(text));
+    isOver = flags.includes("closed");
+    offset = next!;
+  }
+  const events = messages(await fetch(service, `${path}&offset=-1&live=sse`));
+  await events.ended;
+
+  assert.deepEqual(all.map(({ length }) => length), [1, 200_000, 1]);
+  const sent = events.all.filter(({ event }) => event === "data").flatMap(({ data }) => JSON.parse(data));
+  assert.deepEqual(sent.map(({ length }) => length), [1, 200_000, 1]);
+});
+
 forEachStore("GET /stream answers 410 if the items of the client do not count any more", async (context) => {
   await using service = aService({}, context);
   const { path, write, reset } = await aStream(context, service);

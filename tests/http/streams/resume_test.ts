@@ -354,6 +354,31 @@ Deno.test("a stream that resumes far back leaves the event loop free while it re
   assert.equal(reader.gaps, 0);
 });
 
+forEachStore("a resumed stream sends the latest progress once, though the store fails meanwhile", async (context) => {
+  const { store, host } = context;
+  let asked = 0;
+  const broken = withCalls(store, {
+    findCursor: async (cursor) => {
+      if (cursor !== null && ++asked === 2) throw new StoreError("The disk is busy"); // after the run was looked at
+      return await store.findCursor(cursor);
+    },
+  });
+  await using service = aService({}, { ...context, store: broken });
+  const { id } = await service.engine.trigger("echo", 1);
+  const { lease } = await claimOne(store, "echo");
+  await store.renew([{ lease, reports: [{ kind: "progress", no: 1, at: 0, progress: { current: 1 } }] }], 30_000);
+  const { place } = (await store.getRunState(id))!; // it was triggered
+  await service.engine.trigger("echo", 2);
+
+  const following = follow(service, `/subscribe?runId=${id}`, formatCursor(place));
+  await pass(host, 100, 20); // it is tried again after a while
+  await using reader = await following;
+  await pass(host, 100, 20);
+
+  assert.ok(asked > 2, "it failed once");
+  assert.deepEqual(reader.types, ["run:progress"]);
+});
+
 forEachStore("a stream begins though the store does not answer at first", async (context) => {
   const { store } = context;
   let failures = 0;

@@ -3,6 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { ConflictError, LeaseLostError, StoreError } from "../../../src/model/error.ts";
 import { systemHost } from "../../../src/model/host.ts";
+import type { Chunk } from "../../../src/model/stream.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { copySqliteToPostgres } from "../../../src/stores/copy/copy_sqlite_to_postgres.ts";
@@ -110,6 +111,40 @@ test("copies runs with labels, keys, steps, waits, logs and failures", async ({ 
   assert.deepEqual(again.map(({ run, disposition }) => [run.id, disposition]), [[ended.id, "idempotent"]]);
   const { wait: signalled } = await moved.signal(wait.id, { signalId: "s", payload: 1 });
   assert.equal(signalled.outcome, "signal");
+});
+
+test("copies streams: what counts, what does not, and places in them", async ({ store, copy }) => {
+  const run = aRun();
+  await store.enqueue([run]);
+  const { lease } = await claimOne(store);
+  const chunk = (position: number, after: number, first: number, more: Partial<Chunk> = {}): Chunk => {
+    const items = JSON.stringify([`item ${position}`]);
+    const size = 10 * (first + 1);
+    return { stream: "tokens", position, after, first, count: 1, size, items, isPermanent: false, ...more };
+  };
+  await store.appendItems([{ lease, chunks: [chunk(1, 0, 0), chunk(2, 1, 1)] }]);
+  const mark = chunk(3, 0, 0, { count: 0, size: 0, items: "[]", isPermanent: true });
+  const result = { status: "retrying" as const, failure: aFailure(), delayMs: 0 };
+  await store.saveStep(lease, aStep({ result, chunks: [mark] }), []);
+  await store.saveStep(lease, aStep({ attempts: 2, chunks: [chunk(4, 3, 0, { isPermanent: true })] }), []);
+  await store.appendItems([{ lease, chunks: [chunk(5, 4, 1)] }]);
+  await store.finish(lease, { status: "failed", failure: aFailure(), failedStepName: "read" }, []);
+  const place = (await store.readStream(run.id, "tokens", null, Infinity))!.chunks[0]!;
+  const read = (from: Store) =>
+    Promise.all([
+      from.readStream(run.id, "tokens", null, Infinity),
+      from.readStream(run.id, "tokens", place, Infinity),
+      from.readStream(run.id, "tokens", { position: 1, at: place.at }, 0),
+      from.readStream(run.id, "tokens", { position: 1, at: 1 }, 0),
+      from.getStreams(run.id),
+    ]);
+  const before = await read(store);
+
+  const moved = await copy();
+
+  assert.deepEqual(await read(moved), before);
+  assert.deepEqual(before[0]!.chunks.map(({ items }) => items), ["[]", '["item 4"]', '["item 5"]']);
+  assert.deepEqual([before[0]!.last, before[3]!.isPlace], [5, false]);
 });
 
 test("keeps the order of runs, and adds new ones behind them", async ({ store, copy }) => {

@@ -36,6 +36,8 @@ Deno.test({
           const one = await timeOf(read);
           assert.ok(one < all / 2, `${what} takes ${one} ms, a list of all runs ${all} ms (analyzed: ${isAnalyzed})`);
         }
+        const [leases, runs] = [await timeOf(reads["lost leases"]!), await timeOf(reads["runs by their ids"]!)];
+        assert.ok(leases < runs, `lost leases take ${leases} ms, the same runs ${runs} ms (analyzed: ${isAnalyzed})`);
       }
     } finally {
       await store.close();
@@ -54,6 +56,7 @@ async function connect(): Promise<pg.Client> {
 function readsOf(store: PostgresStore): Record<string, () => Promise<unknown>> {
   const ids = Array.from({ length: 20 }, (_, n) => `run-${n * 1_000 + 1}`);
   const numbers = Array.from({ length: 20 }, (_, n) => n * 1_000 + 1);
+  const leases = ids.map((runId) => ({ runId, generation: 1, claimId: "claim", recorded: 0, concurrencyKey: null }));
   return {
     "a run": () => getRun(store, "run-5"),
     "the newest runs": () => store.findRuns({ limit: 20 }),
@@ -77,6 +80,7 @@ function readsOf(store: PostgresStore): Record<string, () => Promise<unknown>> {
       const { position } = (await store.findCursor(null))!;
       return await store.readJournal(position - 640, 10_000);
     },
+    "lost leases": () => store.getLostLeases(leases),
     "held runs": () => store.findHeld({ after: 0, limit: 20 }),
   };
 }

@@ -4,6 +4,7 @@ import type { Store } from "../../../src/store/store.ts";
 import { getRuns } from "../../../src/store/reads.ts";
 import type { RunQuery } from "../../../src/store/run_query.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { Chance } from "../../support/chance.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aFailure, aRun } from "../../support/fixtures.ts";
@@ -15,29 +16,41 @@ const RUNS = 250;
 const QUERIES = 400;
 
 Deno.test({
-  name: "MemoryStore and PostgresStore find the same runs by any filter",
+  name: "MemoryStore, SqliteStore and PostgresStore find the same runs by any filter",
   ignore: server === null,
   fn: async () => {
     const chance = new Chance(7);
     const host = new FakeHost();
-    const stores: Store[] = [new MemoryStore({ host }), await server!.open(host)]; // ignored without a server
+    const stores: Store[] = [
+      new MemoryStore({ host }),
+      await SqliteStore.open(":memory:", { host }),
+      await server!.open(host), // ignored without a server
+    ];
     try {
       for (const store of stores) await store.migrate();
       const runs = Array.from({ length: RUNS }, () => aRunOfAny(chance));
       for (let n = 0; n < RUNS; n += 10) {
         for (const store of stores) await store.enqueue(runs.slice(n, n + 10));
-        host.advance(10);
+        host.jump(n % 50 === 0 ? -30 : 10);
       }
       for (let n = 0; n < 40; n++) {
         await endSome(stores, n);
         host.advance(5);
       }
 
+      for (const { id } of runs.slice(0, 20)) {
+        const retry = aRun({ jobName: JOBS[0]!, retriggerOf: { runId: id, from: "start" } });
+        for (const store of stores) {
+          if ((await store.getRunState(id))?.run.status === "failed") await store.enqueue([retry]);
+        }
+      }
+      for (let n = 40; n < 60; n++) await endSome(stores, n);
+
       for (let n = 0; n < QUERIES; n++) {
         const query = aQuery(chance);
         const before = chance.happens(0.2) ? chance.int(RUNS) : null;
-        const [expected, found] = await Promise.all(stores.map((store) => find(store, query, before, runs)));
-        assert.deepEqual(found, expected, JSON.stringify({ query, before }));
+        const [expected, ...found] = await Promise.all(stores.map((store) => find(store, query, before, runs)));
+        for (const one of found) assert.deepEqual(one, expected, JSON.stringify({ query, before }));
       }
     } finally {
       for (const store of stores) await store.close();
@@ -49,7 +62,8 @@ Deno.test({
 async function endSome(stores: readonly Store[], round: number): Promise<void> {
   const request = aClaimRequest({ jobNames: JOBS, limit: 4, claimId: `claim-${round}` });
   const claimed = await Promise.all(stores.map((store) => store.claim(request)));
-  assert.deepEqual(claimed[1]!.claims.map(({ run }) => run.id), claimed[0]!.claims.map(({ run }) => run.id));
+  const [expected, ...others] = claimed.map(({ claims }) => claims.map(({ run }) => run.id));
+  for (const ids of others) assert.deepEqual(ids, expected);
   for (const [at, store] of stores.entries()) {
     for (const [n, { lease }] of claimed[at]!.claims.entries()) {
       const kind = round % 2 === 0 ? "timeout" : "error";
@@ -94,6 +108,9 @@ function aQuery(chance: Chance): RunQuery {
     completedAfter: some(0.1, instant),
     completedBefore: some(0.1, instant),
     notRetried: some(0.1, () => true),
+    retried: some(0.1, () => chance.happens(0.5)),
+    endRun: some(0.05, () => chance.happens(0.5)),
+    parentRunId: some(0.02, () => "none"),
     countUpTo: some(0.3, () => chance.int(80)),
     limit: some(0.7, () => chance.int(30)),
     offset: some(0.3, () => chance.int(60)),

@@ -18,6 +18,15 @@ export interface Server {
   restart(options?: { downMs?: number; mode?: "immediate" | "fast" }): Promise<void>;
   /** What it has written to its log; nothing, if it is that of `HOLDFAST_POSTGRES_URL`. */
   readLog(): string;
+  /** Ends it before the process ends, and removes its files; does nothing to that of `HOLDFAST_POSTGRES_URL`. */
+  stop(): void;
+}
+
+/** Options of {@linkcode startServer}. */
+interface ServerOptions {
+  fsync?: boolean;
+  isOwn?: boolean;
+  settings?: readonly string[];
 }
 
 /** The folder of the programs of the server to test. */
@@ -33,10 +42,11 @@ const FOLDERS = CHOSEN !== undefined
  *
  * @param options.fsync Whether a commit waits for the disk.
  * @param options.isOwn Whether `HOLDFAST_POSTGRES_URL` does not count, since the server will be restarted.
+ * @param options.settings Settings of the server beside these, such as `work_mem=8MB`.
  */
-export function startServer({ fsync = false, isOwn = false } = {}): Server | null {
-  const given = isOwn ? undefined : Deno.env.get("HOLDFAST_POSTGRES_URL");
-  if (given !== undefined) return serverAt(given);
+export function startServer({ fsync = false, isOwn = false, settings: given = [] }: ServerOptions = {}): Server | null {
+  const url = isOwn ? undefined : Deno.env.get("HOLDFAST_POSTGRES_URL");
+  if (url !== undefined) return serverAt(url);
   const programs = findPrograms();
   if (programs === null) {
     const reason = `there is no server in ${CHOSEN ?? "/usr/lib/postgresql"}`;
@@ -50,11 +60,14 @@ export function startServer({ fsync = false, isOwn = false } = {}): Server | nul
   const port = freePort();
   const settings = [`-p ${port}`, `-k ${folder}`, "-c listen_addresses=127.0.0.1", "-c max_connections=300"];
   if (!fsync) settings.push("-c fsync=off", "-c synchronous_commit=off", "-c full_page_writes=off");
+  settings.push(...given.map((setting) => `-c ${setting}`));
   runAsServer([`${programs}/pg_ctl`, "-D", data, "-l", `${folder}/log`, "-w", "-o", settings.join(" "), "start"]);
-  globalThis.addEventListener("unload", () => {
+  const stop = () => {
+    globalThis.removeEventListener("unload", stop);
     runAsServer([`${programs}/pg_ctl`, "-D", data, "-m", "immediate", "stop"]);
     Deno.removeSync(folder, { recursive: true });
-  });
+  };
+  globalThis.addEventListener("unload", stop);
   const control = [`${programs}/pg_ctl`, "-D", data, "-l", `${folder}/log`, "-w"];
   return {
     ...serverAt(`postgres://holdfast@127.0.0.1:${port}/postgres`),
@@ -64,6 +77,7 @@ export function startServer({ fsync = false, isOwn = false } = {}): Server | nul
       await runAsServerAsync([...control, "-o", settings.join(" "), "start"]);
     },
     readLog: () => Deno.readTextFileSync(`${folder}/log`),
+    stop,
   };
 }
 
@@ -78,6 +92,7 @@ function serverAt(url: string): Server {
     url,
     restart: () => Promise.reject(new Error("Only a server of the test's own is restarted")),
     readLog: () => "",
+    stop: () => {},
     open: (host) => schemas.open({ durability: "relaxed", listenUrl: null, host }),
   };
 }

@@ -83,6 +83,31 @@ Deno.test("SqliteStore with secureDelete leaves nothing of the items of an attem
     assert.deepEqual(await grep(path, MARKER), []);
   }));
 
+for (const how of ["delete", "purge", "retention of streams"] as const) {
+  Deno.test(`SqliteStore with secureDelete leaves nothing of the items of a run a second after a ${how}`, () =>
+    withFile(async (path) => {
+      const host = new FakeHost();
+      await using store = await SqliteStore.open(path, { host, secureDelete: true });
+      await store.migrate();
+      await store.enqueue([aRun()]);
+      const { claims: [claim] } = await store.claim(aClaimRequest());
+      const { run, lease } = claim!;
+      await store.appendItems([{ lease, chunks: [aMarkedChunk(1)] }]);
+      await store.finish(lease, { status: "completed", output: null, durationMs: 1 }, []);
+      await store.enqueue([aRun()]);
+      host.advance(1_000);
+      assert.notDeepEqual(await grep(path, MARKER), []);
+
+      if (how === "delete") await store.delete(run.id);
+      else if (how === "purge") await store.purge({ completed: 0 }, 10);
+      else await store.purge({ streams: 500 }, 10);
+      host.advance(1_000);
+
+      assert.deepEqual(await grep(path, MARKER), []);
+      assert.equal((await store.getHistory(run.id)) !== null, how === "retention of streams");
+    }));
+}
+
 Deno.test("SqliteStore without secureDelete leaves the content of a deleted run for now", () =>
   withFile(async (path) => {
     const host = new FakeHost();

@@ -1,3 +1,4 @@
+import { signedLinks } from "../../../src/links/signed_links.ts";
 import { persistLogs } from "../../../src/engine/persist_logs.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import type { Store } from "../../../src/store/store.ts";
@@ -10,6 +11,9 @@ import { anything, claimOne, holdRun, type StoreTest } from "../stores/for_each_
 import { aService, type Service } from "./http.ts";
 import { openPostgres, POSTGRES_URL } from "../stores/postgres_store.ts";
 import { getLogs, getRuns, getWaits } from "../../../src/store/reads.ts";
+
+// What tenants may is the same with links.
+const LINKS = signedLinks({ keys: ["a key of links for the tests of tenants"], url: "http://localhost" });
 
 /** The states in which a tenant can have a run for as long as a test likes: statuses, and `held`, which is pending. */
 export const STATUSES = ["completed", "failed", "waiting", "cancelled", "held", "running", "pending"] as const;
@@ -61,7 +65,7 @@ export function aTenantService<Context>(
   const { warn } = console;
   console.warn = () => {};
   try {
-    const service = aService(options, context, { order, ...jobs });
+    const service = aService({ links: LINKS, ...options }, context, { order, ...jobs });
     service.engine.use(persistLogs());
     return service;
   } finally {

@@ -4,7 +4,7 @@ import type { Store } from "../../../src/store/store.ts";
 import type { Claim, ClaimResult } from "../../../src/store/claim.ts";
 import type { RunHistory } from "../../../src/store/hold_record.ts";
 import type { RecordName } from "../../../src/model/hold.ts";
-import { getRuns, getSteps, getWaits } from "../../../src/store/reads.ts";
+import { getMessages, getRuns, getSteps, getWaits } from "../../../src/store/reads.ts";
 
 /** What a call to a store came to, in a form that can be compared. */
 export type Outcome = { value: unknown } | { refusal: string };
@@ -28,7 +28,7 @@ export async function dump(store: Store): Promise<unknown> {
     const { seq: _seq, place: _place, ...state } = (await store.getRunState(id))!;
     // A repeated call may count as an update of the run.
     details.push({ ...state, run: { ...state.run, updatedAt: null } });
-    details.push(await getSteps(store, id), await getWaits(store, id));
+    details.push(await getSteps(store, id), await getWaits(store, id), await getMessages(store, id));
   }
   const leases = (await store.getLeases()).sort(byRunId);
   return normal({ order: runs.map(({ id }) => id), total, details, leases, holds: await readHolds(store) });

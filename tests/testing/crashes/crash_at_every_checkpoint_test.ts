@@ -402,3 +402,55 @@ Deno.test("crashAtEveryCheckpoint() refuses fakes and signals that the execution
     /^Error: Nothing has waited for the signal "reviw" in the execution without crashes\n/,
   );
 });
+
+Deno.test("crashAtEveryCheckpoint() crosses the commits that take a message, and that add an end run", async () => {
+  const report = await crashAtEveryCheckpoint((kit) => {
+    const bank = kit.world(new Bank());
+    const order = defineJob({
+      name: "order",
+      input: z.null(),
+      messages: { paid: z.object({ cents: z.number() }), cancel: z.null() },
+      onEnd: {
+        statuses: ["failed"],
+        async run(_step, end) {
+          await end.undo("reserve", (_, { stepKey }) => bank.book("stock", -1, `undo ${stepKey}`), { always: true });
+        },
+      },
+      async run(step) {
+        await step.run("reserve", ({ idempotencyKey }) => bank.book("stock", 1, idempotencyKey));
+        const paid = await step.receive("paid", { timeout: "1d" });
+        await step.run("book", ({ idempotencyKey }) => bank.book("shop", paid!.payload.cents, idempotencyKey));
+        await step.receive("cancel", { timeout: "1d" });
+        throw new Error("The customer has cancelled");
+      },
+    });
+    const messages = [{ name: "paid", payload: { cents: 10 }, early: true }, { name: "cancel", payload: null }];
+    return { job: order, input: null, messages, observe: () => bank.bookings };
+  }, { expected: "failed" });
+
+  report.assertSame();
+  assert.deepEqual([report.unreached, report.leftOut], [[], []]);
+  // Claims of the run (2) and of the clean-up, calls of the bank (3), records of steps (4), pauses (2), endings (2).
+  assert.equal(report.checkpoints, 14);
+});
+
+Deno.test("crashAtEveryCheckpoint() finds a clean-up that undoes twice, and a message that nobody waits for", async () => {
+  const order = (bank: Bank) =>
+    defineJob({
+      name: "order",
+      input: z.null(),
+      messages: { paid: z.null() },
+      onEnd: { run: (_step, end) => end.undo("reserve", () => bank.book("stock", -1)) },
+      run: (step) => step.run("reserve", ({ idempotencyKey }) => bank.book("stock", 1, idempotencyKey)),
+    });
+  const report = await crashAtEveryCheckpoint((kit) => {
+    const bank = kit.world(new Bank());
+    return { job: order(bank), input: null, observe: () => bank.bookings };
+  });
+
+  assert.ok(report.findings.some(({ places }) => places.includes('record "undo reserve" dies before')));
+  await assert.rejects(
+    crashAtEveryCheckpoint(order(new Bank()), null, { messages: [{ name: "paid", payload: null }] }),
+    /Nothing has waited for the message "paid"/,
+  );
+});

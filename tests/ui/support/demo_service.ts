@@ -101,8 +101,53 @@ const makeFilm = defineJob({
   },
 });
 
+const chat = defineJob({
+  name: "chat",
+  input: z.object({ room: z.string() }),
+  messages: { text: z.object({ text: z.string().min(2), times: z.number().optional() }), stop: z.null() },
+  async run(step) {
+    for (let said = 0;; said++) {
+      const got = await step.receive("next", { names: services.areUp ? ["text", "stop"] : ["stop"] });
+      if (got?.name !== "text") return said;
+    }
+  },
+});
+const order = defineJob({
+  name: "order",
+  input: z.object({ order: z.number() }),
+  onEnd: {
+    statuses: ["failed", "cancelled"],
+    async run(_step, end) {
+      await end.undo("charge", () => "refunded");
+      await end.undo("reserve", () => {
+        if (!services.areUp) throw new Error("The warehouse does not answer");
+      });
+    },
+  },
+  async run(step, { order }) {
+    await step.run("reserve", () => order);
+    await step.run("charge", () => order);
+    await step.wait("parcel");
+  },
+});
+
+const write = defineJob({
+  name: "write",
+  input: z.object({ items: z.number() }),
+  async run(step, { items }) {
+    await step.run("answer", async ({ stream, attempt }) => {
+      for (let n = 1; n <= items; n++) await stream("tokens").write(`attempt ${attempt}, token ${n}. `);
+      if (attempt === 1) {
+        await services.fails.promise;
+        throw new Error("The model has gone away");
+      }
+    }, { retry: { maxAttempts: 2, delay: 10 } });
+    await step.run("rows", ({ stream }) => stream("rows").write({ long: "x".repeat(100_000) }));
+  },
+});
+
 /** What the jobs depend on. */
-export const services = { areUp: false, extractsFrames: false };
+export const services = { areUp: false, extractsFrames: false, fails: Promise.withResolvers<void>() };
 
 /** A service with a dashboard, on a database of its own and a free port. */
 export class DemoService implements AsyncDisposable {
@@ -146,7 +191,7 @@ export class DemoService implements AsyncDisposable {
       handler?: HandlerOptions;
     } = {},
   ): Promise<DemoService> {
-    Object.assign(services, { areUp: false, extractsFrames: false });
+    Object.assign(services, { areUp: false, extractsFrames: false, fails: Promise.withResolvers() });
     const cleanup = new AsyncDisposableStack();
     const folder = await Deno.makeTempDir();
     cleanup.defer(() => Deno.remove(folder, { recursive: true }));
@@ -204,7 +249,7 @@ class RestartableServer {
 function engineOn(store: SqliteStore) {
   const engine = createEngine({
     store,
-    jobs: { importCsv, fail, quick, manySteps, askPrice, deepResult, makeClip, makeFilm },
+    jobs: { importCsv, fail, quick, manySteps, askPrice, deepResult, makeClip, makeFilm, chat, order, write },
     schedules: { nightly: { job: quick, input: { n: 1 }, cron: "0 2 * * *" } },
     worker: { name: "web-1", deployment: "2026.11.22" },
     logger: null,

@@ -1,6 +1,6 @@
 import { isoTime } from "../../../values/iso_time.ts";
 import type { StoredRun } from "../../../model/run.ts";
-import type { Blocker, BlockingRun, BlockingWorker } from "../../../store/blockers.ts";
+import type { Blocker, BlockingRun, BlockingWorker, UnreadName } from "../../../store/blockers.ts";
 import { describeDuration } from "./describe_duration.ts";
 import type { HeldChild } from "./held_child.ts";
 import { type Counting, mayCount, type Visibility } from "./visibility.ts";
@@ -23,6 +23,13 @@ export function describeReason(blocker: Blocker | HeldChild, { run, now, visibil
   switch (blocker.kind) {
     case "ended":
       return `${capitalized(run.status)} ${since(blocker.endedAt)} ago${run.error === null ? "" : `: ${run.error}`}`;
+    case "unread": {
+      const count = countMessages(blocker.messages);
+      const retry = run.retriggeredAs === null ? "" : `; its retry began with ${count === 1 ? "it" : "them"}`;
+      return `${count} ${count === 1 ? "message was" : "messages were"} never received: ${
+        namesOf(blocker.messages)
+      }${retry}`;
+    }
     case "executing":
       return `Running for ${since(blocker.since)}${visibility.workers ? ` on ${nameOf(blocker.worker)}` : ""}`;
     case "worker_lost":
@@ -70,7 +77,7 @@ export function describeReason(blocker: Blocker | HeldChild, { run, now, visibil
       const { child: { runId, jobName }, held, count } = blocker;
       if (!visibility.mayRead(runId)) return count === 1 ? "A child run is held" : `${count} child runs are held`;
       const others = count === 1 ? "is" : `and ${runs(count - 1, "other")} are`;
-      return `Its child ${jobName} ${runId} ${others} held: ${held.message}`;
+      return `Its child ${jobName} ${runId} ${others} held: ${held.message.replace(/^Held: /, "")}`;
     }
     case "held":
       return blocker.message;
@@ -100,6 +107,20 @@ export function describeReason(blocker: Blocker | HeldChild, { run, now, visibil
     case "due":
       return `Due for ${since(blocker.since)}; the next claim takes it`;
   }
+}
+
+/** How many messages of all names there are. */
+export function countMessages(messages: readonly UnreadName[]): number {
+  return messages.reduce((sum, { count }) => sum + count, 0);
+}
+
+const SHOWN_NAMES = 5;
+
+/** `"text" (2), "stop"`. */
+function namesOf(messages: readonly UnreadName[]): string {
+  const shown = messages.slice(0, SHOWN_NAMES).map(({ name, count }) => `"${name}"${count === 1 ? "" : ` (${count})`}`);
+  const rest = messages.slice(SHOWN_NAMES);
+  return rest.length === 0 ? shown.join(", ") : `${shown.join(", ")}, and ${countMessages(rest)} of other names`;
 }
 
 function describeUnknownJob(

@@ -3,7 +3,7 @@ import { isoTime } from "../../../values/iso_time.ts";
 import type { RunStatus, StoredRun, TerminalStatus } from "../../../model/run.ts";
 import type { Blocker, BlockingRun, BlockingWorker } from "../../../store/blockers.ts";
 import type { Causes, HeldChild } from "./held_child.ts";
-import { describeReason } from "./describe_reason.ts";
+import { countMessages, describeReason } from "./describe_reason.ts";
 import { type Counting, mayCount, type Visibility } from "./visibility.ts";
 
 /** Why a run is not executed, or that it is. Times are ISO 8601 in UTC. */
@@ -45,6 +45,7 @@ export type Reason =
   }
   & (
     | { kind: "ended"; status: TerminalStatus; endedAt: string }
+    | { kind: "unread"; count: number; names: string[] }
     | { kind: "executing"; worker: WorkerRef | null; since: string; leaseExpiresAt: string }
     | { kind: "worker_lost"; worker: WorkerRef | null; leaseExpiresAt: string }
     | { kind: "parent_ended"; runId: string | null }
@@ -110,6 +111,10 @@ function toFields(blocker: Blocker | HeldChild, run: StoredRun, visibility: Visi
   switch (blocker.kind) {
     case "ended":
       return { kind: "ended", status: run.status as TerminalStatus, endedAt: isoTime(blocker.endedAt) };
+    case "unread": {
+      const { messages } = blocker;
+      return { kind: "unread", count: countMessages(messages), names: messages.map(({ name }) => name) };
+    }
     case "executing": {
       const [since, leaseExpiresAt] = [isoTime(blocker.since), isoTime(blocker.leaseExpiresAt)];
       return { kind: "executing", worker: worker(blocker.worker), since, leaseExpiresAt };

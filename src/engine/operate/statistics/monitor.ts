@@ -23,6 +23,8 @@ export interface MetricsSource {
   info: StoreInfo;
   /** The slots of the worker of this process. */
   slots: { busy: number; free: number };
+  /** The rows of the outboxes that need attention, by the names of data sources. */
+  stuckRows: ProcessCondition["stuckRows"];
   /** The instant of the store's clock, in milliseconds. */
   now: number;
 }
@@ -30,7 +32,7 @@ export interface MetricsSource {
 /** The state of an engine, as far as it decides about the health of the process. */
 export type EngineCondition = Pick<
   ProcessCondition,
-  "worker" | "failedClaims" | "isStopping" | "keepsRuns" | "refusedRows"
+  "worker" | "failedClaims" | "isStopping" | "keepsRuns" | "stuckRows"
 >;
 
 type MonitorDeps = Pick<ExecutionDeps, "store" | "host" | "recorder"> & {
@@ -103,8 +105,9 @@ export class Monitor {
 
   /** What metrics are made of. */
   async metrics(): Promise<MetricsSource> {
-    const { recorder, slots } = this.#deps;
-    return { process: recorder.metrics, slots: slots(), ...await this.#readStore() };
+    const { recorder, slots, lookAtEngine } = this.#deps;
+    const { stuckRows } = lookAtEngine();
+    return { process: recorder.metrics, slots: slots(), stuckRows, ...await this.#readStore() };
   }
 
   async #readStore(): Promise<Pick<MetricsSource, "jobs" | "workers" | "info" | "now">> {

@@ -2,12 +2,12 @@ import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.t
 import type { StatisticsRow } from "../../../store/statistics.ts";
 import type { WorkerRecord } from "../../../store/worker_record.ts";
 import { noRuns } from "../../../statistics/no_runs.ts";
-import { addHeld } from "../../operate/held_numbers.ts";
+import { addHeld, addUnread } from "../../operate/held_numbers.ts";
 import { LISTED_LEASES, MAX_COUNTED_HELD } from "../../rules.ts";
 import { type ClaimState, isLive } from "../writes/claim.ts";
 import { nextDeadline } from "../flow/deadlines.ts";
 import { DueRuns } from "../flow/due_runs.ts";
-import { wakesAt } from "../pauses.ts";
+import { unreadOf, wakesAt } from "../pauses.ts";
 import { jobScope } from "../flow/rates.ts";
 import { dueFrom, earliest, type KeptRun } from "../records.ts";
 
@@ -62,7 +62,7 @@ export function listJobs(state: ClaimState, rates: readonly RatedJob[], now: num
 function listNumbers({ runs, rates }: ClaimState, now: number): JobNumbers[] {
   const jobs = new Map<string, JobNumbers>();
   for (const { jobName, status } of runs.all) {
-    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null };
+    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null, unread: 0 };
     jobs.set(jobName, job);
     job.byStatus[status] += 1;
   }
@@ -74,6 +74,9 @@ function listNumbers({ runs, rates }: ClaimState, now: number): JobNumbers[] {
     run.hold === null ? [] : { queue: run.jobName, since: run.hold.since, runs: 1 }
   );
   addHeld(jobs, held.slice(0, MAX_COUNTED_HELD));
+  const unread = runs.all.reverse().flatMap((run) => run.messages.size === 0 ? [] : unreadOf(run).map(() => run));
+  const counted = unread.slice(0, MAX_COUNTED_HELD).filter(({ completedAt }) => completedAt === null);
+  addUnread(jobs, counted.map(({ jobName }) => ({ queue: jobName, messages: 1 })));
   const due = new DueRuns(runs, rates);
   for (const run of due.inOrder) {
     const job = jobs.get(run.jobName)!; // each run was counted

@@ -5,7 +5,7 @@ import type { Lease } from "../../../model/lease.ts";
 import { isTerminal, type Retention, type RunIdentity, type StoredRun } from "../../../model/run.ts";
 import type { CancelledExecution, Ending } from "../../../store/claim.ts";
 import type { Enqueued, NewRun } from "../../../store/new_run.ts";
-import { cleaningMessage, retriedMessage } from "../../end_runs.ts";
+import { cleaningMessage, orphanMessage, retriedMessage } from "../../end_runs.ts";
 import { toRunText } from "../copies.ts";
 import { purgeStreams } from "../streams.ts";
 import { hadLease, type KeptRun } from "../records.ts";
@@ -80,9 +80,26 @@ export function enqueueRuns(runs: MemoryRuns, requests: readonly NewRun[], now: 
     if (old === undefined) continue;
     const open = runs.findOpenEnd(old);
     if (open !== undefined) throw new ConflictError(cleaningMessage(old.id, open));
+    if (retriggerOf!.from === "failure") checkChildren(runs, old);
     if (old.endOf !== null && runs.get(old.endOf)?.retriggeredAs !== null) throw new ConflictError(retriedMessage(old));
   }
   return requests.map((request) => enqueueRun(runs, request, now));
+}
+
+/**
+ * Refuses a retry from the failure that would retry a child, or a child of one, which is still to be cleaned up after.
+ */
+function checkChildren(runs: MemoryRuns, old: KeptRun): void {
+  for (const { child } of old.pauses.flatMap(({ children }) => children?.members ?? [])) {
+    if (child.status === "completed" || runs.get(child.id) === undefined) continue;
+    const open = runs.findOpenEnd(child);
+    if (open !== undefined) throw new ConflictError(cleaningMessage(child.id, open));
+    if (child.onEnd !== undefined && !isTerminal(child.status)) throw new ConflictError(orphanMessage(child.id));
+    checkChildren(runs, child);
+  }
+  // What a retry has not started is taken over from the run before it.
+  const before = old.originId === old.id ? undefined : runs.get(old.retriggerOf!);
+  if (before !== undefined) checkChildren(runs, before);
 }
 
 /** Adds a run, or finds the existing one that the request leads to. */

@@ -52,6 +52,8 @@ export class NotSentError extends Error {
 export interface Connection {
   /** Asks one statement. */
   query: PostgresQuery;
+  /** Whether its client is somebody else's, who may have begun a transaction with it. */
+  isLent: boolean;
   /** Closes the connections, if the store has opened them. */
   close(): Promise<void>;
 }
@@ -150,6 +152,7 @@ export async function openPool(
     }
   };
   return {
+    isLent: false,
     query: (...statement) => {
       const answer = query(...statement);
       pending.add(answer);
@@ -193,6 +196,7 @@ export async function openSession(url: string): Promise<Connection> {
     throw storeError(new NotSentError(error, place), { writes: false });
   });
   return {
+    isLent: false,
     query: async (sql, parameters) =>
       (await client.query(sql, parameters === undefined ? undefined : [...parameters])).rows,
     close: () => client.end(),
@@ -239,7 +243,7 @@ export function lendClient(client: PostgresClient): Connection {
       `PostgresStore.from() needs a client of npm:pg, npm:postgres, jsr:@db/postgres or PGlite, not ${kindOf(client)}`,
     );
   }
-  return { query: queryOf(client), close: () => Promise.resolve() };
+  return { query: queryOf(client), isLent: true, close: () => Promise.resolve() };
 }
 
 function queryOf(client: PostgresClient): PostgresQuery {
@@ -278,7 +282,7 @@ export function isTransient(error: unknown): boolean {
 // Serialization, connections, resources, intervention by an operator, a standby: the server has refused any statement.
 const UNAVAILABLE = /^(40001|40P01|55P03|53|25006|57)/;
 // Transactions, rights, and what there is in the schema: the same for all calls of a kind.
-const OF_ALL_CALLS = /^(25|28|3F|42)/;
+const OF_ALL_CALLS = /^(25|28|2D|3F|42)/;
 
 /** Whether an error, or its cause, says that the server of a connection is a standby. */
 export function isOfStandby(error: unknown): boolean {

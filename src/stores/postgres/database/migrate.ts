@@ -1,7 +1,7 @@
 import { StoreError } from "../../../model/error.ts";
 import { PACKAGE_VERSION } from "../../../model/version.ts";
 import { SEARCH_PATH } from "../sql/basics.ts";
-import { FUNCTIONS } from "../sql/functions.ts";
+import { compactSql, FUNCTIONS } from "../sql/functions.ts";
 import { VERSION } from "../sql/names.ts";
 import { TABLES } from "../sql/tables.ts";
 import { sqlState } from "./client.ts";
@@ -69,7 +69,7 @@ set local ${SEARCH_PATH};
 select pg_advisory_xact_lock(hashtextextended('holdfast/migrate/' || {literal}, 0));
 do $migrate$
 declare
-  v_made jsonb := '{}'; v_version int; v_function text; v_functions text := $functions$ ${sql} $functions$;
+  v_made jsonb := '{}'; v_version int; v_function text; v_functions text := $functions$ ${compactSql(sql)} $functions$;
   v_hash text := encode(sha256(convert_to(v_functions, 'UTF8')), 'hex');
 begin
   perform 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -100,7 +100,7 @@ ${
   -- Everybody may call a new function otherwise.
   for v_function in select p.oid::regprocedure::text from pg_catalog.pg_proc p
       where p.pronamespace = {literal}::regnamespace and p.proname like '%\\_v${VERSION}' loop
-    execute 'revoke execute on function ' || v_function || ' from public';
+    execute 'revoke execute on routine ' || v_function || ' from public';
   end loop;
   execute $execute$ update {schema}.schema_version set version = ${VERSION}, functions = $1, package = '${packageVersion}' $execute$
     using v_hash;

@@ -6,6 +6,10 @@ import { readAnswer, writeParameter } from "./portable_text.ts";
 
 // How often a statement is tried that the server refuses because of others that run beside it.
 const MAX_TRIES = 5;
+// A procedure commits inside a transaction.
+const CANNOT_COMMIT = "2D000";
+const INSIDE = "Holdfast was called inside a transaction of yours, and would hold up all others until it ends: use " +
+  "engine.transaction() or engine.inTransaction()";
 // A function, a table, a column or a schema does not exist.
 const UNDEFINED = /^(42883|42P01|42703|3F000)$/;
 
@@ -35,7 +39,8 @@ export class PostgresDatabase {
 
   /** Performs a group of writes in one transaction. Returns the answers of each list. */
   apply(group: string, lane: Lane): Promise<Record<WriteList, unknown[]>> {
-    return this.#call("apply", group, { writes: true, lane });
+    const { isLent } = this.#connection;
+    return this.#call(isLent ? "apply_outside" : "apply", group, { writes: true, lane, isProcedure: isLent });
   }
 
   /** Sends a notification, in a transaction of its own. */
@@ -65,6 +70,14 @@ export class PostgresDatabase {
     }
   }
 
+  /** A call of a function as an expression without parameters, for a statement on another connection. */
+  toCall(name: string, parameters: unknown): string {
+    this.#check();
+    const text = writeParameter(parameters);
+    const quote = `$hf_${crypto.randomUUID().replaceAll("-", "")}$`; // no value of a user can have it
+    return `${toSql(`fn.${name}`, this.#schema)}(${quote}${text}${quote}::text::jsonb, ${this.#clock()}::bigint)::text`;
+  }
+
   /** Closes the connections, if the store has opened them. Safe to call again. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
@@ -72,8 +85,13 @@ export class PostgresDatabase {
     await this.#connection.close();
   }
 
-  async #call<T>(name: string, parameters: string, { writes, lane }: { writes: boolean; lane: Lane }): Promise<T> {
-    const sql = toSql(`select fn.${name}($1::text::jsonb, $2::text::bigint)::text as r`, this.#schema);
+  async #call<T>(
+    name: string,
+    parameters: string,
+    { writes, lane, isProcedure = false }: { writes: boolean; lane: Lane; isProcedure?: boolean },
+  ): Promise<T> {
+    const given = `fn.${name}($1::text::jsonb, $2::text::bigint`;
+    const sql = toSql(isProcedure ? `call ${given}, null)` : `select ${given})::text as r`, this.#schema);
     const now = this.#clock();
     const values = [parameters, now === null ? null : String(now)];
     for (let tries = 1;; tries++) {
@@ -83,10 +101,19 @@ export class PostgresDatabase {
         // The functions return JSON, and NULL for `null`; their type is known to the caller.
         return (row === undefined || row.r === null ? null : readAnswer(row.r)) as T;
       } catch (error) {
+        if (isProcedure && sqlState(error) === CANNOT_COMMIT) {
+          throw new StoreError(INSIDE, { code: "internal", cause: error });
+        }
         if (UNDEFINED.test(sqlState(error) ?? "")) await this.#explain(error);
         if (!isTransient(error) || tries === MAX_TRIES) throw storeError(error, { writes });
       }
     }
+  }
+
+  /** The id of the store, and the statement that asks for it. */
+  async readId(): Promise<{ statement: string; id: string }> {
+    const statement = toSql("select id as r from {schema}.schema_version", this.#schema);
+    return { statement, id: await this.ask(statement) };
   }
 
   /** The version of the tables. */

@@ -61,6 +61,11 @@ export function changeChannel(schema: string): string {
   return `holdfast_${schema}`; // a schema has at most 50
 }
 
+/** The channel on which new rows of the outbox in this schema are announced. */
+export function outboxChannel(schema: string): string {
+  return `hf_outbox_${schema}`;
+}
+
 /** A channel of one listener, which tests itself with it. */
 export function testChannel(id: string): string {
   return `holdfast_test_${id.replaceAll("-", "")}`;

@@ -11,6 +11,8 @@ export interface NotifyListenerDeps {
   notify: (channel: string) => Promise<void>;
   /** The channel of the changes. */
   changeChannel: string;
+  /** The channel of new rows of the outbox. */
+  outboxChannel: string;
   /** The channel of its tests. */
   testChannel: string;
   /** Time and timers. */
@@ -47,7 +49,11 @@ export class NotifyListener {
 
   /** Watches until the watch is stopped. */
   watch(watcher: ChangeListener): StoreWatch {
-    const own: ChangeListener = { onChange: () => watcher.onChange(), onError: (error) => watcher.onError(error) };
+    const own: ChangeListener = {
+      onChange: () => watcher.onChange(),
+      onOutboxRow: () => watcher.onOutboxRow?.(),
+      onError: (error) => watcher.onError(error),
+    };
     this.#watchers.add(own);
     this.#start();
     const isLive = () => this.#isLive;
@@ -100,14 +106,19 @@ export class NotifyListener {
 
   /** Listens until that fails or the signal fires, and throws why. */
   async #listen(abortSignal: AbortSignal): Promise<never> {
-    const { listen, notify, changeChannel, testChannel, host } = this.#deps;
+    const { listen, notify, changeChannel, outboxChannel, testChannel, host } = this.#deps;
     const ending = Promise.withResolvers<never>();
     ending.promise.catch(() => {}); // it may end while nothing waits for that
     const stop = () => ending.reject(abortSignal.reason);
     abortSignal.addEventListener("abort", stop);
     let noteTest = () => {};
-    const onNotify = (channel: string) => channel === testChannel ? noteTest() : this.#reportChange();
-    const listening = listen([changeChannel, testChannel], onNotify, ending.reject, abortSignal);
+    const onNotify = (channel: string) => {
+      if (channel === testChannel) noteTest();
+      else if (channel === changeChannel) this.#reportChange();
+      else for (const { onOutboxRow } of [...this.#watchers]) onOutboxRow?.();
+    };
+    const channels = [changeChannel, outboxChannel, testChannel];
+    const listening = listen(channels, onNotify, ending.reject, abortSignal);
     try {
       await inTime(host, LISTEN_LIMIT_MS, Promise.race([listening, ending.promise]), "the server does not answer");
       while (true) {

@@ -50,6 +50,12 @@ begin
   perform pg_advisory_xact_lock_shared(hashtext('holdfast/journal'), hashtext({literal}));
 end $$;
 
+-- The same for a write that a serialization failure would end if it had to see what others have committed meanwhile.
+create or replace function fn.share_journal() returns void language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock_shared(hashtext('holdfast/journal'), hashtext({literal}));
+end $$;
+
 -- Adds a fact to the journal: JSON without the bracket and the run at its begin.
 create or replace function fn.note(p_run bigint, p_fact text, p_now bigint) returns void language plpgsql volatile as $$
 begin

@@ -26,8 +26,19 @@ import { STATISTICS } from "./operate/statistics.ts";
 import { STREAMS } from "./streams.ts";
 import { TAKE_BESIDE } from "./claim/take_beside.ts";
 import { TAKE_IN_TURN } from "./claim/take_in_turn.ts";
+import { TRANSACT } from "./writes/transact.ts";
 import { TURNS } from "./flow/turns.ts";
 import { WORKERS } from "./workers.ts";
+
+/**
+ * SQL without indentation and without lines that are comments. The npm package has each template of SQL in this form, and
+ * `migrate()` brings functions into it, so that they are the same text in both packages.
+ *
+ * No literal of the stores relies on how a line begins: those that span lines are SQL, too.
+ */
+export function compactSql(sql: string): string {
+  return sql.replaceAll(/\n(?:\s*--.*\n)*\s*/g, "\n");
+}
 
 /** All functions of the current version. Their bodies are checked when they are called, so their order is free. */
 export const FUNCTIONS: string = [
@@ -60,6 +71,7 @@ export const FUNCTIONS: string = [
   STREAMS,
   TAKE_BESIDE,
   TAKE_IN_TURN,
+  TRANSACT,
   TURNS,
   WORKERS,
 ].join("\n");

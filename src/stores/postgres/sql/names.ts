@@ -30,3 +30,11 @@ export function checkSchema(schema: string, subject: string): void {
     `schema of ${subject} must have 1 to 50 lower-case letters, digits and underscores, and begin with no digit`,
   );
 }
+
+/**
+ * The kind of a failure, as an expression over its column. Without its escapes: some of them are no valid characters for
+ * the database.
+ */
+export function failureKind(column: string): string {
+  return String.raw`(replace(replace(${column}, '\\', ''), '\u', 'u')::jsonb ->> 'kind')`;
+}

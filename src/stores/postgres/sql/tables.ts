@@ -1,4 +1,4 @@
-import { FACTS_PER_ROW } from "./names.ts";
+import { FACTS_PER_ROW, failureKind } from "./names.ts";
 
 // Differences to the tables of SqliteStore: a run has one row, with its flow, its schedule and its parent, so it stands
 // in one queue; facts have rows of their own, and no other row is a fact; what is counted is appended.
@@ -27,6 +27,8 @@ import { FACTS_PER_ROW } from "./names.ts";
 // `leased_at` is when the newest lease was given. `limits` of a worker has those of its jobs. `attempts` has the
 // attempts at steps that needed more than one, `interruptions` the executions that lost their lease without an end: `kind` is
 // lost (it expired), released or held.
+// A row of `run_times` says when the runs up to `last_seq` were added, from that of the row before: the times of the first and
+// the last of them. The newest runs are in no row yet.
 // All rows of the journal up to `trimmed_to` were removed.
 // `chunks` has the items of streams (`Chunk`): `generation` is NULL if a chunk is permanent, `items` if it is void.
 
@@ -132,7 +134,15 @@ create index runs_by_status on {schema}.runs (status, seq, job);
 create index runs_ended on {schema}.runs (status, completed_at, seq) where completed_at is not null;
 create index runs_by_schedule on {schema}.runs (schedule_name, seq) where schedule_name is not null;
 create index runs_by_parent on {schema}.runs (parent_id, seq) where parent_id is not null;
+create index runs_by_failure on {schema}.runs (${failureKind("failure")}, seq) where failure is not null;
+create index runs_retried on {schema}.runs (seq) where completed_as is not null;
 create index runs_open_children on {schema}.runs (parent_seq, seq) where parent_seq is not null and completed_at is null;
+
+create table {schema}.run_times (
+  last_seq bigint primary key,
+  first_at bigint not null,
+  last_at bigint not null
+);
 
 create table {schema}.inputs (
   run_seq bigint primary key,

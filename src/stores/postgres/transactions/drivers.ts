@@ -6,78 +6,155 @@ export type SqlRow = { [column: string]: unknown };
 
 /** Begins transactions with the client of a user. */
 export interface SqlDriver {
-  /** Begins one, on a connection of its own. `begin` is the statement that begins it. */
-  begin(begin: string): Promise<OpenTransaction>;
+  /** Begins one, on a connection of its own. */
+  begin(options: BeginOptions): Promise<OpenTransaction>;
+}
+
+/** How a transaction begins. */
+export interface BeginOptions {
+  /** Its isolation level, in the words of SQL; `undefined`: that of the database. */
+  isolation?: string | undefined;
+  /** A query without parameters that goes with BEGIN in one message. */
+  first?: string;
 }
 
 /** A transaction with the client of a user. */
 export interface OpenTransaction {
   /** What the driver gives for it. */
   readonly client: unknown;
+  /** The rows of the query that it has begun with. */
+  readonly first: SqlRow[];
   /** Executes one statement. */
   query(sql: string, parameters: readonly (string | number | null)[]): Promise<SqlRow[]>;
-  /** Commits, in one message with a statement that fails if the transaction has failed before. */
-  commit(): Promise<void>;
-  /** Rolls back. With `destroy` it does not wait for the server: the connection is closed where the driver can. */
-  rollback(options?: { destroy?: boolean }): Promise<void>;
+  /**
+   * Commits, in one message with a query that fails if the transaction has failed before, and returns the rows of that
+   * query. If it fails, the transaction is to be rolled back.
+   */
+  commit(last?: string): Promise<SqlRow[]>;
+  /**
+   * Rolls back. With `destroy` it does not wait for the server: the connection is closed where the driver can.
+   *
+   * @returns Whether the server has answered. If it has not, the connection is lost.
+   */
+  rollback(options?: { destroy?: boolean }): Promise<boolean>;
 }
 
 /** A pool of npm:pg or npm:postgres, or a PGlite. It is recognized by its shape. */
 export type PostgresPool = { connect: unknown } | { reserve: unknown } | { transaction: unknown };
 
 // COMMIT alone succeeds after an error that the function has caught, although it rolls back.
-const COMMIT = "SELECT 1; COMMIT";
+const LAST = "SELECT 1";
 
 /**
  * The driver for a pool.
  *
+ * @param subject The call, for messages: `postgresDataSource()`.
  * @throws {TypeError} It is none.
  */
-export function driverOf(pool: unknown): SqlDriver {
+export function driverOf(pool: unknown, subject: string): SqlDriver {
   const has = (name: string) => typeof propertyOf(pool, name) === "function";
-  if (has("reserve")) return { begin: (begin) => beginReserved(pool as ReservingPool, begin) };
-  if (has("transaction")) return { begin: (begin) => beginEmbedded(pool as Embedded, begin) };
-  if (has("connect")) return { begin: (begin) => beginConnected(pool as ConnectingPool, begin) };
+  if (has("reserve")) {
+    return { begin: (options) => beginOn(() => connectReserved(pool as ReservingPool), options) };
+  }
+  if (isEmbedded(pool)) return { begin: (options) => beginEmbedded(pool, options) };
+  if (has("connect")) return { begin: (options) => beginOn(() => connect(pool as ConnectingPool), options) };
   throw new TypeError(
-    `postgresDataSource() needs a pool of npm:pg or npm:postgres, a PGlite, or an address, not ${kindOf(pool)}`,
+    `${subject} needs a pool of npm:pg or npm:postgres, a PGlite, or an address, not ${kindOf(pool)}`,
   );
 }
 
-type Parameters = readonly (string | number | null)[];
-
-/** `Pool` of npm:pg. */
-interface ConnectingPool {
-  connect(): Promise<{
-    query(sql: string, parameters?: (string | number | null)[]): Promise<{ rows: SqlRow[] }>;
-    release(destroy?: boolean): void;
-  }>;
+/** A connection of a pool. */
+interface PooledConnection {
+  client: unknown;
+  /** Executes statements without parameters, in one message. Returns the rows of the last one that has some. */
+  execute(sql: string): Promise<SqlRow[]>;
+  query: OpenTransaction["query"];
+  /** Gives it back to the pool, or closes it. */
+  release(destroy: boolean): void;
 }
 
-async function beginConnected(pool: ConnectingPool, begin: string): Promise<OpenTransaction> {
-  const client = await pool.connect();
+/** Begins a transaction on a new connection of a pool. */
+export async function beginOn(
+  connect: () => Promise<PooledConnection>,
+  { isolation, first = "" }: BeginOptions,
+): Promise<OpenTransaction> {
+  const connection = await connect();
+  const { client, execute, query } = connection;
   let isReleased = false;
   const release = (destroy: boolean) => {
-    if (!isReleased) client.release(destroy);
+    if (!isReleased) connection.release(destroy);
     isReleased = true;
   };
-  const execute = async (sql: string) => {
-    try {
-      await client.query(sql);
-      release(false);
-    } catch (error) {
-      release(true); // its state is unknown
-      throw error;
-    }
+  const rollback = async ({ destroy = false } = {}) => {
+    const rolledBack = destroy ? false : await execute("ROLLBACK").then(() => true, () => false);
+    release(!rolledBack);
+    return rolledBack;
   };
-  await client.query(begin).catch((error) => {
-    release(true);
+  const begin = isolation === undefined ? "BEGIN" : `BEGIN ISOLATION LEVEL ${isolation}`;
+  const rows = await execute(`${begin}; ${first}`).catch(async (error) => {
+    await rollback();
     throw error;
   });
   return {
     client,
-    query: async (sql, parameters: Parameters) => (await client.query(sql, [...parameters])).rows,
-    commit: () => execute(COMMIT),
-    rollback: async ({ destroy = false } = {}) => destroy ? release(true) : await execute("ROLLBACK").catch(() => {}),
+    first: rows,
+    query,
+    commit: async (last = LAST) => {
+      const rows = await execute(`${last}; COMMIT`);
+      release(false);
+      return rows;
+    },
+    rollback,
+  };
+}
+
+type Parameters = readonly (string | number | null)[];
+
+/** A client of npm:pg that belongs to a pool. */
+export interface ConnectedClient {
+  /** Executes a statement, or several without parameters. */
+  query(sql: string, parameters?: (string | number | null)[]): Promise<unknown>;
+  /** Gives it back to the pool, or closes it. */
+  release(destroy?: boolean): void;
+  /** Adds a listener. */
+  on?(event: "error", listener: () => void): unknown;
+  /** Removes a listener. */
+  off?(event: "error", listener: () => void): unknown;
+}
+
+/** `Pool` of npm:pg. */
+interface ConnectingPool {
+  connect(callback: (error: unknown, client: ConnectedClient) => void): PromiseLike<ConnectedClient> | void;
+}
+
+// A connection that breaks between two statements would end the process: the next statement fails.
+const ignore = () => {};
+
+/** Takes a client. Its connection can break before a promise would have been resolved. */
+function take(pool: ConnectingPool): Promise<ConnectedClient> {
+  return new Promise((resolve, reject) => {
+    const use = (client: ConnectedClient) => {
+      client.on?.("error", ignore);
+      resolve(client);
+    };
+    pool.connect((error, client) => error ? reject(error) : use(client))?.then(use, reject);
+  });
+}
+
+/** Takes a client out of a pool of npm:pg. */
+export async function connect(pool: ConnectingPool): Promise<PooledConnection> {
+  const client = await take(pool);
+  return {
+    client,
+    execute: async (sql) => {
+      const results = [await client.query(sql)].flat() as { rows: SqlRow[] }[]; // one for each statement
+      return results.findLast(({ rows }) => rows.length > 0)?.rows ?? [];
+    },
+    query: async (sql, parameters: Parameters) => (await client.query(sql, [...parameters]) as { rows: SqlRow[] }).rows,
+    release: (destroy) => {
+      client.release(destroy);
+      client.off?.("error", ignore);
+    },
   };
 }
 
@@ -89,24 +166,17 @@ interface ReservingPool {
   }>;
 }
 
-async function beginReserved(pool: ReservingPool, begin: string): Promise<OpenTransaction> {
+async function connectReserved(pool: ReservingPool): Promise<PooledConnection> {
   const client = await pool.reserve();
-  const execute = async (sql: string) => {
-    try {
-      await client.unsafe(sql);
-    } finally {
-      client.release();
-    }
-  };
-  await client.unsafe(begin);
   return {
     client,
+    // Of several statements it returns a list of results, unless only one has rows.
+    execute: async (sql) => (await client.unsafe(sql) as (SqlRow | SqlRow[])[]).flat(),
     query: async (sql, parameters: Parameters) => [...await client.unsafe(sql, [...parameters]) as SqlRow[]],
-    commit: () => execute(COMMIT),
-    // The driver cannot close one connection: it is given back when the server has answered.
-    rollback: async ({ destroy = false } = {}) => {
-      const rolledBack = execute("ROLLBACK").catch(() => {});
-      if (!destroy) await rolledBack;
+    release: (destroy) => {
+      // The driver cannot close one connection: it is given back when the server has answered.
+      if (destroy) Promise.resolve(client.unsafe("ROLLBACK")).catch(() => {}).finally(() => client.release());
+      else client.release();
     },
   };
 }
@@ -120,7 +190,12 @@ interface EmbeddedTransaction {
   query(sql: string, parameters?: (string | number | null)[]): Promise<{ rows: SqlRow[] }>;
 }
 
-async function beginEmbedded(database: Embedded, begin: string): Promise<OpenTransaction> {
+/** Whether a client is a PGlite, which has one connection for everything. */
+export function isEmbedded(pool: unknown): pool is Embedded {
+  return typeof propertyOf(pool, "transaction") === "function";
+}
+
+async function beginEmbedded(database: Embedded, { isolation, first }: BeginOptions): Promise<OpenTransaction> {
   const begun = Promise.withResolvers<EmbeddedTransaction>();
   const ending = Promise.withResolvers<void>();
   const ended = database.transaction(async (tx) => {
@@ -129,23 +204,28 @@ async function beginEmbedded(database: Embedded, begin: string): Promise<OpenTra
   });
   ended.catch((error) => begun.reject(error));
   const tx = await begun.promise;
+  const query = async (sql: string, parameters: Parameters = []) => (await tx.query(sql, [...parameters])).rows;
   const rollback = async () => {
     ending.reject(new Error("The transaction is rolled back"));
     await ended.catch(() => {});
+    return true;
   };
-  const [, isolation] = /ISOLATION LEVEL ([A-Z ]+);/.exec(begin) ?? [];
-  if (isolation !== undefined) await tx.query(`SET TRANSACTION ISOLATION LEVEL ${isolation}`);
-  return {
-    client: tx,
-    query: async (sql, parameters: Parameters) => (await tx.query(sql, [...parameters])).rows,
-    commit: async () => {
-      await tx.query("SELECT 1").catch(async (error) => {
-        await rollback();
-        throw error;
-      });
-      ending.resolve();
-      await ended;
-    },
-    rollback,
-  };
+  try {
+    if (isolation !== undefined) await query(`SET TRANSACTION ISOLATION LEVEL ${isolation}`);
+    return {
+      client: tx,
+      first: first === undefined ? [] : await query(first),
+      query,
+      commit: async (last = LAST) => {
+        const rows = await query(last);
+        ending.resolve();
+        await ended;
+        return rows;
+      },
+      rollback,
+    };
+  } catch (error) {
+    await rollback();
+    throw error;
+  }
 }

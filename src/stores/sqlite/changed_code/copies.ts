@@ -33,14 +33,15 @@ export function writeCopied(
   undone: ReadonlyMap<string, string>,
 ): void {
   const steps = db.all<{ name: string }>(
-    "SELECT name FROM holdfast_steps WHERE run_seq = ? AND status <> 'completed' ORDER BY position, seq",
+    `SELECT name FROM holdfast_steps
+     WHERE run_seq = ? AND (status <> 'completed' OR name IN (SELECT value FROM json_each(?))) ORDER BY position, seq`,
     old.seq,
+    JSON.stringify([...undone.keys()]),
   );
   const former = readCopied(db, old.seq);
   const allUndone = { ...former?.undone, ...Object.fromEntries(undone) };
   const unfinished: RecordName[] = [
     ...former?.unfinished ?? [],
-    ...[...undone.keys()].map((name) => ({ kind: "step" as const, name })),
     ...steps.map(({ name }) => ({ kind: "step" as const, name })),
     ...pauses,
   ];

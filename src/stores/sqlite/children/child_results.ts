@@ -3,8 +3,8 @@ import type { RunStatus } from "../../../model/run.ts";
 import type { Part } from "../../../store/run_query.ts";
 import type { ChildResult, PauseRecord } from "../../../model/wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
-import { type IdentityRow, readPauseColumns, toRunIdentity } from "../../rows.ts";
-import { identityReader, type PauseRow } from "../rows.ts";
+import { type IdentityRow, readPauseColumns, type ReplayedPauseRow, toRunIdentity } from "../../rows.ts";
+import { identityReader } from "../rows.ts";
 import { readTaken } from "../writes/receives.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
@@ -96,7 +96,7 @@ function toResult(row: MemberRow, toIdentity = toRunIdentity): ChildResult | nul
 }
 
 /** Pauses as a replay needs them, each with the result of its only child, or with the messages that it took. */
-export function readPauseRecords(db: SqliteDatabase, rows: readonly PauseRow[]): PauseRecord[] {
+export function readPauseRecords(db: SqliteDatabase, rows: readonly ReplayedPauseRow[]): PauseRecord[] {
   const receives = rows.filter(({ outcome }) => outcome === "messages");
   if (receives.length === 0) return rows.map((row) => readPauseRecord(db, row));
   const taken = readTaken(db, receives);
@@ -105,7 +105,7 @@ export function readPauseRecords(db: SqliteDatabase, rows: readonly PauseRow[]):
   );
 }
 
-function readPauseRecord(db: SqliteDatabase, row: PauseRow): PauseRecord {
+function readPauseRecord(db: SqliteDatabase, row: ReplayedPauseRow): PauseRecord {
   if (row.total !== 1 || row.outcome !== "children") return readPauseColumns(row, null);
   const [member] = readMembers(db, row.seq, 0, 1);
   return readPauseColumns(row, member === undefined ? null : toResult(member));

@@ -2,6 +2,7 @@ import type { Receive } from "../../../model/message.ts";
 import { failureText } from "../../../model/failure.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { RunStatus } from "../../../model/run.ts";
+import type { UnreadName } from "../../../store/blockers.ts";
 import {
   type BlockerFacts,
   hasQueue,
@@ -72,6 +73,7 @@ export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number)
     abandonments: row.abandonments,
     dueSince: row.status === "waiting" ? row.timer_at ?? row.updated_at : row.start_at ?? row.created_at,
     awaited: isWaiting ? readAwaited(db, row) : [],
+    unread: row.completed_at === null ? [] : readUnread(db, row.seq),
     paused,
     workers,
     key,
@@ -138,6 +140,15 @@ function readAwaited(
       at: retry_at,
     })),
   ];
+}
+
+/** The messages that a run has not received, by their names. */
+function readUnread(db: SqliteDatabase, runSeq: number): UnreadName[] {
+  return db.all<UnreadName & { first: number }>(
+    `SELECT name, count(*) AS count, min(no) AS first FROM holdfast_messages INDEXED BY holdfast_messages_unread
+     WHERE run_seq = ? AND pause_seq IS NULL GROUP BY name ORDER BY first`,
+    runSeq,
+  ).map(({ name, count }) => ({ name, count }));
 }
 
 /** The workers that are known, in the order of their ids. */

@@ -3,7 +3,7 @@ import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.t
 import { noRuns } from "../../../statistics/no_runs.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { readyRuns } from "../flow/candidate.ts";
-import { addHeld, type HeldRow } from "../../operate/held_numbers.ts";
+import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../../operate/held_numbers.ts";
 import { MAX_COUNTED_HELD } from "../../rules.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
 import { jobScope, rateOpensAt } from "../flow/rates.ts";
@@ -31,7 +31,7 @@ function readNumbers(db: SqliteDatabase, now: number): JobNumbers[] {
   const open = new Set<string>();
   for (const { status, job: queue, runs } of counts) {
     const jobName = jobNameOf(queue);
-    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null };
+    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null, unread: 0 };
     jobs.set(jobName, job);
     job.byStatus[status] += runs;
     if (status === "pending" || status === "waiting") open.add(queue);
@@ -50,6 +50,13 @@ function readNumbers(db: SqliteDatabase, now: number): JobNumbers[] {
        ORDER BY run_seq LIMIT ${MAX_COUNTED_HELD}) GROUP BY queue`,
   );
   addHeld(jobs, held);
+  const unread = db.all<UnreadRow>(
+    `SELECT r.job AS queue, count(*) AS messages FROM (
+       SELECT run_seq FROM holdfast_messages INDEXED BY holdfast_messages_unread WHERE pause_seq IS NULL
+       ORDER BY run_seq DESC LIMIT ${MAX_COUNTED_HELD}) m CROSS JOIN holdfast_runs r ON r.seq = m.run_seq
+     WHERE r.completed_at IS NULL GROUP BY r.job`,
+  );
+  addUnread(jobs, unread);
   const oldest = new Map<string, number>();
   for (const queue of open) {
     const due = readOldestDue(db, queue);

@@ -4,6 +4,7 @@ import { addLatencies } from "../../latency_counts.ts";
 import { slotAt, STATISTICS_SPANS } from "../../statistics_slots.ts";
 import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { noteTimes } from "../reads/run_times.ts";
 import { countLeases } from "./workers.ts";
 
 /** Adds what a process has counted to the slots of now. See `Store.addStats()`. */
@@ -14,6 +15,7 @@ export function addStatistics(db: SqliteDatabase, statistics: readonly JobStatis
     for (const counts of statistics) addTo(db, { span, at }, counts, counts.jobName === "" ? sample : NO_SAMPLE);
     db.run("DELETE FROM holdfast_stats WHERE span = ? AND at < ?", span, at - keptMs);
   }
+  noteTimes(db);
 }
 
 const NO_SAMPLE: StatisticsRow["sampled"] = { samples: 0, pending: 0, running: 0, waiting: 0, busy: 0 };

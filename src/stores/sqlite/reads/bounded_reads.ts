@@ -58,63 +58,8 @@ function byId<Row extends { id: string }>(rows: readonly Row[]): Map<string, Row
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-/** Reads steps of a run up to a number of characters. See `Store.readSteps()`. */
-export function readSteps(
-  db: SqliteDatabase,
-  runId: string,
-  after: string | null,
-  maxLength: number,
-): Part<StepText> | null {
-  return readPart(
-    db,
-    STEPS,
-    { runId, after, maxLength },
-    (runId, row: StepRow & LargeFlags) => withLarge(toStepText(runId, row), row, STEP_VALUES),
-  );
-}
-
-/** Reads waits of a run up to a number of characters. See `Store.readWaits()`. */
-export function readWaits(
-  db: SqliteDatabase,
-  runId: string,
-  after: string | null,
-  maxLength: number,
-): Part<WaitText> | null {
-  return readPart(
-    db,
-    WAITS,
-    { runId, after, maxLength },
-    (runId, row: WaitRow & LargeFlags) => withLarge(toWaitText(runId, row), row, WAIT_VALUES),
-  );
-}
-
-/** Reads messages of a run up to a number of characters. See `Store.readMessages()`. */
-export function readMessages(
-  db: SqliteDatabase,
-  runId: string,
-  after: string | null,
-  maxLength: number,
-): Part<MessageText> | null {
-  return readPart(
-    db,
-    MESSAGES,
-    { runId, after, maxLength },
-    (_, row: MessageRow & LargeFlags) => withLarge(toMessageText(row), row, MESSAGE_VALUES),
-  );
-}
-
-/** Reads log lines of a run up to a number of characters. See `Store.readLogs()`. */
-export function readLogs(
-  db: SqliteDatabase,
-  runId: string,
-  after: string | null,
-  maxLength: number,
-): Part<LogText> | null {
-  return readPart(db, LOGS, { runId, after, maxLength }, (runId, row: LogRow & { dropped: number }) => {
-    const line = toLogText(runId, row);
-    return row.no <= row.dropped ? droppedLines(line, row.no) : line;
-  });
-}
+/** Reads a part of a list of a run's records, up to a number of characters; `null`: there is no such run. */
+type ReadPart<T> = (db: SqliteDatabase, runId: string, after: string | null, maxLength: number) => Part<T> | null;
 
 /** A list of records of a run. The first parameter of its statements is the row number of the run. */
 interface List<Column extends string> {
@@ -136,7 +81,8 @@ interface List<Column extends string> {
   byName: string;
 }
 
-const STEPS: List<"position" | "seq"> = {
+/** See `Store.readSteps()`. */
+export const readSteps: ReadPart<StepText> = partReader({
   table: "holdfast_steps",
   values: STEP_VALUES,
   more: [],
@@ -145,8 +91,10 @@ const STEPS: List<"position" | "seq"> = {
   start: [-1, -1],
   position: ["position", "seq"],
   byName: "run_seq = ? AND name = ?",
-};
-const WAITS: List<"seq"> = {
+}, (runId, row: StepRow & LargeFlags) => withLarge(toStepText(runId, row), row, STEP_VALUES));
+
+/** See `Store.readWaits()`. */
+export const readWaits: ReadPart<WaitText> = partReader({
   table: "holdfast_pauses",
   values: WAIT_VALUES,
   more: [],
@@ -155,8 +103,10 @@ const WAITS: List<"seq"> = {
   start: [-1],
   position: ["seq"],
   byName: "run_seq = ? AND id = ?",
-};
-const MESSAGES: List<"no"> = {
+}, (runId, row: WaitRow & LargeFlags) => withLarge(toWaitText(runId, row), row, WAIT_VALUES));
+
+/** See `Store.readMessages()`. */
+export const readMessages: ReadPart<MessageText> = partReader({
   table: "holdfast_messages",
   values: MESSAGE_VALUES,
   more: [
@@ -169,8 +119,10 @@ const MESSAGES: List<"no"> = {
   start: [0],
   position: ["no"],
   byName: "run_seq = ? AND id = ?",
-};
-const LOGS: List<"no"> = {
+}, (_, row: MessageRow & LargeFlags) => withLarge(toMessageText(row), row, MESSAGE_VALUES));
+
+/** See `Store.readLogs()`. */
+export const readLogs: ReadPart<LogText> = partReader({
   table: "holdfast_logs",
   values: [],
   more: [`(SELECT max(no) FROM holdfast_logs a WHERE a.run_seq = l.run_seq) - ${MAX_LOG_LINES} AS dropped`],
@@ -179,29 +131,32 @@ const LOGS: List<"no"> = {
   start: [0],
   position: ["no"],
   byName: "run_seq = ? AND id = ?",
-};
+}, (runId, row: LogRow & { dropped: number }) => {
+  const line = toLogText(runId, row);
+  return row.no <= row.dropped ? droppedLines(line, row.no) : line;
+});
 
-function readPart<Row extends object, Column extends string, T>(
-  db: SqliteDatabase,
+function partReader<Row extends object, Column extends string, T>(
   list: List<Column>,
-  { runId, after, maxLength }: { runId: string; after: string | null; maxLength: number },
   toRecord: (runId: string, row: Row) => T,
-): Part<T> | null {
-  const run = db.get<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
-  if (run === undefined) return null;
-  const part = new PartBuilder<T>(maxLength);
-  const columns = maxLength === Infinity ? "l.*" : smallColumns(db.columnsOf(list.table), "l", list.values);
-  const select = `SELECT ${[columns, ...list.more].join(", ")} FROM ${list.table} l ${list.rows} LIMIT ?`;
-  let position = after === null ? list.start : positionOf(db, list, run.seq, after);
-  while (!part.hasMore) {
-    const count = maxLength === Infinity ? ALL : countFitting(sizes(db, list, run.seq, position), part.room);
-    const rows = db.all<Row & Position<Column>>(select, run.seq, ...position, count);
-    part.add(rows, (row) => toRecord(runId, row));
-    const last = rows.at(-1);
-    if (last === undefined || count === ALL) break;
-    position = positionIn(last, list);
-  }
-  return part.toPart();
+): ReadPart<T> {
+  return (db, runId, after, maxLength) => {
+    const run = db.get<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
+    if (run === undefined) return null;
+    const part = new PartBuilder<T>(maxLength);
+    const columns = maxLength === Infinity ? "l.*" : smallColumns(db.columnsOf(list.table), "l", list.values);
+    const select = `SELECT ${[columns, ...list.more].join(", ")} FROM ${list.table} l ${list.rows} LIMIT ?`;
+    let position = after === null ? list.start : positionOf(db, list, run.seq, after);
+    while (!part.hasMore) {
+      const count = maxLength === Infinity ? ALL : countFitting(sizes(db, list, run.seq, position), part.room);
+      const rows = db.all<Row & Position<Column>>(select, run.seq, ...position, count);
+      part.add(rows, (row) => toRecord(runId, row));
+      const last = rows.at(-1);
+      if (last === undefined || count === ALL) break;
+      position = positionIn(last, list);
+    }
+    return part.toPart();
+  };
 }
 
 /** The position to continue from. Removed rows came before all remaining ones. */

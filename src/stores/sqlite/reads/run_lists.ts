@@ -6,6 +6,7 @@ import {
   listOf,
   MAX_COUNT_MS,
   MAX_PROBED,
+  MAX_SORTED,
   MIN_PROBED,
   mostCounted,
   statusesOf,
@@ -14,6 +15,7 @@ import {
 import { queuesOf } from "../changed_code/queues.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
+import { estimateRuns, findTimedRuns, skipOthers, type TimedRuns } from "./run_times.ts";
 
 // How many entries of an index are examined at first, and at most without a break.
 const FIRST_SLICE = 200;
@@ -34,11 +36,12 @@ interface Conditions {
   /** Whether the columns decide on the status, too. */
   isStatusImplied: boolean;
   labels: readonly Label[];
-  parentRunId: string | null;
   /** Whether only held runs are found. */
   isHeld: boolean;
   /** Conditions on further columns of a run. */
   columns: readonly ColumnTerm[];
+  /** The runs that were added at the right time; `null`: it does not matter. */
+  timed: TimedRuns | null;
 }
 
 type Label = readonly [key: string, value: string];
@@ -52,6 +55,8 @@ interface Sql {
 /** A condition on a column of a run `l`. */
 interface ColumnTerm extends Sql {
   column: string;
+  /** Whether the column has a value. */
+  isSet?: boolean;
 }
 
 /** Finds the runs of a list. See `Store.findRuns()`. It yields during long scans, so that the event loop stays free. */
@@ -61,9 +66,9 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery, monotonic: () => 
     statuses: statusesOf(query),
     isStatusImplied: query.status === undefined,
     labels: Object.entries(query.labels ?? {}),
-    parentRunId: query.parentRunId ?? null,
     isHeld: query.held === true,
     columns: columnsOf(query),
+    timed: findTimedRuns(db, query),
   };
   // A list that is always empty reads nothing, so its time reveals nothing.
   const isEmpty = conditions.jobs?.length === 0 || conditions.statuses?.length === 0;
@@ -85,7 +90,7 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery, monotonic: () => 
 const COLUMNS: Columns<readonly [column: string, value?: string]> = {
   parentRunId: ["parent_id"],
   endOf: ["end_of"],
-  failureKind: ["failure", "l.failure ->> '$.kind'"],
+  failureKind: ["failure", "(l.failure ->> '$.kind')"],
   completedAt: ["completed_at"],
   createdAt: ["created_at"],
   held: [
@@ -103,6 +108,7 @@ function columnsOf(query: RunQuery): readonly ColumnTerm[] {
       column,
       text: `${stored} ${operator} ?`,
       parameters: [typeof value === "boolean" ? Number(value) : value],
+      isSet: value !== false,
     };
   });
   if (query.notRetried !== true) return terms;
@@ -110,12 +116,39 @@ function columnsOf(query: RunQuery): readonly ColumnTerm[] {
   return [...terms, ...unset.map((column) => ({ column, text: `l.${column} IS NULL`, parameters: [] }))];
 }
 
-/** Runs that an index has in their order: all, those of some jobs, in some statuses, with a parent, with a label, held. */
+/**
+ * Runs that an index has in their order: all, those of some jobs, in some statuses, with a label, held, with a value in
+ * some other column; those of an index in another order, and a few of which the numbers were read.
+ */
 type IndexRange =
-  | { by: "all" | "hold" }
+  | { by: "all" }
+  | { by: "hold" }
   | { by: "job" | "status"; values: readonly string[] }
-  | { by: "parent"; parentRunId: string }
-  | { by: "label"; label: Label };
+  | { by: "label"; label: Label }
+  | { by: "column" | "unordered"; column: string; index: string; terms: readonly Sql[] }
+  | { by: "few"; seqs: readonly number[] };
+
+// The partial indexes by which runs are found that have a value in a column. That of `completed_at` is by the status, too.
+const INDEXES: Readonly<Record<string, { by: "column" | "unordered"; index: string }>> = {
+  parent_id: { by: "column", index: "holdfast_runs_by_parent" },
+  failure: { by: "column", index: "holdfast_runs_by_failure" },
+  completed_as: { by: "column", index: "holdfast_runs_retried" },
+  end_of: { by: "unordered", index: "holdfast_runs_by_ended" },
+  completed_at: { by: "unordered", index: "holdfast_runs_ended" },
+};
+
+function rangesOf({ columns, statuses }: Conditions): IndexRange[] {
+  return Object.entries(INDEXES).flatMap(([column, index]) => {
+    const terms = columns.filter((one) => one.column === column && one.isSet === true);
+    if (terms.length === 0) return [];
+    const isEnded = column === "completed_at" && statuses !== null;
+    const values = [
+      { text: `l.${column} IS NOT NULL`, parameters: [] },
+      ...isEnded ? [isAmong("l.status", statuses)] : [],
+    ];
+    return [{ column, ...index, terms: [...terms, ...values] }];
+  });
+}
 
 /** The newest runs of a range that are older than the run `before`, with these columns. */
 function newestIn(range: IndexRange, columns: readonly string[], before: number, limit: number): Sql {
@@ -124,20 +157,17 @@ function newestIn(range: IndexRange, columns: readonly string[], before: number,
   if (range.by === "all") {
     return { text: `SELECT ${read} FROM holdfast_runs WHERE ${end.text}`, parameters: end.parameters };
   }
-  if (range.by === "parent") {
-    return {
-      text: `SELECT ${read} FROM holdfast_runs INDEXED BY holdfast_runs_by_parent WHERE parent_id = ? AND ${end.text}`,
-      parameters: [range.parentRunId, ...end.parameters],
-    };
+  if ("index" in range) {
+    const { text, parameters } = allOf(range, read);
+    return range.by === "column"
+      ? { text: `${text} AND ${end.text}`, parameters: [...parameters, ...end.parameters] }
+      : { text: `${text} LIMIT ?`, parameters: [...parameters, limit] };
   }
   if (!("values" in range)) {
-    const [from, named] = range.by === "label"
-      ? ["holdfast_labels WHERE key = ? AND value = ?", range.label]
-      : ["holdfast_holds INDEXED BY holdfast_holds_by_run WHERE since IS NOT NULL", []];
-    const found = `SELECT run_seq AS seq FROM ${from} AND run_seq < ? ORDER BY run_seq DESC LIMIT ?`;
+    const { text: found, parameters } = numbersIn(range, before, limit);
     const text = columns.length === 0 ? found : `SELECT r.seq, ${columns.map((column) => `r.${column}`).join(", ")}
       FROM (${found}) n CROSS JOIN holdfast_runs r ON r.seq = n.seq`;
-    return { text, parameters: [...named, ...end.parameters] };
+    return { text, parameters };
   }
   const { by, values } = range;
   const only = (condition: Sql): Sql => ({
@@ -154,6 +184,32 @@ function newestIn(range: IndexRange, columns: readonly string[], before: number,
   };
 }
 
+/** The runs of a range by a column. */
+function allOf({ index, terms }: Extract<IndexRange, { index: string }>, columns: string): Sql {
+  return {
+    text: `SELECT ${columns} FROM holdfast_runs l INDEXED BY ${index} WHERE ${
+      terms.map(({ text }) => text).join(" AND ")
+    }`,
+    parameters: terms.flatMap(({ parameters }) => parameters),
+  };
+}
+
+/** The numbers of runs that another table has, or that were read. */
+function numbersIn(range: Extract<IndexRange, { by: "label" | "hold" | "few" }>, before: number, limit: number): Sql {
+  if (range.by === "few") {
+    const from = range.seqs.findIndex((seq) => seq < before);
+    const seqs = from < 0 ? [] : range.seqs.slice(from, from + limit);
+    return { text: "SELECT value AS seq FROM json_each(?)", parameters: [JSON.stringify(seqs)] };
+  }
+  const [from, named] = range.by === "label"
+    ? ["holdfast_labels WHERE key = ? AND value = ?", range.label]
+    : ["holdfast_holds INDEXED BY holdfast_holds_by_run WHERE since IS NOT NULL", []];
+  return {
+    text: `SELECT run_seq AS seq FROM ${from} AND run_seq < ? ORDER BY run_seq DESC LIMIT ?`,
+    parameters: [...named, before, limit],
+  };
+}
+
 function isAmong(column: string, values: readonly string[]): Sql {
   return { text: `${column} IN (SELECT value FROM json_each(?))`, parameters: [JSON.stringify(values)] };
 }
@@ -164,9 +220,10 @@ function isAmong(column: string, values: readonly string[]): Sql {
  */
 function* chooseRange(
   db: SqliteDatabase,
-  { jobs, statuses, labels, parentRunId, isHeld, columns }: Conditions,
+  conditions: Conditions,
   scope: RunQuery["scope"],
 ): Generator<void, IndexRange> {
+  const { jobs, statuses, labels, isHeld, columns, timed } = conditions;
   const toRange = (label: Label): IndexRange => ({ by: "label", label });
   const own = labels.filter(([key]) => scope?.labels.includes(key));
   if (own.length > 0) return yield* cheapest(db, own.map(toRange), 1, null);
@@ -178,15 +235,18 @@ function* chooseRange(
   };
   if (statuses !== null) add("status", statuses, columns.length > 0); // its index has the jobs
   if (jobs !== null) add("job", jobs, statuses !== null || columns.length > 0);
-  const unknown = labels.map(toRange);
-  if (parentRunId !== null) unknown.push({ by: "parent", parentRunId });
+  const unknown = [...labels.map(toRange), ...rangesOf(conditions)];
   if (isHeld) unknown.push({ by: "hold" });
   const readsRows = known.length > 0 || columns.length > 0;
   if (columns.length > 0 || known.length + unknown.length === 0) {
-    known.push({ range: { by: "all" }, cost: countRuns(db, { jobs: null, statuses: null }) });
+    known.push({ range: { by: "all" }, cost: estimateRuns(timed, countRuns(db, { jobs: null, statuses: null })) });
   }
   const best = known.sort((one, other) => one.cost - other.cost)[0] ?? null;
-  return yield* cheapest(db, unknown, readsRows ? LOOKUP : 1, best);
+  const range = yield* cheapest(db, unknown, readsRows ? LOOKUP : 1, best);
+  if (range.by !== "unordered") return range;
+  const { text, parameters } = allOf(range, "json_group_array(seq) AS seqs");
+  const seqs: number[] = JSON.parse(db.one<{ seqs: string }>(text, ...parameters).seqs);
+  return { by: "few", seqs: seqs.sort((one, other) => other - one) };
 }
 
 /** A range, and how long it takes to read it: in runs that are read one after another. */
@@ -207,6 +267,7 @@ function* cheapest(
   for (let most = MIN_PROBED; unknown.length > 0 && most <= MAX_PROBED; most *= 2) {
     if (best !== null && best.cost <= most * costOfRun) return best.range;
     for (const range of unknown) {
+      if (range.by === "unordered" && most > MAX_SORTED) continue;
       const { text, parameters } = newestIn(range, [], NO_SEQ, most);
       const { runs } = db.one<{ runs: number }>(`SELECT count(*) AS runs FROM (${text})`, ...parameters);
       const cost = runs * costOfRun;
@@ -233,7 +294,7 @@ function restOf(conditions: Conditions, range: IndexRange, scope: RunQuery["scop
     ...(statuses === null || isStatusImplied || range.by === "status"
       ? []
       : [{ column: "status", ...isAmong("l.status", statuses) }]),
-    ...conditions.columns.filter(({ column }) => range.by !== "parent" || column !== "parent_id"),
+    ...conditions.columns.filter(({ column }) => range.by !== "column" || column !== range.column),
   ];
   return {
     columns: [...new Set(columns.map(({ column }) => column))],
@@ -277,6 +338,9 @@ function* readPage(
   const seqs: number[] = [];
   let [found, size] = [0, Math.min(FIRST_SLICE, largestSlice(range, terms.length))];
   for (let before = query.before ?? NO_SEQ;;) {
+    before = skipOthers(conditions.timed, before);
+    // The time of a scope's list must not depend on the runs of others.
+    if (scope === undefined) before = skipUnlabelled(db, conditions.labels, before);
     const slice = newestIn(range, columns, before, size);
     const { entries, last, matches } = db.one<{ entries: number; last: number | null; matches: number }>(
       `SELECT count(*) AS entries, min(l.seq) AS last, count(iif(${rest}, 1, NULL)) AS matches FROM (${slice.text}) l`,
@@ -309,6 +373,15 @@ function* readPage(
     size = Math.min(size * 4, largestSlice(range, terms.length));
     yield;
   }
+}
+
+/** The number below which the newest runs are that can have all labels. */
+function skipUnlabelled(db: SqliteDatabase, labels: readonly Label[], before: number): number {
+  const newest = "SELECT max(run_seq) AS seq FROM holdfast_labels WHERE key = ? AND value = ? AND run_seq < ?";
+  return labels.reduce(
+    (least, label) => (db.one<{ seq: number | null }>(newest, ...label, least).seq ?? 0) + 1,
+    before,
+  );
 }
 
 /** How many runs of a range are examined without a break: fewer, if there is more to check for each of them. */

@@ -9,6 +9,7 @@ import type {
   OutboxRow,
   SourceWrites,
   StoredEffect,
+  StuckRows,
 } from "../../../model/effects.ts";
 import { systemHost } from "../../../model/host.ts";
 import type { JsonText } from "../../../values/json.ts";
@@ -26,6 +27,7 @@ export class SqliteDataSource implements DataSource<SqliteTransaction>, AsyncDis
   readonly effects: Effects;
   declare readonly txType?: SqliteTransaction;
   readonly #connection: SqliteConnection;
+  #isClosed = false;
 
   /** Use {@linkcode sqliteDataSource} or `SqliteStore.dataSource()`. */
   constructor(connection: SqliteConnection, store: object | null, options: DataSourceOptions) {
@@ -42,7 +44,8 @@ export class SqliteDataSource implements DataSource<SqliteTransaction>, AsyncDis
 
   /** Completes pending transactions, and closes the file if the data source has opened it. */
   async close(): Promise<void> {
-    if (this.store !== null) return; // the store closes it
+    if (this.store !== null || this.#isClosed) return; // the store closes it
+    this.#isClosed = true;
     await this.#connection.writes.close();
     this.#connection.close();
   }
@@ -91,14 +94,14 @@ export async function sqliteDataSource(
   return new SqliteDataSource(connection, null, { keepEffects: keepMs });
 }
 
-const TABLES = `CREATE TABLE IF NOT EXISTS holdfast_effects (
+const EFFECTS_TABLE = `CREATE TABLE IF NOT EXISTS holdfast_effects (
   step_key TEXT NOT NULL PRIMARY KEY,
   store_id TEXT NOT NULL,
   run_id TEXT NOT NULL,
   output TEXT,
   at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS holdfast_outbox (
+) STRICT, WITHOUT ROWID`;
+const OUTBOX_TABLE = `CREATE TABLE IF NOT EXISTS holdfast_outbox (
   no INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL DEFAULT (lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' ||
     substr(hex(randomblob(2)), 2) || '-8' || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))),
@@ -110,7 +113,7 @@ CREATE TABLE IF NOT EXISTS holdfast_outbox (
   at INTEGER NOT NULL DEFAULT (unixepoch() * 1000),
   taken_until INTEGER,
   error TEXT
-) STRICT;`;
+) STRICT`;
 const INSERT_ROW =
   "INSERT INTO holdfast_outbox (id, kind, name, value, options, store_id, at) VALUES (?, ?, ?, ?, ?, ?, ?)";
 // How long the rows that an engine has taken are not relayed by another one.
@@ -125,12 +128,15 @@ class SqliteEffects implements Effects {
     this.keepMs = keepMs;
   }
 
-  migrate(): Promise<void> {
+  migrate(isJoined: boolean): Promise<void> {
     const { db, writes } = this.#connection;
+    const tables = [["holdfast_outbox", OUTBOX_TABLE], ...(isJoined ? [] : [["holdfast_effects", EFFECTS_TABLE]])];
     return writes.submit(() => {
-      // Even a statement that changes nothing would compile all statements of the connection anew.
-      const found = db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_outbox'");
-      if (found === undefined) db.exec(TABLES);
+      for (const [name, sql] of tables) {
+        // Even a statement that changes nothing would compile all statements of the connection anew.
+        const found = db.get("SELECT 1 FROM sqlite_schema WHERE name = ?", name!);
+        if (found === undefined) db.exec(sql!);
+      }
     });
   }
 
@@ -220,9 +226,19 @@ class SqliteEffects implements Effects {
     await writes.submit(() => db.run("DELETE FROM holdfast_outbox WHERE no IN (SELECT value FROM json_each(?))", list));
   }
 
-  async countRefused(): Promise<number> {
-    const sql = "SELECT count(*) AS rows FROM holdfast_outbox WHERE error IS NOT NULL";
-    return await Promise.resolve(this.#connection.db.one<{ rows: number }>(sql).rows);
+  async countStuck(storeId: string, before: number): Promise<StuckRows> {
+    const sql = `SELECT count(error) AS refused, count(*) - count(error) AS waiting FROM holdfast_outbox
+      WHERE (store_id IS NULL OR store_id = ?) AND (error IS NOT NULL OR at < ?)`;
+    return await Promise.resolve({ ...this.#connection.db.one<StuckRows>(sql, storeId, before) });
+  }
+
+  async findRows(ids: readonly string[]): ReturnType<Effects["findRows"]> {
+    return await Promise.resolve(
+      this.#connection.db.all<{ id: string; kind: OutboxRow["kind"]; name: string; error: string | null }>(
+        "SELECT id, kind, name, error FROM holdfast_outbox WHERE id IN (SELECT value FROM json_each(?))",
+        JSON.stringify(ids),
+      ),
+    );
   }
 
   async refuseRow(no: number, error: string): Promise<void> {

@@ -17,8 +17,8 @@ export interface SqliteTransaction extends TransactionCalls {
 
 const KINDS = /^(?:SELECT|INSERT|UPDATE|DELETE|REPLACE|VALUES|WITH)\b/i;
 const CHANGES = /\b(?:INSERT|UPDATE|DELETE|REPLACE)\b/i;
-const COMMENTS = /--[^\n]*|\/\*[\s\S]*?\*\//g;
-const STRINGS = /'(?:[^']|'')*'/g;
+// Comments, strings and quoted names: one pass, since each can have the marks of the others inside.
+const QUOTED = /--[^\n]*|\/\*[\s\S]*?(?:\*\/|$)|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]/g;
 const MAX_STATEMENTS = 200;
 
 /** The statements of transactions: the 200 that were used last stay compiled. */
@@ -48,14 +48,17 @@ export class UserStatements {
 }
 
 function checkStatement(sql: string): void {
-  const text = String(sql).replaceAll(STRINGS, (string) => string.replaceAll(/[-/*]/g, " ")).replaceAll(COMMENTS, " ")
-    .trim();
+  const text = String(sql).replaceAll(QUOTED, (found) => /^(?:--|\/\*)/.test(found) ? " " : found).trim();
   if (!KINDS.test(text)) {
     const [word = ""] = text.split(/[\s;(]/, 1);
     throw new TypeError(`A transaction cannot execute "${word}": only queries and changes of rows`);
   }
-  if (!CHANGES.test(text.replaceAll(STRINGS, "''"))) return;
-  if (/\bOR\s+ROLLBACK\b/i.test(text.replaceAll(STRINGS, "''"))) {
+  const words = text.replaceAll(QUOTED, "''");
+  if (/;\s*[^\s;]/.test(words)) {
+    throw new TypeError("A call of a transaction executes one statement, not several: call it once for each");
+  }
+  if (!CHANGES.test(words)) return;
+  if (/\bOR\s+ROLLBACK\b/i.test(words)) {
     throw new TypeError("A transaction cannot execute OR ROLLBACK: other writes share its commit");
   }
   if (/\bholdfast_/i.test(text)) throw new TypeError("The tables of Holdfast cannot be changed here");

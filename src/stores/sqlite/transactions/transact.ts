@@ -1,9 +1,10 @@
 import { HoldfastError, LeaseLostError, StoreError, WaitExpiredError, type WorkError } from "../../../model/error.ts";
 import type { Host } from "../../../model/host.ts";
 import type { StepRecord } from "../../../model/step.ts";
-import type { StepPlace, StoreAnswers, StoreWrites, TransactionSignal } from "../../../store/transaction.ts";
+import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionSignal } from "../../../store/transaction.ts";
 import type { SignalOutcome } from "../../../model/wait.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { findWait } from "../reads/find_wait.ts";
 import { Undone } from "../write_batch.ts";
 import { enqueueRuns } from "../writes/enqueue.ts";
 import { deliver } from "../writes/pauses.ts";
@@ -27,12 +28,12 @@ export interface TransactDeps {
 export function transactNow(
   { db, statements, host }: TransactDeps,
   step: StepPlace | null,
-  work: (tx: object) => StoreWrites | Promise<StoreWrites>,
+  work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
   now: number,
 ): StoreAnswers | { thrown: WorkError } {
   const recorded = step === null ? null : findRecord(db, step);
   if (recorded !== null) return { step: { recorded }, runs: [], signals: [] };
-  const done = inSavepoint(db, statements, work);
+  const done = inSavepoint(db, statements, (tx) => work(tx, (waitId) => findWait(db, waitId)));
   if ("thrown" in done) return done;
   const writes = done.value;
   try {

@@ -55,7 +55,8 @@ import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
 const CLAIMED =
   `SELECT r.seq, r.id, r.created_at, r.job, r.labels, r.concurrency_key, r.lease_generation, r.lease_claim,
   r.lease_expires_at, r.interruptions, r.recorded, r.last_report_no, r.has_pauses, r.started_at, r.origin_id, r.trace,
-  r.start_at, r.finish_by, r.priority, r.fairness_key, r.depth, r.slot_at, r.slot, i.payload, i.input, i.schema_print`;
+  r.start_at, r.finish_by, r.priority, r.fairness_key, r.depth, r.slot_at, r.slot, i.payload, i.input, i.schema_print,
+  r.has_pauses = 0 AND r.parent_seq IS NULL AND r.retrigger_of IS NULL AND r.on_end IS NULL AS is_plain`;
 const CLAIMED_RUN = `${CLAIMED} FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq`;
 // In the order of the list.
 const CLAIMED_RUNS = `${CLAIMED} FROM json_each(?) CROSS JOIN holdfast_runs r ON r.seq = json_each.value

@@ -1,6 +1,8 @@
-import { undoName } from "../../../model/end.ts";
-import type { RunStatus } from "../../../model/run.ts";
+import { undoneSteps } from "../../../model/end.ts";
+import { ConflictError } from "../../../model/error.ts";
+import { isTerminal, type RunStatus } from "../../../model/run.ts";
 import type { JsonText } from "../../../values/json.ts";
+import { cleaningMessage, orphanMessage } from "../../end_runs.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** The open run that cleans up after a run. */
@@ -13,22 +15,42 @@ export function findOpenEnd(
   return db.get("SELECT id, status FROM holdfast_runs WHERE end_of = ? AND completed_at IS NULL", runId);
 }
 
-/** The completed steps of a run that its end runs have undone, with the end run that did. */
+/**
+ * Refuses a retry from the failure that would retry a child, or a child of one, which is still to be cleaned up after.
+ */
+export function checkChildren(db: SqliteDatabase, runSeq: number): void {
+  const open = db.get<{ id: string; status: RunStatus; end_id: string; end_status: RunStatus }>(
+    `WITH RECURSIVE retried (seq) AS (
+       SELECT ?
+       UNION SELECT m.run_seq FROM retried
+         CROSS JOIN holdfast_pauses p ON p.run_seq = retried.seq AND p.kind = 'children'
+         CROSS JOIN holdfast_children m ON m.pause_seq = p.seq
+         CROSS JOIN holdfast_runs c ON c.seq = m.run_seq AND c.status <> 'completed'
+       UNION SELECT o.seq FROM retried CROSS JOIN holdfast_runs r ON r.seq = retried.seq AND r.origin_id <> r.id
+         CROSS JOIN holdfast_runs o ON o.id = r.retrigger_of)
+     SELECT r.id, r.status, e.id AS end_id, e.status AS end_status FROM retried
+     CROSS JOIN holdfast_runs r ON r.seq = retried.seq
+     LEFT JOIN holdfast_runs e ON e.end_of = r.id AND e.completed_at IS NULL
+     WHERE r.on_end IS NOT NULL AND (r.completed_at IS NULL OR e.seq IS NOT NULL) ORDER BY r.seq LIMIT 1`,
+    runSeq,
+  );
+  if (open === undefined) return;
+  const end = { id: open.end_id, status: open.end_status };
+  throw new ConflictError(isTerminal(open.status) ? cleaningMessage(open.id, end) : orphanMessage(open.id));
+}
+
+/** The steps of a run that its end runs have undone, with the end run that did. */
 export function readUndone(
   db: SqliteDatabase,
   { seq, id, on_end }: { seq: number; id: string; on_end: JsonText | null },
 ): Map<string, string> {
-  const undone = new Map<string, string>();
-  if (on_end === null) return undone;
+  if (on_end === null) return new Map();
   const undoing = db.all<{ id: string; name: string }>(
     `SELECT r.id, s.name FROM holdfast_runs r CROSS JOIN holdfast_steps s ON s.run_seq = r.seq
-     WHERE r.end_of = ? AND s.status = 'completed' AND s.name LIKE 'undo %' ORDER BY r.seq DESC`,
+     WHERE r.end_of = ? AND s.status = 'completed' AND s.name GLOB 'undo *' ORDER BY r.seq DESC`,
     id,
   );
   const undoers = new Map(undoing.map(({ id, name }) => [name, id])); // the oldest of several
-  for (const { name } of db.all<{ name: string }>("SELECT name FROM holdfast_steps WHERE run_seq = ?", seq)) {
-    const undoer = undoers.get(undoName(name));
-    if (undoer !== undefined) undone.set(name, undoer);
-  }
-  return undone;
+  const recorded = db.all<{ name: string }>("SELECT name FROM holdfast_steps WHERE run_seq = ?", seq);
+  return undoneSteps(undoers, recorded.map(({ name }) => name));
 }

@@ -24,6 +24,7 @@ import { commitDeadlines, resolveChildren } from "./pause_resolution.ts";
 import { completeRetried } from "./retry_links.ts";
 import { recordCancelledStep } from "./steps.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
+import { writePlain } from "./write_plain.ts";
 
 /** A run that leaves a lease without an end. */
 interface LeavingRun {
@@ -136,7 +137,7 @@ function endRun(
 // A run under a lease is in no queue and has no timer.
 const [END_LEASED, END] = ["lease_owner = NULL, lease_expires_at = NULL", OUT_OF_QUEUE].map((columns) =>
   `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?, ended_by = ?, ${KEEP_REPORTS},
-     ${columns}, updated_at = ?, completed_at = ?
+     ${columns}, updated_at = ?, completed_at = max(?, created_at)
    WHERE seq = ? AND status = ? AND lease_generation = ? AND last_report_no = ? AND has_pauses = ? AND parent_seq IS ?
      AND retrigger_of IS ? AND on_end IS ?`
 ) as [string, string];
@@ -252,12 +253,33 @@ export function finishRun(
   reports: readonly Report[],
   now: number,
 ): void {
+  if (db.plain.isOpen && finishTogether(db, lease, ending, reports, now)) return;
   const mayExecute = ending.status === "failed" && ending.stillExecuting === true;
   const known = mayExecute ? null : findPlain(db, lease);
   if (known !== null && endRun(db, known, ending, newReports(reports, known.last_report_no), now)) return;
   const run = findLeased(db, lease);
   if (run === undefined) return checkRepeated(db, lease, ending);
   endRun(db, run, ending, newReports(reports, run.last_report_no), now);
+}
+
+/** Ends a plain run together with others of its batch. Returns whether it does. */
+function finishTogether(
+  db: SqliteDatabase,
+  lease: Lease,
+  ending: Ending,
+  reports: readonly Report[],
+  now: number,
+): boolean {
+  const run = db.leased.find(lease);
+  if (run === undefined || !run.isPlain || ending.status !== "completed" || lease.concurrencyKey !== null) return false;
+  const added = newReports(reports, run.lastReportNo);
+  if (added.progress !== null) return false;
+  db.plain.addEnd(run, ending.output, Math.max(run.lastReportNo, added.lastNo), now);
+  db.putOff(writePlain);
+  moveRun(db, run.job, "running", ending.status);
+  db.facts.note(...added.reports.map((report) => toFact(run.seq, report)), endFact(run.seq, ending));
+  db.leased.forget(lease.runId);
+  return true;
 }
 
 /** The run under a lease, as the lease cache knows it, if it is like most runs: no retry, without pauses and a parent. */

@@ -17,7 +17,7 @@ import { drawNumber } from "../journal/journal.ts";
 import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
 import { type FlowColumns, flowOf, NO_FLOW } from "../flow/new_flow.ts";
 import { touchGroup } from "../flow/turns.ts";
-import { findOpenEnd } from "./end_runs.ts";
+import { checkChildren, findOpenEnd } from "./end_runs.ts";
 import { hasClosedInbox } from "./receives.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput } from "../../rows.ts";
@@ -39,20 +39,23 @@ export function enqueueRuns(
     if (retriggerOf !== null && !exists(retriggerOf.runId) && !exists(id)) {
       throw new NotFoundError(`There is no run "${retriggerOf.runId}"`);
     }
-    if (retriggerOf !== null && !exists(id)) checkRetriable(db, retriggerOf.runId);
+    if (retriggerOf !== null && !exists(id)) checkRetriable(db, retriggerOf);
   }
   const search = new QueueSearch(db);
   return runs.map((run) => enqueueRun(db, run, search, host, now));
 }
 
-/** Refuses the retry of a run that is being cleaned up, and of an end run whose run was retried. */
-function checkRetriable(db: SqliteDatabase, runId: string): void {
-  const old = db.one<{ on_end: JsonText | null; end_of: string | null }>(
-    "SELECT on_end, end_of FROM holdfast_runs WHERE id = ?",
+/**
+ * Refuses the retry of a run that is being cleaned up, or a child of which is, and of an end run whose run was retried.
+ */
+function checkRetriable(db: SqliteDatabase, { runId, from }: NonNullable<NewRun["retriggerOf"]>): void {
+  const old = db.one<{ seq: number; on_end: JsonText | null; end_of: string | null; has_children: 0 | 1 }>(
+    "SELECT seq, on_end, end_of, has_pauses <> 0 OR ifnull(origin_id, id) <> id AS has_children FROM holdfast_runs WHERE id = ?",
     runId,
   );
   const open = findOpenEnd(db, runId, old);
   if (open !== undefined) throw new ConflictError(cleaningMessage(runId, open));
+  if (from === "failure" && old.has_children === 1) checkChildren(db, old.seq);
   if (old.end_of === null) return;
   const ended = db.get("SELECT 1 FROM holdfast_runs WHERE id = ? AND retriggered_as IS NULL", old.end_of);
   if (ended === undefined) throw new ConflictError(retriedMessage({ id: runId, endOf: old.end_of }));

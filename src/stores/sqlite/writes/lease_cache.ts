@@ -14,6 +14,8 @@ export interface LeasedRun {
   recorded: number;
   /** The number of the last report that was stored under the lease. */
   lastReportNo: number;
+  /** Whether it has no pauses, messages, parent and end run, and is no retry. Out of date if another process has sent a message. */
+  isPlain: boolean;
 }
 
 /**
@@ -32,6 +34,12 @@ export class LeaseCache {
   find({ runId, generation, claimId, recorded }: Lease): LeasedRun | undefined {
     const run = this.#runs.get(runId);
     return run?.generation === generation && run.claimId === claimId && run.recorded >= recorded ? run : undefined;
+  }
+
+  /** Notes that a run has a pause or a message now. */
+  notePause(runId: string): void {
+    const run = this.#runs.get(runId);
+    if (run !== undefined) run.isPlain = false;
   }
 
   /** Clears the cache: entries of a transaction that is rolled back are wrong. */

@@ -79,7 +79,7 @@ function startRun(
   try {
     const [started] = enqueueRuns(db, [start], host, now);
     const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", start.id);
-    deliver(db, { seq, has_pauses: 0 }, message, now);
+    deliver(db, { seq, id: start.id, has_pauses: 0 }, message, now);
     const { id, jobName, labels } = started!.run; // one for each request
     return { run: { id, jobName, labels }, disposition: "accepted", started: started! };
   } catch (refused) {
@@ -109,7 +109,7 @@ function findInbox(db: SqliteDatabase, to: SendTarget): InboxRow | undefined {
 /** Adds a message to a run, unless it has too many: the first open receive that takes its name takes it. */
 function deliver(
   db: SqliteDatabase,
-  run: Pick<InboxRow, "seq" | "has_pauses">,
+  run: Pick<InboxRow, "seq" | "id" | "has_pauses">,
   message: SendRequest["message"],
   now: number,
 ): boolean {
@@ -132,6 +132,7 @@ function deliver(
   );
   if ((run.has_pauses & 1) === 0) {
     db.run("UPDATE holdfast_runs SET has_pauses = has_pauses | 1 WHERE seq = ?", run.seq);
+    db.leased.notePause(run.id);
     return true; // it has no receive
   }
   const open = db.all<{ seq: number; receive: JsonText }>(

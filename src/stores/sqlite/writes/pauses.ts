@@ -40,6 +40,7 @@ export function pauseRun(
   if (run === undefined) return answerAgain(db, lease, request, now);
 
   const runSeq = run.seq;
+  db.leased.notePause(run.id);
   noteReports(db, lease, runSeq, reports);
   const cancelled: RunIdentity[] = [];
   for (const pause of request.pauses) {
@@ -68,7 +69,7 @@ export function pauseRun(
   );
   const parked = { ...run, abandonments: 0, abandonments_alone: 0 };
   leaveLease(db, parked, request.retryAt === null ? "parked" : "retrying", { timerAt, facts }, now);
-  db.run("UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ?", runSeq);
+  db.run("UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ? AND awaited = 1", runSeq);
   for (const { id } of awaited) {
     db.run(
       "UPDATE holdfast_pauses SET awaited = 1, suspended_at = coalesce(suspended_at, ?) WHERE id = ?",

@@ -10,6 +10,7 @@ import { noteAttempt } from "../operate/timeline_writes.ts";
 import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
 import { chunksOf, insertChunks } from "../streams.ts";
 import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
+import { writePlain } from "./write_plain.ts";
 import { type LeasedRow, toLeasedRun } from "../rows.ts";
 
 /** Records how an attempt at a step ended. See `Store.saveStep()`. */
@@ -20,6 +21,8 @@ export function recordStep(
   reports: readonly Report[],
   now: number,
 ): SavedStep {
+  const noted = db.plain.isOpen ? recordTogether(db, lease, step, reports, now) : null;
+  if (noted !== null) return noted;
   const chunks = chunksOf(db, lease, step.chunks ?? []);
   if (chunks === null) throw new LeaseLostError(lease);
   const { run, added } = countRecord(db, lease, reports, now);
@@ -64,6 +67,29 @@ export function recordStep(
     recordedNo: earlier.recorded_no,
     retry: earlier.retry_at === null ? null : retryTime(earlier.retry_at, now),
   };
+}
+
+/** Records a plain step together with others of its batch; `null`: it is none. */
+function recordTogether(
+  db: SqliteDatabase,
+  lease: Lease,
+  step: StepWrite,
+  reports: readonly Report[],
+  now: number,
+): SavedStep | null {
+  const run = db.leased.find(lease);
+  const { result, chunks = [] } = step;
+  if (run === undefined || result.status !== "completed" || chunks.length > 0) return null;
+  const added = newReports(reports, run.lastReportNo);
+  const factInRow = chooseFactInRow(db, run.seq, step, added.reports);
+  if (factInRow === FactInRow.none) return null; // which includes further attempts, and progress
+  const lastReportNo = Math.max(run.lastReportNo, added.lastNo);
+  const row = { number: drawNumber(db), output: result.output, factInRow, startedAt: startedAt(step, now) };
+  db.plain.addStep(run, step, row, lastReportNo, now);
+  db.putOff(writePlain);
+  run.recorded += 1;
+  run.lastReportNo = lastReportNo;
+  return { recordedNo: run.recorded, retry: null };
 }
 
 const INSERT_STEP = insertStep("?");

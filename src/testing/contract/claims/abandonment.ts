@@ -167,6 +167,21 @@ timed("claim() takes a run alone that was abandoned twice in a row, after a dela
   assert.equal(alone.aloneSince, null);
 });
 
+timed(
+  "claim() says that there is more while a run is claimed alone and it has taken another",
+  async ({ store, host }) => {
+    await abandonTwice(store, host);
+    await add(store);
+    host.advance(250);
+    await store.claim(aClaimRequest({ limit: 0 }));
+
+    const taking = await store.claim(aClaimRequest());
+    const idle = await store.claim(aClaimRequest());
+
+    assert.deepEqual([taking, idle].map(({ claims, hasMore }) => [claims.length, hasMore]), [[1, true], [0, false]]);
+  },
+);
+
 timed("claim() waits longer for a run that is claimed alone with each abandonment", async ({ store, host }) => {
   await abandonTwice(store, host);
   const delays: number[] = [];

@@ -88,6 +88,20 @@ timed("signal() is kept when it comes before the run pauses", async ({ store, ho
   assert.deepEqual(later, wait);
 });
 
+timed("signal() is no change of a run that can be claimed already", async ({ store, host }) => {
+  const { lease } = await startRun(store);
+  const review = aPause();
+  await prepare(store, lease, review);
+  await store.release(lease, []);
+  const before = await getRun(store, lease.runId);
+  host.advance(10);
+
+  await store.signal(review.id, { signalId: "s1", payload: null });
+
+  assert.equal(before!.status, "pending");
+  assert.deepEqual(await getRun(store, lease.runId), before);
+});
+
 test("signal() does not wake a run that waits for something else", async ({ store }) => {
   const { lease } = await startRun(store);
   const prepared = aPause({ name: "prepared" });

@@ -192,6 +192,16 @@ test("saveStep() makes the items of its step permanent, with those that it bring
   assert.deepEqual((await read(store, lease)).permanent, { position: 2, items: 2, bytes: 20 });
 });
 
+test("saveStep() with chunks appends no fact but that of its step", async ({ store }) => {
+  const { lease } = await startRun(store);
+  const end = await store.findCursor(null);
+
+  await store.saveStep(lease, aStep({ chunks: [{ ...chunksOf("a")[0]!, isPermanent: true }] }), []);
+
+  const page = await store.readJournal(end!.position, 10_000);
+  assert.deepEqual(page!.rows.flatMap(({ facts }) => facts).map(([, kind]) => kind), ["step_completed"]);
+});
+
 test("saveStep() that is repeated, or late, stores no chunks", async ({ store }) => {
   const { lease } = await startRun(store);
   await store.saveStep(lease, aStep(), []);

@@ -9,6 +9,7 @@ import { aPause, aProgress, aRun, aStart, aStep } from "../fixtures.ts";
 import { add, addCompleted, claimedIds, look, park, startRun } from "../arrange.ts";
 import { type CaseContext, newCases } from "../case.ts";
 import { getRun, getSteps } from "../../../store/reads.ts";
+import { andThen } from "../../../values/at_once.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -68,6 +69,26 @@ test(
     assert.equal((await store.getWait(review.id))!.payload, 1);
     const facts = (await reader.read()).map(([id, kind]) => [id, kind]);
     assert.deepEqual(facts, [[run.id, "triggered"], [lease.runId, "step_completed"]]);
+  }),
+);
+
+test(
+  "transact() gives its function what finds waits, with the jobs of their runs",
+  joined(async ({ store, source }) => {
+    const { lease } = await startRun(store);
+    const review = aPause({ payloadSchema: "{}" });
+    await park(store, lease, review);
+    const [run] = await store.readRuns([lease.runId], Infinity);
+    const found: unknown[] = [];
+
+    await store.transact(source, null, (_, findWait) => {
+      const first = andThen(findWait(review.id), (wait) => void found.push(wait));
+      const both = andThen(first, () => andThen(findWait("unknown"), (wait) => void found.push(wait)));
+      return andThen(both, () => NOTHING);
+    });
+
+    const wait = await store.getWait(review.id);
+    assert.deepEqual(found, [{ wait, jobName: run!.jobName, version: run!.version }, null]);
   }),
 );
 

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { endRunId, type NewEnd } from "../../../model/end.ts";
+import { endRunId, type NewEnd, undoName } from "../../../model/end.ts";
 import { parseRun, type Run, type TerminalStatus } from "../../../model/run.ts";
 import { getRun, getRuns, getSteps } from "../../../store/reads.ts";
 import type { NewRun } from "../../../store/new_run.ts";
 import type { Store } from "../../../store/store.ts";
 import { add, claimOne, complete, park, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";
+import { fromFailure, onChildren } from "../records/children/arrange_children.ts";
 import { A_JOB, aClaimRequest, aFailure, aFlow, aPause, aRun, aStep, unlimited } from "../fixtures.ts";
 
 const { cases, test, timed } = newCases();
@@ -210,6 +211,43 @@ test("a run is neither retried nor deleted while it is being cleaned up", async 
   assert.deepEqual((await store.purge({ failed: 0 }, 10)).map(({ id }) => id), [runId]);
 });
 
+test("a run is not retried from its failure while a child that would be retried is cleaned up", async ({ store }) => {
+  const { lease } = await startRun(store, { jobName: "parent" });
+  const child = aRun(ending());
+  await park(store, lease, onChildren([aRun(), child]));
+  await complete(store, (await claimOne(store)).lease);
+  await fail(store, (await claimOne(store)).lease);
+  const end = await claimOne(store, { jobNames: [END_JOB] });
+  await fail(store, (await claimOne(store, { jobNames: ["parent"] })).lease);
+  const message = `Run "${child.id}" is being cleaned up: run "${end.run.id}" (running)`;
+
+  await assert.rejects(store.enqueue([aRun({ jobName: "parent", ...fromFailure(lease) })]), {
+    name: "ConflictError",
+    message,
+  });
+  await complete(store, end.lease);
+
+  // A retry that has not called its children yet takes them over from the run before it.
+  const { run: second } = await add(store, { jobName: "parent", ...fromFailure(lease) });
+  await fail(store, (await claimOne(store, { jobNames: ["parent"] })).lease);
+  await add(store, { jobName: "parent", ...fromFailure({ runId: second.id }) });
+  const third = await claimOne(store, { jobNames: ["parent"] });
+  const { created } = await park(store, third.lease, onChildren([aRun(), aRun(ending())]));
+  assert.deepEqual(created.map(({ retryOf }) => retryOf?.id), [child.id]);
+  await store.cancel(third.run.id, "request-1", null);
+
+  const orphan = created[0]!.run.id;
+  const open = `Child run "${orphan}" is about to be cancelled and cleaned up: its parent has ended`;
+  await assert.rejects(store.enqueue([aRun({ jobName: "parent", ...fromFailure(third.lease) })]), { message: open });
+  await store.claim(aClaimRequest({ limit: 0 }));
+  const cleaning = new RegExp(`^ConflictError: Run "${orphan}" is being cleaned up`);
+  await assert.rejects(store.enqueue([aRun({ jobName: "parent", ...fromFailure(third.lease) })]), cleaning);
+  assert.equal(
+    (await add(store, { jobName: "parent", retriggerOf: { runId: third.run.id, from: "start" } })).disposition,
+    "created",
+  );
+});
+
 test("an end run is not retried once its run has been, and its retry cleans up after the same run", async ({ store }) => {
   const { runId, end } = await addCleanedUp(store);
   await fail(store, end.lease);
@@ -250,6 +288,34 @@ test("a retry from the failure has no copy of a step that was undone, and knows 
   const third = await claimOne(store);
   assert.deepEqual(third.copied!.undone, { "charge#2": end.run.id, reserve: second.run.id });
   assert.deepEqual(third.steps.map(({ name }) => name), ["charge"]);
+});
+
+test("a retry knows what was undone although its run has no record of it", async ({ store }) => {
+  const { runId, end } = await addCleanedUp(store, "reserve");
+  await undo(store, end, "charge", "ship (2)", "reserve");
+
+  await add(store, { ...ending(), retriggerOf: { runId, from: "failure" } });
+
+  const { steps, copied } = await claimOne(store);
+  const { id } = end.run;
+  assert.deepEqual(steps, []);
+  assert.deepEqual(copied!.undone, { charge: id, "ship (2)": id, "ship#2": id, reserve: id });
+  assert.deepEqual(copied!.unfinished, [{ kind: "step", name: "reserve" }]);
+});
+
+test("steps with the longest names are undone", async ({ store }) => {
+  const names = ["é".repeat(255), `${"𝒳".repeat(120)}y`, `${"𝒳".repeat(120)}y#2`, "x".repeat(250), "x".repeat(251)];
+  const { runId, end } = await addCleanedUp(store, ...names);
+  const undoing = names.slice(0, -1).map(undoName);
+  for (const [index, name] of undoing.entries()) await store.saveStep(end.lease, aStep({ name, index }), []);
+  await complete(store, end.lease);
+
+  const { run } = await add(store, { ...ending(), retriggerOf: { runId, from: "failure" } });
+
+  assert.equal(new Set(undoing).size, undoing.length);
+  for (const name of undoing) assert.ok(name.length <= 255, name);
+  assert.deepEqual((await getSteps(store, run.id)).map(({ name }) => name), names.slice(-1));
+  assert.deepEqual(Object.keys((await claimOne(store)).copied!.undone!).sort(), names.slice(0, -1).sort());
 });
 
 test("a step counts as undone if a retry of the end run has undone it", async ({ store }) => {

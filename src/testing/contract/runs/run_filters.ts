@@ -37,6 +37,22 @@ timed("getRuns() finds the runs that ended from an instant on, and until another
   );
 });
 
+timed("a run has not ended before it was triggered, also if the clock was set back", async ({ store, host }) => {
+  const { run: cancelled } = await add(store, { jobName: "export" });
+  const { run: finished } = await add(store);
+  host.jump(-60_000);
+  const { lease } = await claimOne(store);
+  await store.finish(lease, { status: "completed", output: null, durationMs: 0 }, []);
+  await store.cancel(cancelled.id, "cancel", null);
+
+  for (const { id } of [finished, cancelled]) {
+    const run = await getRun(store, id);
+    assert.equal(run?.completedAt, run?.createdAt);
+  }
+  assert.deepEqual(await find(store, { completedBefore: isoTime(FAKE_START) }), []);
+  assert.deepEqual(await find(store, { completedBefore: isoTime(FAKE_START + 1) }), [finished.id, cancelled.id]);
+});
+
 timed("getRuns() leaves out what has not ended if it is asked for what ended before", async ({ store, host }) => {
   const [first, second, third] = await endOneASecond(store, host);
   await add(store);

@@ -9,7 +9,8 @@ const RETRY_MS = 2_000;
  *
  * @param {string} path
  * @param {Record<string, unknown>} query
- * @param {{ onEvent: (event: any) => void, onState: (isOpen: boolean) => void }} listeners
+ * @param {{ onEvent: (event: any, type: string) => unknown, onState: (isOpen: boolean) => void }} listeners `onEvent` returns
+ * `true` for the last one.
  * @returns {() => void} Stops it.
  */
 export function follow(path, query, { onEvent, onState }) {
@@ -26,9 +27,9 @@ export function follow(path, query, { onEvent, onState }) {
         const response = await send(addressOf(path, query), { headers, signal });
         if (response.status === 204 || response.body === null) return;
         onState(true);
-        for await (const { id, data } of messagesOf(response.body)) {
+        for await (const { id, type, data } of messagesOf(response.body)) {
           if (id !== "") lastId = id;
-          if (data !== "") onEvent(JSON.parse(data));
+          if (data !== "" && onEvent(JSON.parse(data), type) === true) return;
         }
       } catch (error) {
         if (signal.aborted) return;
@@ -67,12 +68,13 @@ async function* messagesOf(body) {
       const parts = (rest + decoder.decode(value, { stream: true })).split("\n\n");
       rest = parts.pop() ?? "";
       for (const part of parts) {
-        let [id, data] = ["", ""];
+        let [id, type, data] = ["", "", ""];
         for (const line of part.split("\n")) {
           if (line.startsWith("id:")) id = line.slice(3).trim();
+          else if (line.startsWith("event:")) type = line.slice(6).trim();
           else if (line.startsWith("data:")) data += line.slice(5).replace(/^ /, "");
         }
-        yield { id, data };
+        yield { id, type, data };
       }
     }
   } finally {

@@ -4,7 +4,7 @@ import { ago, duration, number, percent, until } from "../core/format.js";
 import { html } from "../core/html.js";
 import { goTo, pageAt } from "../core/location.js";
 import { useData, useNow } from "../core/use_data.js";
-import { ActButton, Dialog, Panel, Problem, Segments } from "../parts/basics.js";
+import { ActButton, Dialog, Guarded, Panel, Problem, Segments } from "../parts/basics.js";
 import { EndedChart, LatencyChart } from "../parts/charts.js";
 import { Status } from "../parts/icons.js";
 import { JobState } from "../parts/job_table.js";
@@ -64,7 +64,14 @@ export function JobPage({ jobName }) {
         )}</section>
         <dl
       class="panel facts"><div><dt>Live workers</dt><dd>${job
-        .liveWorkers}</dd></div><div><dt>Failed, last hour</dt><dd>${percent(
+        .liveWorkers}</dd></div>${(job.unread > 0 ||
+          Object.keys(job.messages ?? {}).length > 0) &&
+        html`
+          <div>
+            <dt>Unread messages</dt>
+            <dd>${number(job.unread)}</dd>
+          </div>
+        `}<div><dt>Failed, last hour</dt><dd>${percent(
           rates.failureRate,
         )}</dd></div><div><dt>Duration p50 / p95</dt><dd>${rates.duration === null
         ? "–"
@@ -88,17 +95,24 @@ export function JobPage({ jobName }) {
         )}</dl>
         ${series !== null && html`
           <div class="charts">
-            <${EndedChart} series=${series} />
-            <${LatencyChart} title="Duration" series=${series} of=${series.duration} />
-          </div>
+            <${Guarded} title="Ended per minute">
+              <${EndedChart} series=${series} />
+              <//>
+              <${Guarded} title="Duration">
+                <${LatencyChart} title="Duration" series=${series} of=${series.duration} />
+                <//>
+                </div>
         `}
-        <div class="cols">${failures !== null && html`
-          <${Panel} title="Failures by error" actions=${html`<a class="small" href=${
-            pageAt("runs", { jobName, status: "failed" })
-          }>All failed runs</a>`}>
+        <div
+      class="cols">${failures !== null && html`
+        <${Panel} title="Failures by error" actions=${html`<a class="small" href=${
+          pageAt("runs", { jobName, status: "failed" })
+        }>All failed runs</a>`}>
+          <${Guarded} title="Failures">
             <${FailureRows} groups=${failures.groups} />
             <//>
-        `}<${TriggerForm} key=${jobName} jobName=${jobName} /></div>
+            <//>
+      `}<${Guarded} title="Trigger a run"><${TriggerForm} key=${jobName} jobName=${jobName} /><//></div>
         ${isPausing && html`
           <${Dialog} title=${`Pause ${jobName}?`} confirm="Pause the job" onConfirm=${pause}
             onClose=${() =>

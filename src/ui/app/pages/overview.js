@@ -8,6 +8,7 @@ import { getWaits, useData } from "../core/use_data.js";
 import { Attention, attentionOf } from "../parts/attention.js";
 import { Ago, Copy, Guarded, Panel, Problem, Segments } from "../parts/basics.js";
 import { EndedChart, filled, LatencyChart, Spark } from "../parts/charts.js";
+import { endsOf } from "../parts/ends.js";
 import { Status } from "../parts/icons.js";
 import { JobTable } from "../parts/job_table.js";
 import { WorkerRows } from "../parts/worker_rows.js";
@@ -39,6 +40,10 @@ export function OverviewPage({ onLive }) {
   const ofFailedLately = useData("runs", { ...toDo, completedAfter: hourAgo });
   const failedLately = ofFailedLately.data;
   const ofGroups = useData(failedLately?.total > 0 ? "failures" : null, { since: hourAgo });
+  // Only where a run has something that cleans up after it.
+  const hasEnds = endsOf(stats).some(({ byStatus }) => byStatus.failed > 0);
+  const ofEnds = useData(hasEnds ? "runs" : null, { ...toDo, endRun: true, limit: 1, fields: "summary" });
+  useEffect(ofHeld.reload, [stats?.held?.runs]);
   const isLive = useChanges({}, reload);
   useEffect(() => onLive(isLive), [isLive]);
   const title = html`
@@ -53,7 +58,7 @@ export function OverviewPage({ onLive }) {
   const series = window === "5m" && whole !== null ? lastOf(whole, SLOTS_OF_5_MINUTES) : whole;
   const rates = window === "5m" ? "5m" : "1h";
   const reloadAll = () => [reload, ofHeld.reload].forEach((each) => each());
-  const sources = [ofStats, ofWorkers, ofWaits, ofHealth, ofSchedules, ofDay, ofHeld, ofFailedLately, ofGroups];
+  const sources = [ofStats, ofWorkers, ofWaits, ofHealth, ofSchedules, ofDay, ofHeld, ofFailedLately, ofGroups, ofEnds];
   const attention = html`
     <${Guarded} title="Needs attention">
       <${NeedsAttention} error=${sources.find(({ error }) => isShown(error))?.error} reload=${reloadAll} data=${stats &&
@@ -61,6 +66,7 @@ export function OverviewPage({ onLive }) {
           ...{ stats, workers, waits, health: ofHealth.data, schedules: ofSchedules.data, day, held: ofHeld.data },
           failures: ofGroups.data,
           failed: failedLately?.total ?? 0,
+          ends: ofEnds.data,
           since: hourAgo,
           series: window === "24h" ? null : whole,
         }} />
@@ -226,7 +232,7 @@ function Tiles({ stats: { byStatus, jobs, slots, at, windows }, series, rates: w
         <a class="tile" key=${status}
           href=${pageAt(
             "runs",
-            status === "failed" ? { status, retried: false } : { status },
+            { status, ends: "shown", ...(status === "failed" ? { retried: false } : {}) },
           )}><span><${Status} status=${status} /></span><span class="n">${number(
             count,
           )}</span><span class="sub tiny muted">${words}</span><${Spark} values=${filled(

@@ -11,8 +11,11 @@ import { ActButton, Copy, Dialog, Guarded, Labels, Problem } from "../parts/basi
 import { Status } from "../parts/icons.js";
 import { JsonPanel } from "../parts/json_view.js";
 import { Children } from "../run/children.js";
+import { CleanUp } from "../run/clean_up.js";
+import { Inbox } from "../run/inbox.js";
 import { FailureBanner, WhyBanner } from "../run/banner.js";
 import { Logs, useLines } from "../run/logs.js";
+import { Streams } from "../run/streams.js";
 import { Timeline } from "../run/timeline.js";
 import { useTimeline } from "../run/use_timeline.js";
 import { useEffect, useState } from "../vendor/hooks.js";
@@ -30,24 +33,29 @@ export function RunPage({ runId, onLive }) {
   const allLines = useLines(runId, lines);
   const [progress, setProgress] = useState(/** @type {any} */ (null));
   const [failed, setFailed] = useState(/** @type {any} */ (null));
-  // Children end without an event of their parent.
   const [isParent, setParent] = useState(false);
   const { data: children, reload: reloadChildren } = useData(
     "children",
     { runId, limit: 10 },
-    isParent && !run?.isTerminal ? 2_000 : 1e9,
+    isParent && !run?.isTerminal ? 10_000 : 1e9,
   );
   useEffect(() => setParent(children?.children.length > 0), [children]);
   const { data: failures, reload: reloadFailures } = useData("failure", { runId }, 1e9);
-  const reload = () =>
+  const [changes, setChanges] = useState(0);
+  const reload = () => {
+    setChanges((last) => last + 1);
     [reloadFailures, reloadRun, reloadWhy, reloadWaits, reloadTimeline, reloadChildren].forEach((each) => each());
+  };
   useEffect(() => {
     setLines([]);
     setRunning(new Map());
     setProgress(null);
     const onEvent = (/** @type {any} */ event) => {
       if (event.type === "log:write") return setLines((last) => [...last.slice(-MAX_LIVE_LINES), event]);
-      if (event.type === "run:progress") return setProgress(event.progress);
+      if (event.type === "run:progress") {
+        if (event.of === "children") reloadChildren();
+        return setProgress(event.progress);
+      }
       if (event.type === "step:start") return setRunning((last) => new Map(last).set(event.stepName, event.timestamp));
       if (event.type === "run:delete") return goTo("#/runs");
       if (event.type.startsWith("step:")) {
@@ -92,9 +100,16 @@ export function RunPage({ runId, onLive }) {
           run.progress ?? null} /><//>
         ${isParent && children && html`
           <${Guarded} title="Children">
-            <${Children} key=${runId} runId=${runId} first=${children} isEnded=${run.isTerminal} reload=${reload} />
+            <${Children} key=${runId} runId=${runId} first=${children} reload=${reload} />
             <//>
         `}
+        ${run.endRunId && html`
+          <${Guarded} title="Clean-up">
+            <${CleanUp} key=${run.endRunId} runId=${run.endRunId} />
+            <//>
+        `}
+        <${Guarded} title="Inbox"><${Inbox} key=${runId} run=${run} changes=${changes} /><//>
+        <${Guarded} title="Streams"><${Streams} key=${runId} run=${run} changes=${changes} /><//>
         <${Guarded} title="Timeline"><${Timeline} key=${run
           .id} timeline=${timeline} error=${timelineError} running=${running} readMore=${readMore} lines=${allLines ??
           []} isEnded=${run
@@ -108,6 +123,8 @@ export function RunPage({ runId, onLive }) {
           .input} /><//><${Guarded} title="Output"><${JsonPanel} title="Output" value=${run
           .output} none=${run.status === "completed"
           ? undefined
+          : run.isTerminal
+          ? "None: the run has not completed."
           : "None until the run has completed."} /><//></div></div>
   `;
 }

@@ -5,8 +5,9 @@ import { ago, capital, dayAndTime, duration, number, plural, shortId } from "../
 import { html } from "../core/html.js";
 import { goTo, pageAt } from "../core/location.js";
 import { useData, useNow } from "../core/use_data.js";
-import { Copy, Labels, Problem } from "../parts/basics.js";
+import { Copy, Guarded, Labels, Problem } from "../parts/basics.js";
 import { Bulk, BulkDialog, dryRun } from "../parts/bulk.js";
+import { endsOf } from "../parts/ends.js";
 import { Icon, Status } from "../parts/icons.js";
 import { useEffect, useLayoutEffect, useMemo, useState } from "../vendor/hooks.js";
 
@@ -34,7 +35,17 @@ export function RunsPage({ query, onLive }) {
   const filter = useMemo(() => filterOf(query), [String(query)]);
   const { jobName, statuses, labels, before } = filter;
   const ofRuns = { jobName, ...Object.fromEntries(labels.map(([key, value]) => [`label.${key}`, value])) };
-  const listed = { ...ofRuns, ...filter.others, status: withLeased(statuses), createdAfter: filter.createdAfter };
+  const { data: stats } = useData("stats", {}, 5_000);
+  const [hasEnds, setEnds] = useState(false);
+  // A list without end runs is counted at once; one that leaves some out is not.
+  const endRun = filter.ends === "only" ? true : hidesEnds(filter) && hasEnds ? false : undefined;
+  const listed = {
+    ...ofRuns,
+    ...filter.others,
+    endRun,
+    status: withLeased(statuses),
+    createdAfter: filter.createdAfter,
+  };
   const limit = filter.error === "" ? LIMIT : LIMIT_OF_GROUP;
   const { data, error, reload } = useData("runs", { ...listed, before, limit, fields: "summary" }, 15_000);
   const [changed, setChanged] = useState(/** @type {Map<string, string>} */ (new Map()));
@@ -45,6 +56,9 @@ export function RunsPage({ query, onLive }) {
     reload();
   });
   useEffect(() => onLive(isLive), [isLive]);
+  useEffect(() => {
+    if (endsOf(stats).length > 0 || (data?.runs ?? []).some(isEndRun)) setEnds(true);
+  }, [stats, data]);
   useLayoutEffect(() => {
     select(new Set());
     hold(null);
@@ -52,8 +66,9 @@ export function RunsPage({ query, onLive }) {
   }, [String(query)]);
   const shown = held ?? data;
   const patched = (/** @type {any} */ run) => ({ ...run, status: changed.get(run.id) ?? run.status });
+  const isListed = (/** @type {any} */ run) => !(hidesEnds(filter) && isEndRun(run));
   const runs = (shown?.runs ?? []).map(patched).filter((/** @type {any} */ run) =>
-    filter.error === "" || blanked(run.error ?? "") === filter.error
+    (filter.error === "" || blanked(run.error ?? "") === filter.error) && isListed(run)
   );
   useLayoutEffect(() => {
     if (data === null) return;
@@ -62,7 +77,7 @@ export function RunsPage({ query, onLive }) {
     hold(isStill ? { ...held, runs: runs.map((/** @type {any} */ run) => newest.get(run.id) ?? run) } : data);
     setChanged(new Map());
   }, [data]);
-  const fresh = freshIn(data?.runs ?? [], runs).length;
+  const fresh = freshIn((data?.runs ?? []).filter(isListed), runs).length;
   const showNew = () => {
     hold(data);
     scrollTo(0, 0);
@@ -72,45 +87,47 @@ export function RunsPage({ query, onLive }) {
     hold(null);
     reload();
   };
-  return html`<div class="head"><h1>Runs</h1><span class="muted small">${describe(filter)}</span></div>
-    <${Filters} filter=${filter} />${
-    filter.error !== "" && html`<${Group} key=${filter.error} filter=${filter} onDone=${done} />`
-  }
-    ${
-    fresh > 0 &&
-    html`<button type="button" class="news" onClick=${showNew}>${
-      fresh === LIMIT ? `${LIMIT} or more new runs` : plural(fresh, "new run")
-    }</button>`
-  }
-    <section class="panel" aria-label="List of runs"><${Problem} error=${error} />
-      ${
-    selected.size > 0 &&
-    html`<${Bulk} runIds=${[...selected]} filter=${bulkFilterOf(filter)} total=${shown?.total ?? 0} hasHeld=${
-      runs.some((
-        /** @type {any} */ run,
-      ) => run.held && selected.has(run.id))
-    } onDone=${done} />`
-  }
-      ${
-    shown !== null && runs.length === 0
-      ? html`<p class="pad muted">No run matches.</p>`
-      : html`<${Table} runs=${runs} selected=${selected} select=${select} />`
-  }
-      <div class="pages small"><span class="muted" role="status">${
-    shown === null
-      ? "Reading…"
-      : filter.error !== ""
-      ? `${plural(runs.length, "run")} of ${number(shown.runs.length)} with any error`
-      : shown.totalIsAtLeast
-      ? `${number(shown.total)} or more runs`
-      : plural(shown.total, "run")
-  }</span><div class="buttons push">${
-    before !== "" && html`<button type="button" onClick=${() =>
-      goTo(addressOf({ ...filter, before: "" }))}>Newest</button><button type="button" onClick=${() =>
-      history.back()}>Newer</button>`
-  }<button type="button" disabled=${!shown?.hasMore} onClick=${() =>
-    goTo(addressOf({ ...filter, before: shown.runs.at(-1).id }))}>Older</button></div></div></section>`;
+  return html`
+    <div class="head"><h1>Runs</h1><span class="muted small">${describe(filter)}</span></div>
+    <${Guarded} title="Filters"><${Filters} filter=${filter} stats=${stats} hasEnds=${hasEnds} /><//>${filter.error !==
+        "" && html`<${Group} key=${filter.error} filter=${filter} onDone=${done} />`}
+        ${fresh > 0 &&
+          html`<button type="button" class="news" onClick=${showNew}>${
+            fresh === LIMIT ? `${LIMIT} or more new runs` : plural(fresh, "new run")
+          }</button>`}
+        <section class="panel" aria-label="List of runs"><${Problem} error=${error} />
+          ${selected.size > 0 &&
+            html`<${Bulk} runIds=${[...selected]} filter=${bulkFilterOf(filter, endRun)} total=${
+              shown?.total ?? 0
+            } hasHeld=${
+              runs.some((
+                /** @type {any} */ run,
+              ) => run.held && selected.has(run.id))
+            } onDone=${done} />`}
+          ${shown !== null && runs.length === 0 ? html`<p class="pad muted">No run matches.</p>` : html`
+            <${Guarded} title="List">
+              <${Table} runs=${runs} selected=${selected} select=${select} />
+              <//>
+          `}
+          <div class="pages small"><span class="muted" role="status">${shown === null
+            ? "Reading…"
+            : filter.error !== ""
+            ? `${plural(runs.length, "run")} of ${number(shown.runs.length)} with any error`
+            : shown.totalIsAtLeast
+            ? `${number(shown.total)} or more runs`
+            : plural(shown.total, "run")}</span><div class="buttons push">${before !== "" &&
+            html`<button type="button" onClick=${() =>
+              goTo(addressOf({ ...filter, before: "" }))}>Newest</button><button type="button" onClick=${() =>
+              history.back()}>Newer</button>`}<button type="button" disabled=${!shown?.hasMore} onClick=${() =>
+            goTo(addressOf({ ...filter, before: shown.runs.at(-1).id }))}>Older</button></div></div></section>
+  `;
 }
+
+/** Whether a list leaves out the runs that clean up after others: all but that of one job. @param {Filter} filter */
+const hidesEnds = ({ jobName, ends }) => jobName === "" && ends === "";
+
+/** @param {any} run */
+const isEndRun = (run) => run.endOf !== undefined;
 
 /** Whether the pointer or the focus is in a row: then the rows must not move. */
 const isWalked = () => document.querySelector("tbody:is(:hover, :focus-within)") !== null;
@@ -208,21 +225,26 @@ function filterOf(query) {
     before: query.get("before") ?? "",
     error: query.get("error") ?? "",
     others: Object.fromEntries([...query].filter(([name]) => Object.hasOwn(OTHERS, name))),
+    ends: query.get("ends") ?? "", // "shown": with end runs; "only": these alone
   };
 }
 
 /** @param {Filter} filter */
-function addressOf({ jobName, statuses, labels, since, before, error, others }) {
+function addressOf({ jobName, statuses, labels, since, before, error, others, ends }) {
   const named = Object.fromEntries(labels.map(([key, value]) => [`label.${key}`, value]));
-  return pageAt("runs", { jobName, status: statuses, ...named, ...others, since, error, before });
+  return pageAt("runs", { jobName, status: statuses, ...named, ...others, ends, since, error, before });
 }
 
 /** Leased runs are shown as running. @param {readonly string[]} statuses */
 const withLeased = (statuses) => statuses.includes("running") ? [...statuses, "leased"] : statuses;
 
-/** @param {Filter} filter */
-function bulkFilterOf({ jobName, statuses, labels, createdAfter, error, others: { held, retried, ...others } }) {
+/** @param {Filter} filter @param {boolean} [endRun] */
+function bulkFilterOf(
+  { jobName, statuses, labels, createdAfter, error, others: { held, retried, ...others } },
+  endRun,
+) {
   return {
+    ...(endRun === undefined ? {} : { endRun }),
     ...(jobName === "" ? {} : { jobName }),
     ...(statuses.length === 0 ? {} : { status: withLeased(statuses) }),
     ...(labels.length === 0 ? {} : { labels: Object.fromEntries(labels) }),
@@ -269,9 +291,8 @@ const blanked = (error) =>
     "#",
   );
 
-/** @param {{ filter: Filter }} props */
-function Filters({ filter }) {
-  const { data: stats } = useData("stats", {}, 5_000);
+/** @param {{ filter: Filter, stats: any, hasEnds: boolean }} props */
+function Filters({ filter, stats, hasEnds }) {
   const [text, setText] = useState("");
   const [found, setFound] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
@@ -296,11 +317,12 @@ function Filters({ filter }) {
   };
   const { held, ...others } = filter.others;
   // Counts are kept by job and status alone.
-  const hasCounts = filter.labels.length === 0 && filter.since === "" && Object.keys(others).length === 0;
+  const hasCounts = filter.ends !== "only" && filter.labels.length === 0 && filter.since === "" &&
+    Object.keys(others).length === 0;
   const counts = !hasCounts
     ? null
     : filter.jobName === ""
-    ? stats?.byStatus
+    ? hidesEnds(filter) ? withoutEnds(stats) : stats?.byStatus
     : stats?.jobs.find((/** @type {any} */ job) => job.jobName === filter.jobName)?.byStatus;
   const names = (stats?.jobs ?? []).map((/** @type {any} */ job) => job.jobName);
   if (filter.jobName !== "" && !names.includes(filter.jobName)) names.push(filter.jobName);
@@ -361,10 +383,23 @@ function Filters({ filter }) {
     change({ others: held === "true" ? others : { ...others, held: "true" } })}><${Status} status="held" />${
     stats?.held && hasCounts && filter.jobName === "" && html`<b>${number(stats.held.runs)}</b>`
   }</button>${
+    hasEnds && filter.jobName === "" &&
+    html`<button type="button" class="facet" aria-pressed=${String(!hidesEnds(filter))} onClick=${() =>
+      change({ ends: hidesEnds(filter) ? "shown" : "" })}>Clean-ups</button>`
+  }${
     filter.statuses.includes("failed") && others.retried === undefined &&
     html`<button type="button" class="facet" aria-pressed="false" onClick=${() =>
       change({ others: { ...filter.others, retried: "false" } })}>No completed retry</button>`
   }</div></div>`;
+}
+
+/** How many runs have each status, without those that clean up after others. @param {any} stats */
+function withoutEnds(stats) {
+  const counts = { ...stats?.byStatus };
+  for (const { byStatus } of endsOf(stats)) {
+    for (const status of Object.keys(byStatus)) counts[status] -= byStatus[status];
+  }
+  return stats && counts;
 }
 
 /** A filter that can be removed. @param {{ words: string, onRemove: () => void }} props */

@@ -5,7 +5,7 @@ import { pageAt } from "../core/location.js";
 import { useData, useNow } from "../core/use_data.js";
 import { Labels, Problem } from "../parts/basics.js";
 import { Shape } from "../parts/icons.js";
-import { Ask } from "../parts/signal_form.js";
+import { Ask } from "../parts/ask.js";
 import { useState } from "../vendor/hooks.js";
 
 /** Waits of all runs that nobody has signalled, the soonest deadline first. */

@@ -9,42 +9,55 @@ import { eachPart } from "./bulk.js";
 import { Shape } from "./icons.js";
 
 /**
- * @typedef {{ status: string, at: string, what: string, why: string, href: string, act: string, hold?: any }} Point
- * `at`: since when, or when it happened last. `hold`: a group of held runs that can be resumed.
+ * @typedef {{ key: string, status: string, at: string, what: string, why: string, href: string, act: string, hold?: any }} Point
+ * `key`: what it is about, whatever its numbers: so a link keeps the focus. `at`: since when, or when it happened last.
+ * `hold`: a group of held runs that can be resumed.
  */
 
 const FAILURE_RATE = 0.05;
 const DUE_MS = 60_000;
 const SHOWN_GROUPS = 3;
+/** @type {Record<string, string>} */
+const WHY = {
+  writes: "What is triggered or done meanwhile can be lost",
+  outbox:
+    "The column error of a row says why it was refused: delete it when you have looked. One without an error waits for an engine that has its job",
+};
 // What other points say with more detail.
 const COVERED = ["lost_workers", "due_runs", "held_runs"];
 
 /**
  * What somebody should look at now, the newest first.
- * @param {{ stats: any, workers: any, failures: any, failed: number, day: any, series: any, waits: any, health: any, schedules: any, held: any, since: string }} data
+ * @param {{ stats: any, workers: any, failures: any, failed: number, ends: any, day: any, series: any, waits: any, health: any, schedules: any, held: any, since: string }} data
  * What may not be read is `null`. `failures` are those of the last hour; `failed`: how many of them no retry has mended;
+ * `ends`: clean-ups that failed, the newest first;
  * `day`: the series of the last day.
  * @returns {Point[]}
  */
-export function attentionOf({ stats, workers, failures, failed, day, series, waits, health, schedules, held, since }) {
+export function attentionOf(
+  { stats, workers, failures, failed, ends, day, series, waits, health, schedules, held, since },
+) {
   const { at, jobs, slots } = stats;
   const now = Date.parse(at);
   /** @type {Point[]} */
   const points = [];
-  const add = (/** @type {Partial<Point>} */ point) =>
+  const add = (/** @type {Partial<Point> & { key: string }} */ point) =>
     points.push({ at, why: "", href: "#/workers", act: "See the workers", status: "failed", what: "", ...point });
   for (const { name, status, message } of health?.checks ?? []) {
     if (status === "ok" || COVERED.includes(name)) continue;
     const what = health.ready || status === "degraded" ? message : `This process is not ready: ${message}`;
     add({
+      key: `check ${name}`,
       status: status === "failing" ? "failed" : "stuck",
       what,
-      why: name === "writes" ? "What is triggered or done meanwhile can be lost" : "",
+      why: WHY[name] ?? "",
+      ...(name === "outbox" ? { href: "" } : {}),
     });
   }
   for (const group of held?.groups ?? []) {
     const { jobName, message, remedy, count, since } = group;
     add({
+      key: `held ${jobName} ${message}`,
       status: "held",
       at: since,
       what: `${plural(count, "run")} of ${jobName} ${count === 1 ? "is" : "are"} held: ${reasonOf(message, remedy)}`,
@@ -56,7 +69,7 @@ export function attentionOf({ stats, workers, failures, failed, day, series, wai
   }
   if (held === null && stats.held) {
     const what = `${plural(stats.held.runs, "run")} ${stats.held.runs === 1 ? "is" : "are"} held`;
-    add({ status: "held", at: stats.held.since, what, href: "#/runs?held=true", act: "See the runs" });
+    add({ key: "held", status: "held", at: stats.held.since, what, href: "#/runs?held=true", act: "See the runs" });
   }
   const usual = usualOf(day);
   const { failureRate } = stats.windows["1h"];
@@ -66,19 +79,33 @@ export function attentionOf({ stats, workers, failures, failed, day, series, wai
       `${number(group.count)} of ${group.jobName}: ${group.error || "no message"}`
     );
     add({
+      key: "failures",
       at: groups.map((/** @type {any} */ { lastAt }) => lastAt).sort().at(-1) ?? at,
       what: `${plural(failed, "run")} failed in the last hour${
         failureRate === null ? "" : ` (${percent(failureRate)})`
       }, ${usual === 0 ? "usually none" : `usually ${Number(usual.toFixed(usual < 10 ? 1 : 0))}`}`,
       why: shown.join(" · "),
-      href: pageAt("runs", { status: "failed", retried: false, completedAfter: since }),
+      href: pageAt("runs", { status: "failed", retried: false, completedAfter: since, ends: "shown" }),
       act: failed === 1 ? "See the run" : "See the runs",
+    });
+  }
+  if (ends?.total > 0) {
+    const [newest] = ends.runs;
+    const isOne = ends.total === 1;
+    add({
+      key: "clean-ups",
+      at: newest.completedAt,
+      what: `${plural(ends.total, "clean-up")} failed`,
+      why: `What ${isOne ? "its run has" : "their runs have"} done is not undone · ${newest.jobName}: ${newest.error}`,
+      href: isOne ? pageAt(`runs/${newest.id}`) : pageAt("runs", { status: "failed", retried: false, ends: "only" }),
+      act: isOne ? "See the run" : "See the runs",
     });
   }
   for (const job of jobs) pointsOfJob(job, now, add);
   for (const worker of workers ?? []) {
     if (worker.state !== "lost") continue;
     add({
+      key: `worker ${worker.id}`,
       status: "lost",
       at: worker.lastSeenAt,
       what: `Worker ${worker.name ?? worker.hostname ?? worker.id} has not been seen for ${
@@ -93,6 +120,7 @@ export function attentionOf({ stats, workers, failures, failed, day, series, wai
     busy.every((/** @type {number | null} */ value) => (value ?? 0) >= slots.total)
   ) {
     add({
+      key: "slots",
       status: "stuck",
       what: `All ${slots.total} slots have been in use for 5 minutes`,
       why: "Start another worker, or raise worker.concurrency",
@@ -105,6 +133,7 @@ export function attentionOf({ stats, workers, failures, failed, day, series, wai
   if (half.length > 0) {
     const [first] = waits.waits;
     add({
+      key: "waits",
       status: "waiting",
       at: new Date(Math.max(...half)).toISOString(),
       what: `${plural(half.length, "wait")} ${half.length === 1 ? "is" : "are"} over half of ${
@@ -121,6 +150,7 @@ export function attentionOf({ stats, workers, failures, failed, day, series, wai
     const lateMs = dueSince === null ? 0 : now - Date.parse(dueSince);
     if (error === null && lateMs < DUE_MS) continue;
     add({
+      key: `schedule ${name}`,
       status: "stuck",
       at: dueSince ?? at,
       what: error === null
@@ -149,12 +179,14 @@ function usualOf(day) {
   return slots.reduce((sum, [failed]) => sum + failed, 0) / (slots.length - first) * perHour;
 }
 
-/** @param {any} job @param {number} now @param {(point: Partial<Point>) => void} add */
+/** @param {any} job @param {number} now @param {(point: Partial<Point> & { key: string }) => void} add */
 function pointsOfJob({ jobName, byStatus, liveWorkers, oldestDue, paused }, now, add) {
+  const key = `job ${jobName}`;
   const toRuns = { href: pageAt("runs", { jobName, status: "pending" }), act: "See the runs" };
   const overdueMs = oldestDue === null ? 0 : now - Date.parse(oldestDue.dueSince);
   if (paused !== null) {
     add({
+      key,
       status: "paused",
       at: paused.since,
       what: `${jobName} has been paused for ${duration(now - Date.parse(paused.since))}${
@@ -168,6 +200,7 @@ function pointsOfJob({ jobName, byStatus, liveWorkers, oldestDue, paused }, now,
     });
   } else if (oldestDue !== null && liveWorkers === 0) {
     add({
+      key,
       status: "stuck",
       at: oldestDue.dueSince,
       what: `${plural(byStatus.pending, "run")} of ${jobName} cannot start: no live worker has this job`,
@@ -176,6 +209,7 @@ function pointsOfJob({ jobName, byStatus, liveWorkers, oldestDue, paused }, now,
     });
   } else if (overdueMs > DUE_MS) {
     add({
+      key,
       status: "stuck",
       at: oldestDue.dueSince,
       what: `A run of ${jobName} has been due for ${duration(overdueMs)}`,
@@ -196,7 +230,7 @@ export function Attention({ points, reload }) {
         : html`<ul class="attention">${
           points.map((point) =>
             html`
-              <li key=${point.what}
+              <li key=${point.key}
                 data-s=${point.status}>
                 <${Shape} status=${point.status} />
                 <div>
@@ -206,8 +240,8 @@ export function Attention({ points, reload }) {
                 </div>
                 <div
                   class="act buttons">${point.hold &&
-                    html`<${Resume} group=${point.hold} onDone=${reload} />`}<a class="button" data-row href=${point
-                    .href}>${point.act}</a></div>
+                    html`<${Resume} group=${point.hold} onDone=${reload} />`}${point.href &&
+                    html`<a class="button" data-row href=${point.href}>${point.act}</a>`}</div>
               </li>
             `
           )

@@ -35,11 +35,13 @@ export const Segments = ({ label, choices, value, onChange }) =>
 
 /**
  * Shows its content, or that it could not be shown: what one part of a page cannot show is not to take the others away.
+ * Without a title it then shows nothing.
  * @param {{ title?: string, children?: any }} props
  */
 export function Guarded({ title, children }) {
   const [error, retry] = useErrorBoundary((thrown) => console.error(thrown));
   if (error === undefined) return children;
+  if (title === undefined) return null;
   return html`
     <${Panel} title=${title}>
       <div

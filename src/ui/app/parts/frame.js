@@ -3,7 +3,7 @@ import { html } from "../core/html.js";
 import { goTo } from "../core/location.js";
 import { options, shortcuts, theme } from "../core/options.js";
 import { useLayoutEffect, useState } from "../vendor/hooks.js";
-import { Segments } from "./basics.js";
+import { Guarded, Segments } from "./basics.js";
 import { Icon } from "./icons.js";
 
 /** @type {readonly (readonly [string, string])[]} */
@@ -17,9 +17,11 @@ export const PAGES = [
 ];
 const THEMES = /** @type {const} */ ([["", "Auto"], ["light", "Light"], ["dark", "Dark"]]);
 
+/** @typedef {{ data: any, count: (data: any) => string, words: string, isAlert?: boolean }} Count */
+
 /**
  * What surrounds each page.
- * @param {{ page: string, isLive: boolean, badges: Record<string, { count: string, words: string, isAlert?: boolean } | undefined>, children?: any }} props
+ * @param {{ page: string, isLive: boolean, badges: Record<string, Count>, children?: any }} props
  */
 export function Frame({ page, isLive, badges, children }) {
   const link = (/** @type {readonly [string, string]} */ [name, words]) => {
@@ -28,10 +30,11 @@ export function Frame({ page, isLive, badges, children }) {
     return html`<a key=${name} href=${
       name === "overview" ? "#/" : `#/${name}`
     } ...${current}><${Icon} name=${name} />${words}${
-      badge !== undefined && badge.count !== "0" &&
-      html`<span class=${
-        badge.isAlert ? "badge alert" : "badge"
-      }>${badge.count}<span class="sr"> ${badge.words}</span></span>`
+      badge !== undefined && html`
+        <${Guarded}>
+          <${Badge} ...${badge} />
+          <//>
+      `
     }</a>`;
   };
   const tabs = /** @type {const} */ ([...PAGES.slice(0, 4), ["more", "More"]]);
@@ -54,6 +57,13 @@ export function Frame({ page, isLive, badges, children }) {
       <nav class="tabs" aria-label="Main pages">${tabs.map(link)}</nav>
     </div>
   `;
+}
+
+/** A count beside a link, unless it is 0. @param {Count} props */
+function Badge({ data, count, words, isAlert = false }) {
+  const text = data === null ? "0" : count(data);
+  return text !== "0" &&
+    html`<span class=${isAlert ? "badge alert" : "badge"}>${text}<span class="sr"> ${words}</span></span>`;
 }
 
 /** @param {Event} event */

@@ -40,8 +40,17 @@ export function Json({ value, label }) {
   }</div>`;
 }
 
-/** Writes a value until it is too long: all of a large or deep one may be longer than a string can be. @param {any} root */
-function write(root) {
+/** The begin of a value, on one line. @param {any} value @param {number} length */
+export function beginOf(value, length) {
+  const { text, isCut } = write(value, length);
+  return `${text.replaceAll(/\n */g, " ")}${isCut ? "…" : ""}`;
+}
+
+/**
+ * Writes a value until it is too long: all of a large or deep one may be longer than a string can be.
+ * @param {any} root @param {number} [maxLength]
+ */
+function write(root, maxLength = MAX_SHOWN) {
   let text = "";
   let isCut = false;
   const add = (/** @type {any} */ value, /** @type {string} */ indent, /** @type {number} */ depth) => {
@@ -55,7 +64,7 @@ function write(root) {
       text += `${open}…${close}`;
     } else {
       text += open;
-      for (let n = 0; n < entries.length && text.length < MAX_SHOWN; n++) {
+      for (let n = 0; n < entries.length && text.length < maxLength; n++) {
         text += `${n === 0 ? "" : ","}\n${indent}  ${isList ? "" : `${JSON.stringify(entries[n])}: `}`;
         add(isList ? entries[n] : value[entries[n]], `${indent}  `, depth + 1);
       }
@@ -63,7 +72,7 @@ function write(root) {
     }
   };
   add(root, "", 0);
-  return { text: text.slice(0, MAX_SHOWN), isCut: isCut || text.length > MAX_SHOWN };
+  return { text: text.slice(0, maxLength), isCut: isCut || text.length > maxLength };
 }
 
 // A key with its colon, a string, or a number, boolean or null.

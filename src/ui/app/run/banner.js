@@ -4,7 +4,7 @@ import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
 import { useNow } from "../core/use_data.js";
 import { Shape } from "../parts/icons.js";
-import { Ask } from "../parts/signal_form.js";
+import { Ask } from "../parts/ask.js";
 
 /** @type {Record<string, string>} */
 const STATUS = {
@@ -12,6 +12,7 @@ const STATUS = {
   due: "pending",
   sleep: "sleeping",
   signal: "waiting",
+  message: "waiting",
   child: "waiting",
   retry: "retrying",
   job_paused: "paused",
@@ -46,10 +47,13 @@ export function WhyBanner({ run, explanation, waits, reload }) {
 
 /** @param {any} reason @param {any[]} waits @param {number} now */
 function titleOf(reason, waits, now) {
-  if (reason.kind !== "signal") return reason.message;
-  const wait = waits.find((each) => each.id === reason.waitId);
-  const since = wait?.suspendedAt ?? null;
-  return `Waiting for a signal to “${reason.name}”${
+  if (reason.kind !== "signal" && reason.kind !== "message") return reason.message;
+  const isSignal = reason.kind === "signal";
+  const since = isSignal ? waits.find((each) => each.id === reason.waitId)?.suspendedAt ?? null : reason.since;
+  const what = isSignal
+    ? `signal to “${reason.name}”`
+    : `message ${reason.names.map((/** @type {string} */ name) => `“${name}”`).join(" or ")}`;
+  return `Waiting for a ${what}${
     since === null ? "" : ` for ${duration(Math.floor((now - Date.parse(since)) / 1_000) * 1_000)}`
   }`;
 }
@@ -59,9 +63,10 @@ function detailOf(reason, now) {
   const free = "The run holds no worker slot, no lease and no concurrency key meanwhile.";
   switch (reason.kind) {
     case "signal":
-      return `${
-        reason.deadlineAt === null ? "It has no deadline." : `Times out ${until(reason.deadlineAt, now)}.`
-      } ${free}`;
+    case "message":
+      return `${reason.deadlineAt === null ? "It has no deadline." : `Times out ${until(reason.deadlineAt, now)}.`} ${
+        reason.unread > 0 ? `Unread messages of other names: ${number(reason.unread)}. ` : ""
+      }${free}`;
     case "sleep":
       return `It goes on ${until(reason.until, now)}. ${free}`;
     case "delayed":

@@ -7,7 +7,7 @@ import { useData } from "../core/use_data.js";
 import { ActButton, Ago, Panel, Problem } from "../parts/basics.js";
 import { eachPart } from "../parts/bulk.js";
 import { Status } from "../parts/icons.js";
-import { useState } from "../vendor/hooks.js";
+import { useEffect, useState } from "../vendor/hooks.js";
 
 const LIMIT = 10;
 const ORDER = ["failed", "held", "running", "waiting", "pending", "cancelled", "completed"];
@@ -23,8 +23,8 @@ function countsOf({ byStatus, held }) {
   );
 }
 
-/** The children of a run: a bar of their states, and a part of them. @param {{ runId: string, first: any, isEnded: boolean, reload: () => void }} props */
-export function Children({ runId, first, isEnded, reload }) {
+/** The children of a run: a bar of their states, and a part of them. @param {{ runId: string, first: any, reload: () => void }} props */
+export function Children({ runId, first, reload }) {
   const [status, setStatus] = useState("");
   const [cursors, setCursors] = useState(/** @type {string[]} */ ([]));
   const [failed, setFailed] = useState(/** @type {any} */ (null));
@@ -34,7 +34,8 @@ export function Children({ runId, first, isEnded, reload }) {
     ...status === "held" ? { held: true } : { status: status === "running" ? ["running", "leased"] : status },
     ...status === "pending" ? { held: false } : {},
   };
-  const { data, error, reload: reloadPart } = useData(isFirst ? null : "children", query, isEnded ? 1e9 : 3_000);
+  const { data, error, reload: reloadPart } = useData(isFirst ? null : "children", query, 1e9);
+  useEffect(reloadPart, [first]);
   const part = isFirst ? first : data;
   const done = () => [reload, reloadPart].forEach((each) => each());
   const show = (/** @type {string} */ next) => {

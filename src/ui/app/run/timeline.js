@@ -116,8 +116,8 @@ function Row({ row, axis, to, now, id, runId, lines, isOpen, toggle }) {
     ? "child run"
     : row.endedAt === null && row.deadlineAt
     ? `until ${dayAndTime(row.deadlineAt)}`
-    : row.kind === "sleep"
-    ? "sleep"
+    : row.kind === "sleep" || row.kind === "receive"
+    ? row.kind
     : "";
   return html`
     <li
@@ -233,6 +233,9 @@ function spanStatus(span, status) {
 /** @param {any} row */
 function wordOf({ kind, status }) {
   if (kind === "wait" && status === "pending") return "waits for a signal";
+  if (kind === "receive") {
+    return status === "pending" ? "waits for a message" : status === "completed" ? "received" : "timed out";
+  }
   if (kind === "sleep") return status === "pending" ? "sleeps" : "slept";
   if (kind === "child" && status === "pending") return "waits for child runs";
   if (status === "signal") return "was signalled";
@@ -262,6 +265,7 @@ function summaryOf({ rows, next, total }) {
   return [
     plural(count("step"), "step"),
     count("wait") > 0 && plural(count("wait"), "wait"),
+    count("receive") > 0 && plural(count("receive"), "receive"),
     count("sleep") > 0 && plural(count("sleep"), "sleep"),
     count("child") > 0 && plural(count("child"), "call of children", "calls of children"),
   ].filter(Boolean).join(", ");

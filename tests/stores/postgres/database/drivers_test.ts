@@ -15,6 +15,8 @@ interface Opened {
   client: PostgresClient;
   /** How the driver listens. */
   listen: PostgresListen;
+  /** Calls a function in a transaction, which is rolled back. */
+  begin(work: (tx: PostgresClient) => Promise<void>): Promise<void>;
   /** Asks one statement without parameters, with the driver itself. */
   ask(sql: string): Promise<Record<string, unknown>[]>;
   close(): Promise<void>;
@@ -47,6 +49,13 @@ const DRIVERS: readonly Driver[] = [
           await listening.query(`listen ${channel}`);
           return () => listening.query(`unlisten ${channel}`);
         },
+        begin: async (work) => {
+          const connected = await pool.connect();
+          await connected.query("begin");
+          await work(connected);
+          await connected.query("rollback");
+          connected.release();
+        },
         ask: async (sql) => (await pool.query(sql)).rows,
         close: async () => void await Promise.all([pool.end(), listening.end()]),
       };
@@ -66,6 +75,13 @@ const DRIVERS: readonly Driver[] = [
       return Promise.resolve({
         client: sql,
         listen: (channel, onNotify) => sql.listen(channel, onNotify).then(({ unlisten }) => unlisten),
+        begin: async (work) => {
+          const reserved = await sql.reserve();
+          await reserved.unsafe("begin");
+          await work(reserved);
+          await reserved.unsafe("rollback");
+          reserved.release();
+        },
         ask: async (text) => [...await sql.unsafe(text)],
         // Without a limit it waits for connections that were cut.
         close: () => sql.end({ timeout: 1 }),
@@ -80,6 +96,11 @@ const DRIVERS: readonly Driver[] = [
       return {
         client: pglite,
         listen: (channel, onNotify) => pglite.listen(channel, onNotify),
+        begin: (work) =>
+          pglite.transaction(async (tx) => {
+            await work(tx);
+            await tx.rollback();
+          }),
         ask: async (sql) => (await pglite.query<Record<string, unknown>>(sql)).rows,
         close: () => pglite.close(),
       };
@@ -259,6 +280,29 @@ const CASES: readonly Case[] = [
 
       assert.deepEqual(await ask(settings), before);
       assert.deepEqual(await ask("select 1 as one"), [{ one: 1 }]);
+    },
+  },
+  {
+    does: "refuses to write inside a transaction of the user, and leaves nothing",
+    async body({ client, begin, schema, store }) {
+      const inside = async (tx: PostgresClient) => {
+        const lent = PostgresStore.from(tx, { schema, durability: "relaxed" });
+        const both = [lent.enqueue([aRun({ id: "inside" })]), lent.enqueue([aRun()])]; // one group
+        for (const { reason } of await Promise.allSettled(both) as PromiseRejectedResult[]) {
+          assert.ok(reason instanceof StoreError);
+          assert.match(
+            reason.message,
+            /Holdfast was called inside a transaction of yours, .*: use engine.transaction\(\)/,
+          );
+        }
+        await lent.close();
+      };
+
+      await begin(inside);
+
+      assert.equal(await getRun(store, "inside"), null);
+      const after = PostgresStore.from(client, { schema, durability: "relaxed" });
+      assert.deepEqual((await after.enqueue([aRun()])).map(({ disposition }) => disposition), ["created"]);
     },
   },
   {

@@ -43,6 +43,7 @@ class World {
       return Promise.resolve();
     },
     changeChannel: "changes",
+    outboxChannel: "outbox",
     testChannel: "test",
     host: this.host,
   });
@@ -225,6 +226,7 @@ Deno.test("close() ends a connection that is still being made, at once", async (
     listen: listenAt(`postgres://holdfast@127.0.0.1:${port}/postgres`),
     notify: () => Promise.resolve(),
     changeChannel: "changes",
+    outboxChannel: "outbox",
     testChannel: "test",
     host: systemHost,
   });

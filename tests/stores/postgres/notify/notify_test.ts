@@ -344,3 +344,48 @@ test("a cancel and the events of a run reach another process within 250 ms, whil
   assert.ok(cancels < PROMISED_MS, `a cancel takes ${cancels} ms`);
   assert.ok(median < PROMISED_MS, `an event takes ${median} ms`);
 });
+
+test("an item of a stream reaches another process within 250 ms, while nobody polls", async ({ open }) => {
+  const [store, other] = [await open(), await open()];
+  let gate = Promise.withResolvers<void>();
+  let over = Promise.withResolvers<void>();
+  let writtenAt = 0;
+  const job = defineJob({
+    name: "say",
+    input: anything<null>(),
+    run: (step) =>
+      step.run("say", async ({ stream }) => {
+        await stream("tokens").write("first");
+        await gate.promise;
+        writtenAt = performance.now();
+        await stream("tokens").write("second");
+        await over.promise;
+      }),
+  });
+  const options = { jobs: { job }, logger: null, worker: { pollingInterval: 10_000 } };
+  await using engine = createEngine({ store, ...options });
+  await using reading = createEngine({ store: other, ...options });
+  await engine.start();
+  const watch = watching(store);
+  const asked = watching(other);
+  await Promise.all([untilLive(watch), untilLive(asked)]);
+
+  const median = await medianOf(async () => {
+    gate = Promise.withResolvers();
+    over = Promise.withResolvers();
+    const { id } = await reading.jobs.job.trigger(null);
+    const reader = reading.readStream(id, "tokens").getReader();
+    await inTime(reader.read(), "the first item was to come");
+    gate.resolve();
+    const { value } = await inTime(reader.read(), "the second item was to come");
+    const ms = performance.now() - writtenAt;
+    assert.deepEqual([value?.from, value?.items], [1, ["second"]]);
+    over.resolve();
+    await reader.cancel();
+    return ms;
+  });
+
+  watch.stop();
+  asked.stop();
+  assert.ok(median < PROMISED_MS, `an item takes ${median} ms`);
+});

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { executeManyRuns } from "./many_runs.ts";
 import { storm } from "./storm.ts";
 import type { Tally } from "./tally.ts";
+import { tortureStreams } from "../../../torture/streams/stream_torture.ts";
 import { startServer } from "../server.ts";
 
 // `deno task torture --store postgres --minutes 10` is the same for longer.
@@ -39,6 +40,23 @@ Deno.test({
     assert.deepEqual(problems.slice(0, 20), []);
     assert.deepEqual(tooFew(tally), [], tally.describe());
     assert.ok(tally.get("steps acknowledged") > 100 && tally.get("looks at leases") > 100, tally.describe());
+  },
+});
+
+Deno.test({
+  name: "PostgresStore shows readers of streams no mixture while processes, connections and the server fail",
+  ignore: server === null,
+  async fn() {
+    const schema = `streams_${Deno.pid}`;
+
+    const { problems } = await tortureStreams({
+      kind: "postgres",
+      url: server!.url, // ignored without one
+      schema,
+      restart: () => server!.restart(),
+    }, { ms: 10_000 });
+
+    assert.deepEqual(problems.slice(0, 20), []);
   },
 });
 

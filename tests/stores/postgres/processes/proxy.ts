@@ -96,6 +96,8 @@ class Link {
   }
 
   fail(fault: Fault): void {
+    // What it has not passed on is lost: it cannot thaw, since TCP leaves nothing out.
+    if (this.#fault === "freeze" && fault !== "cut") return;
     this.#fault = fault;
     if (fault === "cut") this.#close();
     // The client is told that nothing more comes, and the server is not told anything.

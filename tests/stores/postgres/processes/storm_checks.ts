@@ -1,4 +1,5 @@
 import type { Client } from "pg";
+import { ALONE_FROM } from "../../../../src/stores/rules.ts";
 import { queueName } from "../../../../src/stores/queue_name.ts";
 import { readAcknowledged } from "../../../processes/acknowledged_steps.ts";
 import { findFault } from "../postgres_faults.ts";
@@ -143,7 +144,10 @@ export function findWrongSteps(
   return problems;
 }
 
-/** The runs of a key begin in their order, and none goes on after its end. */
+/**
+ * The runs of a key begin in their order, and none goes on after its end. A run whose first executions were all lost before
+ * it began is claimed alone and later, and others of its key come first: docs/concepts/leases.md.
+ */
 export function findWrongOrder({ runs }: Stored, lines: string[][]): string[] {
   const problems: string[] = [];
   const newest = new Map<string, number>();
@@ -158,12 +162,18 @@ export function findWrongOrder({ runs }: Stored, lines: string[][]): string[] {
     if (execution >= (ended.get(id) ?? Infinity)) problems.push(`${run?.job} ${id} is executed after its end`);
     newest.set(id, Math.max(newest.get(id) ?? 0, execution));
     if (run === undefined || run.key === null) continue;
+    if (execution > ALONE_FROM && !begun.get(run.key)?.has(run.seq)) continue;
     begun.set(run.key, (begun.get(run.key) ?? new Set()).add(run.seq));
   }
   for (const [key, seqs] of begun) {
     const order = [...seqs];
     const at = order.findIndex((seq, index) => index > 0 && seq < order[index - 1]!);
-    if (at > 0) problems.push(`a run of "${key}" began before an elder one: ${order.slice(at - 1, at + 1)}`);
+    if (at < 1) continue;
+    const said = order.slice(at - 1, at + 1).map((seq) => {
+      const { id, status } = runs.values().find((run) => run.seq === seq)!;
+      return `run ${seq} (${id}, ${status}), in ${lines.filter(([, of]) => of === id).map((line) => line.join(" "))}`;
+    });
+    problems.push(`a run of "${key}" began before an elder one: ${said.join("; ")}`);
   }
   return problems;
 }

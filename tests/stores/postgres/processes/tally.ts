@@ -12,6 +12,11 @@ export class Tally {
     return this.#counts.get(what) ?? 0;
   }
 
+  /** All counts, by what they count. */
+  toRecord(): Record<string, number> {
+    return Object.fromEntries(this.#counts);
+  }
+
   /** All counts. */
   describe(): string {
     return [...this.#counts].map(([what, count]) => `${what}: ${count.toLocaleString("en")}`).join(", ");

@@ -26,7 +26,7 @@ function aBatch(
     const answers = Object.entries(lists).map(([list, writes]) => [list, writes.map(() => "done")]);
     return [{ r: JSON.stringify(Object.fromEntries(answers)) }];
   };
-  const database = new PostgresDatabase({ query, close: () => Promise.resolve() }, "schema", () => null);
+  const database = new PostgresDatabase({ query, isLent: false, close: () => Promise.resolve() }, "schema", () => null);
   return { batch: new WriteBatch(database), statements };
 }
 

@@ -51,6 +51,10 @@ begin
     'delayedUntil', r.due_at, 'abandonments', r.abandonments, 'dueSince', case when r.status = 'waiting' then coalesce(r.timer_at, r.updated_at)
       else coalesce(r.start_at, r.created_at) end,
     'awaited', case when v_waits then fn.awaited_json(r.seq, r.timer_at) else '[]' end,
+    'unread', case when r.completed_at is null then '[]' else (
+      select coalesce(jsonb_agg(jsonb_build_object('name', u.name, 'count', u.count) order by u.first), '[]') from (
+        select m.name, count(*) as count, min(m.no) as first from {schema}.messages m
+        where m.run_seq = r.seq and m.pause_seq is null group by m.name) u) end,
     'paused', (select coalesce(jsonb_agg(to_jsonb(j) order by j.job), '[]') from {schema}.paused_jobs j),
     'workers', v_workers, 'key', v_key,
     'limits', v_limits, 'readyBefore', least(v_ready, ${MAX_AHEAD}) + v_group);

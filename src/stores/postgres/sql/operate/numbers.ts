@@ -37,6 +37,10 @@ begin
       select x.queue, count(*) as runs, min(x.since) as since from (
         select q.queue, q.since from {schema}.holds q where q.since is not null order by q.run_seq limit ${MAX_COUNTED_HELD}) x
       group by x.queue) h),
+    'unread', (select coalesce(jsonb_agg(to_jsonb(u)), '[]') from (
+      select r.job as queue, count(*) as messages from (select q.run_seq from {schema}.messages q where q.pause_seq is null
+        order by q.run_seq desc limit ${MAX_COUNTED_HELD}) m join {schema}.runs r on r.seq = m.run_seq
+      where r.completed_at is null group by r.job) u),
     'due', (select coalesce(jsonb_agg(jsonb_build_object('queue', x.queue, 'runId', d.id, 'position', d.position,
         'dueSince', d.due_since)), '[]')
       from unnest(v_queues) x (queue) cross join lateral (select * from fn.oldest_due(x.queue)) d where d.id is not null),

@@ -1,8 +1,11 @@
 import { STATISTICS_SPANS } from "../../../statistics_slots.ts";
+import { MAX_TIMED, TIMED_RUNS } from "../../../run_conditions.ts";
 import { ENTRY } from "../basics.ts";
 
 const COUNTS = ["triggered", "started", "completed", "failed", "cancelled", "steps", "step_failures"];
 const SAMPLES = ["samples", "pending", "running", "waiting", "busy"];
+// How long it waits for those who may be adding a run, before it leaves it to the next call.
+const SETTLE_MS = 20;
 const ALL = [...COUNTS, ...SAMPLES];
 
 /** The statistics: counts and durations by slots of time. */
@@ -39,7 +42,28 @@ begin
     end loop;
     delete from {schema}.stats where span = v_span.span and at < v_now / v_span.span * v_span.span - v_span.kept;
   end loop;
+  perform fn.note_times();
   return null;
+end $$;
+
+-- Notes when runs were added that are in no row yet. Clocks differ and are set back, so the times of runs are in no certain
+-- order: each row has the first and the last one. Whoever adds a run shares a lock before it draws the number: once those who
+-- hold it have ended, no run comes below the newest one.
+create or replace function fn.note_times() returns void language plpgsql volatile as $$
+declare v_newest bigint := (select max(r.seq) from {schema}.runs r); v_last bigint; v record;
+begin
+  perform pg_advisory_xact_lock(fn.lock_no('times', ''));
+  select coalesce(max(t.last_seq), 0) into v_last from {schema}.run_times t;
+  if v_newest is null or v_newest < v_last + ${TIMED_RUNS} or not fn.await_notes(${SETTLE_MS}) then return; end if;
+  delete from {schema}.run_times t where t.last_seq < (select min(r.seq) from {schema}.runs r);
+  for row in 1 .. ${MAX_TIMED} loop
+    select count(*) as runs, max(x.seq) as last, min(x.created_at) as first_at, max(x.created_at) as last_at into v from (
+      select r.seq, r.created_at from {schema}.runs r where r.seq > v_last and r.seq <= v_newest order by r.seq
+      limit ${TIMED_RUNS}) x;
+    exit when v.runs < ${TIMED_RUNS};
+    insert into {schema}.run_times values (v.last, v.first_at, v.last_at);
+    v_last := v.last;
+  end loop;
 end $$;
 
 -- Reads statistics by slot and job. See Store.readStats().

@@ -112,10 +112,10 @@ begin
 };
 end $$;
 
--- A wait, with the id of its run. See Store.getWait().
+-- A wait, with the id and the queue of its run. See Store.getWait().
 create or replace function fn.get_wait(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 begin
-  return (select to_jsonb(w) || jsonb_build_object('run_id', r.id)
+  return (select to_jsonb(w) || jsonb_build_object('run_id', r.id, 'job', r.job)
     from {schema}.pauses w join {schema}.runs r on r.seq = w.run_seq where w.id = p ->> 'waitId' and w.kind = 'wait');
 end $$;
 

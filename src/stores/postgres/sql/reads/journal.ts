@@ -168,7 +168,8 @@ language sql volatile as $$
       case when r.status = 'waiting' then (
         select coalesce(jsonb_agg(x.pause order by x.of, x.position, x.seq), '[]') from (
           select 1 as of, 0 as position, w.seq, jsonb_build_object('waitId', case when w.kind = 'wait' then w.id end,
-            'name', w.name, 'deadlineAt', w.deadline_at) as pause
+            'name', w.name, 'deadlineAt', w.deadline_at) || case when w.kind = 'children' then jsonb_build_object('children',
+              jsonb_build_object('total', w.total, 'unfinished', w.unfinished)) else '{}' end as pause
             from {schema}.pauses w where w.run_seq = r.seq and w.awaited
           union all select 2, s.position, s.seq,
             jsonb_build_object('waitId', null, 'name', s.name, 'deadlineAt', s.retry_at)

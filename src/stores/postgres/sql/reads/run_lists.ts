@@ -1,6 +1,15 @@
-import { CONDITION_LIST } from "../../../../model/run.ts";
-import { type Columns, MAX_COUNT_MS, MAX_PROBED, MIN_PROBED, OPERATORS } from "../../../run_conditions.ts";
+import { CONDITION_LIST, RUN_STATUSES } from "../../../../model/run.ts";
+import {
+  type Columns,
+  MAX_COUNT_MS,
+  MAX_PROBED,
+  MAX_SORTED,
+  MIN_PROBED,
+  OPERATORS,
+  TIMED_RUNS,
+} from "../../../run_conditions.ts";
 import { ENTRY } from "../basics.ts";
+import { failureKind } from "../names.ts";
 
 // How many entries of an index are examined by one statement at first, and at most.
 const FIRST_SLICE = 200;
@@ -9,20 +18,26 @@ const MAX_SLICE = 10_000;
 // These are then read in full: it pays for ranges that have more than one of so many runs.
 const MAX_COMMON = 50_000;
 const MIN_SHARE = 10;
+// If a long slice has one of so many runs, these are read in their order, by an index if that has what is checked.
+const NEAR = 3;
 // Up to this many jobs or statuses are read as separate ranges of the index, in its order.
 const MAX_RANGES = 50;
 // To look up a row for an entry of an index takes about as long as to read so many rows in their order.
 const LOOKUP = 3;
 
+/** SQL inside a string of SQL. */
+function doubled(sql: string): string {
+  return sql.replaceAll("'", "''");
+}
+
 /** The columns of the conditions, and their values, if these are not those of the columns; `null`: an index has the runs. */
 const COLUMNS: Columns<readonly [column: string, value?: string] | null> = {
   parentRunId: null,
   endOf: ["end_of"],
-  // Without its escapes: some of them are no valid characters for the database. Few failures have to be parsed.
+  // Few failures have to be parsed.
   failureKind: [
     "failure",
-    String.raw`case when strpos(l.failure, $5 ->> ''failureKind'') > 0
-      then replace(replace(l.failure, ''\\'', ''''), ''\u'', ''u'')::jsonb ->> ''kind'' end`,
+    `case when strpos(l.failure, $5 ->> ''failureKind'') > 0 then ${doubled(failureKind("l.failure"))} end`,
   ],
   completedAt: ["completed_at"],
   createdAt: ["created_at"],
@@ -60,49 +75,35 @@ create or replace function fn.window_of(p_column text, p_no int, p_values int) r
   from generate_series(1, p_values) n where p_values <= ${MAX_RANGES}
 $$;
 
--- The range of a list that is probably read the fastest, and how many runs it has, if that is known. If a scope says which
--- runs are the caller's own, it is theirs: by the rarest label, or by the jobs. Labels, children and holds are counted step by
--- step, until one of the ranges has ended.
+-- The range of a list that is probably read the fastest: one of p_froms, or jobs, statuses or all runs; and how many runs it
+-- has, if that is known. The former are counted step by step, until one of them has ended. p_all is the cost of all runs.
 create or replace function fn.choose_range(p jsonb, p_jobs text[], p_statuses text[], p_keys text[], p_values text[],
-  p_own boolean[], p_reads boolean, out range text, out label int, out runs bigint) language plpgsql stable as $$
+  p_names text[], p_froms text[], p_is_own boolean, p_reads boolean, p_all bigint, out range text, out no int, out runs bigint)
+language plpgsql stable as $$
 declare
-  v_own boolean := coalesce(true = any(p_own), false); v_parent text := p ->> 'parentRunId';
-  v_held boolean := coalesce((p ->> 'held')::boolean, false); v_count bigint; v_least bigint;
-  v_cost int := case when not v_own and (p_reads or p_jobs is not null or p_statuses is not null) then ${LOOKUP} else 1 end;
-  v_most bigint := ${MIN_PROBED}; v_unknown int := case when v_own then cardinality(array_positions(p_own, true))
-    else coalesce(cardinality(p_keys), 0) + (v_parent is not null)::int + v_held::int end;
+  v_count bigint; v_least bigint; v_most bigint := ${MIN_PROBED};
+  v_cost int := case when not p_is_own and (p_reads or p_jobs is not null or p_statuses is not null) then ${LOOKUP} else 1 end;
 begin
-  if not v_own and p_jobs is not null and (p ->> 'scopedByJob')::boolean then
-    range := 'job';
-    return;
-  end if;
-  if not v_own then
+  if not p_is_own then
     select c.name, c.runs, c.cost into range, runs, v_least from (
       select 'status' as name, k.runs, k.runs * cardinality(p_statuses) * case when p_reads then ${LOOKUP} else 1 end as cost
         from fn.count_runs(null, p_statuses) k (runs) where p_statuses is not null
       union all select 'job', k.runs, k.runs * least(cardinality(p_jobs), ${MAX_RANGES})
           * case when p_reads or p_statuses is not null then ${LOOKUP} else 1 end
         from fn.count_runs(p_jobs, null) k (runs) where p_jobs is not null
-      union all select 'all', k.runs, k.runs from fn.count_runs(null, null) k (runs)
-        where p_reads or (p_jobs is null and p_statuses is null and p_keys is null and v_parent is null)
+      union all select 'all', p_all, p_all where p_reads or (p_jobs is null and p_statuses is null and p_froms = '{}')
     ) c order by c.cost limit 1;
   end if;
   while v_most <= ${MAX_PROBED} and (v_least is null or v_least > v_most * v_cost)
-    and v_unknown > case when range is null then 1 else 0 end
+    and cardinality(p_froms) > case when range is null then 1 else 0 end
   loop
-    for i in -1 .. coalesce(cardinality(p_keys), 0) loop
-      continue when v_own and (i < 1 or not p_own[i]) or i = 0 and v_parent is null or i = -1 and not v_held;
-      if i = -1 then
-        select count(*) into v_count from (select from {schema}.holds h where h.since is not null limit v_most) few;
-      elsif i = 0 then
-        select count(*) into v_count from (select from {schema}.runs q where q.parent_id = v_parent limit v_most) few;
-      else
-        select count(*) into v_count from (select from {schema}.labels n
-          where n.key = p_keys[i] and n.value = p_values[i] limit v_most) few;
-      end if;
+    for i in 1 .. cardinality(p_froms) loop
+      continue when p_names[i] = 'few' and v_most > ${MAX_SORTED};
+      execute format('select count(*) from (%s limit %s) few', p_froms[i], v_most) into v_count
+        using p_jobs, p_statuses, p_keys, p_values, p;
       if v_count < v_most and (v_least is null or v_count * v_cost < v_least) then
-        range := case i when -1 then 'hold' when 0 then 'parent' else 'label' end;
-        label := case when i > 0 then i end;
+        range := p_names[i];
+        no := i;
         runs := v_count;
         v_least := v_count * v_cost;
       end if;
@@ -110,8 +111,8 @@ begin
     v_most := v_most * 2;
   end loop;
   if range is null then
-    range := case when p_keys is not null then 'label' when v_held then 'hold' else 'parent' end;
-    label := case when v_own then array_position(p_own, true) else array_lower(p_keys, 1) end;
+    range := p_names[1];
+    no := 1;
   end if;
 end $$;
 
@@ -124,8 +125,9 @@ declare
   v_limit bigint := (p ->> 'limit')::bigint; v_offset bigint := (p ->> 'offset')::bigint; v_wanted bigint := v_limit;
   v_most bigint := (p ->> 'most')::bigint; v_before bigint := coalesce((p ->> 'before')::bigint, ${Number.MAX_SAFE_INTEGER});
   v_known bigint; v_by text; v_label int; v_runs bigint; v_joins boolean; v_term text; v_rest text; v_read text := '';
-  v_range text; v_seqs text; v_common text; v_check text; v_columns text[]; v_terms text[] := '{}'; v_own_terms text[] := '{}';
-  v_windows text[] := '{}'; v_size bigint; v_entries bigint; v_last bigint; v_matches bigint[]; v_found bigint := 0;
+  v_range text; v_seqs text; v_common text; v_near text; v_check text; v_columns text[]; v_terms text[] := '{}'; v_own_terms text[] := '{}';
+  v_names text[] := '{}'; v_froms text[] := '{}'; v_is_own boolean; v_few bigint[]; v_given text[]; v_at int; v_times jsonb := nullif(p -> 'times', 'null');
+  v_afters bigint[]; v_lasts bigint[]; v_all bigint; v_windows text[] := '{}'; v_size bigint; v_entries bigint; v_last bigint; v_matches bigint[]; v_found bigint := 0;
 begin
   seqs := '{}';
   total := 0;
@@ -144,12 +146,55 @@ begin
   end if;
   select array_agg(x ->> 0 order by t.no), array_agg(x ->> 1 order by t.no), array_agg((x ->> 2)::boolean order by t.no)
     into v_keys, v_values, v_own from jsonb_array_elements(p -> 'labels') with ordinality t (x, no);
-  v_columns := array(select c.term from (values
-    ${TERMS}) c (name, term) where p ->> c.name is not null);
+  v_is_own := coalesce(true = any(v_own), false);
+  -- The ranges of these conditions. If a scope says which runs are the caller's own, it is theirs: by the rarest label, or by
+  -- the jobs.
+  for i in 1 .. coalesce(cardinality(v_keys), 0) loop
+    continue when v_is_own and not v_own[i];
+    v_names := v_names || i::text;
+    v_froms := v_froms || format('select n.run_seq as seq from {schema}.labels n where n.key = $3[%1$s] and n.value = $4[%1$s]', i);
+  end loop;
+  if not v_is_own then
+    select v_names || coalesce(array_agg(c.name order by c.no), '{}'), v_froms || coalesce(array_agg(c.source order by c.no), '{}')
+      into v_names, v_froms from (values
+        (1, 'held', p ->> 'held' = 'true', 'select h.run_seq as seq from {schema}.holds h where h.since is not null'),
+        (2, 'parentRunId', p ? 'parentRunId', 'select q.seq from {schema}.runs q where q.parent_id = $5 ->> ''parentRunId'''),
+        (3, 'failureKind', p ? 'failureKind', 'select q.seq from {schema}.runs q where q.failure is not null
+          and ${doubled(failureKind("q.failure"))} = $5 ->> ''failureKind'''),
+        (4, 'retried', p ->> 'retried' = 'true', 'select q.seq from {schema}.runs q where q.completed_as is not null'),
+        (5, 'few', p ? 'endOf', 'select q.seq from {schema}.runs q where q.end_of = $5 ->> ''endOf'''),
+        (6, 'few', p ->> 'endRun' = 'true', 'select q.seq from {schema}.runs q where q.end_of is not null'),
+        (7, 'few', p ?| array['completedAfter', 'completedBefore'], 'select q.seq from {schema}.runs q
+          where q.status = any($2) and q.completed_at >= coalesce(($5 ->> ''completedAfter'')::bigint, 0)
+            and q.completed_at < coalesce(($5 ->> ''completedBefore'')::bigint, ${Number.MAX_SAFE_INTEGER})')
+      ) c (no, name, is_given, source) where c.is_given;
+  end if;
+  -- Runs that were added at the right time are above one of v_afters, up to one of v_lasts: see fn.note_times().
+  v_all := fn.count_runs(null, null);
+  if v_times is not null then
+    select array_agg(t.after order by t.after desc), array_agg(t.last_seq order by t.after desc),
+        least(v_all, (count(*) - 1) * ${TIMED_RUNS} + greatest(0, v_all - max(t.rows) * ${TIMED_RUNS}))
+      into v_afters, v_lasts, v_all
+      from (select coalesce(lag(x.last_seq) over (order by x.last_seq), 0) as after, x.*, count(*) over () - 1 as rows
+        from (select * from {schema}.run_times union all values (${Number.MAX_SAFE_INTEGER}, 0, ${Number.MAX_SAFE_INTEGER})) x) t
+      where t.last_at >= (v_times ->> 'from')::bigint and t.first_at < (v_times ->> 'until')::bigint;
+  end if;
+  select coalesce(array_agg(c.term), '{}'), array_agg(c.name) into v_columns, v_given from (values
+    ${TERMS}) c (name, term) where p ->> c.name is not null;
   if (p ->> 'notRetried')::boolean then v_columns := v_columns || 'l.retriggered_as is null and l.former_key is null'::text; end if;
+  if not v_is_own and v_jobs is not null and (p ->> 'scopedByJob')::boolean then v_by := 'job';
+  else
+    select r.range, r.no, r.runs into v_by, v_label, v_runs from fn.choose_range(p, v_jobs, v_statuses, v_keys, v_values,
+      v_names, v_froms, v_is_own, v_columns <> '{}', v_all) r;
+  end if;
+  if v_by = 'few' then
+    execute format('select array_agg(l.seq order by l.seq desc) from (%s) l', v_froms[v_label])
+      into v_few using v_jobs, v_statuses, v_keys, v_values, p;
+  end if;
+  v_label := case when v_by ~ '^[0-9]' then v_by::int end;
+  v_at := array_position(v_given, v_by); -- its runs meet this condition
+  v_columns := v_columns[:v_at - 1] || v_columns[coalesce(v_at, 0) + 1:];
   v_check := array_to_string(v_columns, ' and ');
-  select r.range, r.label, r.runs into v_by, v_label, v_runs
-    from fn.choose_range(p, v_jobs, v_statuses, v_keys, v_values, v_own, v_check <> '') r;
 
   -- What to check on each of them. A scope's conditions come first. A window has what meets the same condition in a part of
   -- the index.
@@ -170,7 +215,7 @@ begin
     v_columns := v_columns || 'l.status = any($2)'::text;
     v_windows := v_windows || fn.window_of('status', 2, cardinality(v_statuses));
   end if;
-  if p ->> 'parentRunId' is not null and v_by <> 'parent' then
+  if p ->> 'parentRunId' is not null and v_by <> 'parentRunId' then
     v_columns := v_columns || 'l.parent_id = $5 ->> ''parentRunId'''::text;
     v_windows := v_windows || 'select q.seq from {schema}.runs q where (q.parent_id, q.seq) < ($5 ->> ''parentRunId'', $6)
       and (q.parent_id, q.seq) >= ($5 ->> ''parentRunId'', $9)'::text;
@@ -181,22 +226,29 @@ begin
     v_rest := format('case when %s then %s else false end', array_to_string(v_own_terms, ' and '), v_rest);
   end if;
   -- The time of a scope's list must not depend on the runs of others.
-  v_joins := v_by <> 'all' and v_windows <> '{}' and array_position(v_windows, null) is null
-    and v_own_terms = '{}' and not coalesce(true = any(v_own), false) and not (p ->> 'scopedByJob')::boolean
+  v_joins := v_by not in ('all', 'few') and v_windows <> '{}' and array_position(v_windows, null) is null
+    and v_own_terms = '{}' and not v_is_own and not (p ->> 'scopedByJob')::boolean
     and (v_runs is null or v_runs * ${MIN_SHARE} > fn.count_runs(null, null));
 
   -- The newest runs of the range before $6, at most $7. Each order begins with the column by which the range is, and that
   -- column is compared by its order: so no other index can serve the statement.
   if v_columns <> '{}' then v_read := ', q.job, q.status, q.parent_id, q.retriggered_as${READ}'; end if;
   v_range := case v_by
-    when 'label' then format('select n.run_seq as seq from {schema}.labels n
+    when v_label::text then format('select n.run_seq as seq from {schema}.labels n
       where n.key = $3[%1$s] and (n.value, n.run_seq) < ($4[%1$s], $6) and n.value >= $4[%1$s]
       order by n.value desc, n.run_seq desc limit $7', v_label)
-    when 'hold' then 'select h.run_seq as seq from {schema}.holds h
+    when 'held' then 'select h.run_seq as seq from {schema}.holds h
       where h.since is not null and h.run_seq < $6 order by h.run_seq desc limit $7'
-    when 'parent' then 'select q.seq%s from {schema}.runs q
+    when 'few' then 'select n.seq from unnest($10) n (seq) where n.seq < $6 order by n.seq desc limit $7'
+    when 'parentRunId' then 'select q.seq%s from {schema}.runs q
       where (q.parent_id, q.seq) < ($5 ->> ''parentRunId'', $6) and q.parent_id >= $5 ->> ''parentRunId''
       order by q.parent_id desc, q.seq desc limit $7'
+    when 'failureKind' then 'select q.seq%s from {schema}.runs q where q.failure is not null
+      and (${doubled(failureKind("q.failure"))}, q.seq) < ($5 ->> ''failureKind'', $6)
+      and ${doubled(failureKind("q.failure"))} >= $5 ->> ''failureKind''
+      order by ${doubled(failureKind("q.failure"))} desc, q.seq desc limit $7'
+    when 'retried' then 'select q.seq%s from {schema}.runs q
+      where q.completed_as is not null and q.seq < $6 order by q.seq desc limit $7'
     when 'all' then 'select q.seq%s from {schema}.runs q where q.seq < $6 order by q.seq desc limit $7'
     else format(case when cardinality(case v_by when 'job' then v_jobs else v_statuses end) > ${MAX_RANGES}
       then 'select q.seq%%s from {schema}.runs q where q.%1$s = any($%2$s) and q.seq < $6 order by q.seq desc limit $7'
@@ -210,23 +262,34 @@ begin
   v_check := 'select array_agg(l.seq order by l.seq desc) from unnest($1) n (seq)' || case v_check when '' then
     ' cross join lateral (select n.seq) l' else format(' cross join lateral (
       select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) l where %s', v_read, v_check) end;
-  v_range := format(case when v_by in ('label', 'hold') and v_read <> '' then 'select q.* from (' || v_range || ') n cross join lateral (
-    select q.seq%s from {schema}.runs q where q.seq = n.seq offset 0) q' else v_range end, v_read);
-  v_range := format('select count(*), min(l.seq), coalesce(array_agg(l.seq order by l.seq desc) filter (where %s), ''{}'')
-    from (%s) l', v_rest, v_range);
+  v_term := 'select count(*), min(l.seq), coalesce(array_agg(l.seq order by l.seq desc) filter (where %s), ''{}'') from (%s) l';
+  -- The rows of such a slice are read in their order: that takes half as long as one after another.
+  if v_read <> '' and (v_label is not null or v_by in ('held', 'few')) then
+    v_near := format(v_term, v_rest, format('select q.seq%s from unnest($8) n (seq) join {schema}.runs q using (seq)
+      where q.seq < $6 and q.seq >= $9 and q.status = any(''{${RUN_STATUSES}}'')', v_read)); -- the states of others do not matter
+    v_range := 'select q.seq%s from {schema}.runs q where q.seq = any(array(select n.seq from (' || v_range || ') n order by n.seq))';
+  end if;
+  v_range := format(v_term, v_rest, format(v_range, v_read));
 
   v_size := case when v_rest = 'true' then greatest(1, v_offset + v_wanted) else ${FIRST_SLICE} end;
   loop
-    if v_joins and v_size > ${MAX_SLICE} then
+    if v_afters is not null then
+      v_before := coalesce((select least(v_before, t.last + 1) from unnest(v_afters, v_lasts) t (after, last)
+        where t.after + 1 < v_before order by t.after desc limit 1), 0);
+    end if;
+    v_last := null;
+    if v_size >= ${MAX_SLICE} and (v_joins or v_near is not null) then
       execute v_seqs into v_entries, v_last, v_matches
-        using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size;
+        using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size, 0, 0, v_few;
+    end if;
+    if v_joins and v_size >= ${MAX_SLICE} then
       execute v_common into v_matches
         using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size, v_matches, v_last;
       execute v_check into v_matches using v_matches, 0, 0, 0, p;
       v_matches := coalesce(v_matches, '{}');
     else
-      execute v_range into v_entries, v_last, v_matches
-        using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size;
+      execute case when v_before - v_last <= ${NEAR} * v_entries then v_near else v_range end into v_entries, v_last, v_matches
+        using v_jobs, v_statuses, v_keys, v_values, p, v_before, v_size, v_matches, v_last, v_few;
     end if;
     seqs := seqs || v_matches[greatest(0, v_offset - v_found) + 1 :
       greatest(0, v_offset - v_found) + v_wanted - cardinality(seqs)];

@@ -38,6 +38,13 @@ create or replace function fn.delete(p jsonb, p_now bigint) returns jsonb langua
   select fn.delete_run(p ->> 'runId', p ->> 'actor', p_now)
 $$;
 
+-- As \`fn.apply\`, and refused inside a transaction of somebody else: there a procedure may not commit.
+create or replace procedure fn.apply_outside(p jsonb, p_now bigint, inout r text) language plpgsql as $$
+begin
+  commit;
+  r := fn.apply(p, p_now);
+end $$;
+
 -- Performs a group of writes: see write_group.ts. Each answers or refuses for itself, and a refusal has written nothing.
 -- First those that are performed together, then the others, one after another.
 create or replace function fn.apply(p jsonb, p_now bigint) returns text language plpgsql ${ENTRY} as $$

@@ -28,7 +28,8 @@ language plpgsql as $$
 begin
   update {schema}.runs set status = p_status, output = r.output, error = r.error, failure = r.failure,
     failed_step = r.failed_step, ended_by = r.ended_by, progress = r.progress, last_report_no = r.last_report_no,
-    ${NO_MORE}, updated_at = p_now, completed_at = p_now where seq = r.seq;
+    ${NO_MORE}, updated_at = p_now, completed_at = greatest(p_now, created_at)
+    where seq = r.seq;
   perform fn.move_run(r.job, r.status, p_status);
   perform fn.note_all(r.seq, p_facts, p_now);
   perform fn.close_pauses(r, case p_status when 'cancelled' then 'cancelled' else 'closed' end, p_now);

@@ -5,7 +5,7 @@ import { ownPosition } from "../flow/own_position.ts";
 export const ENQUEUE = `
 -- Adds runs, or finds the existing ones that the requests lead to. See Store.enqueue().
 create or replace function fn.enqueue(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
-declare n jsonb; v_answers jsonb[] := '{}'; v_places bigint[]; v_at int := 0;
+declare n jsonb; v_answers jsonb[] := '{}'; v_places bigint[]; v_at int := 0; v_reason text;
 begin
   for n in select x from jsonb_array_elements(p -> 'runs') x loop
     perform 1 from {schema}.deleted d where d.id = n ->> 'id';
@@ -19,9 +19,8 @@ begin
         return jsonb_build_object('refused', 'not_found', 'message', 'There is no run "' || (n ->> 'retriggerOf') || '"');
       end if;
       perform 1 from {schema}.runs r where r.id = n ->> 'id';
-      if not found and fn.not_retriable(n ->> 'retriggerOf') is not null then
-        return jsonb_build_object('refused', 'conflict', 'message', fn.not_retriable(n ->> 'retriggerOf'));
-      end if;
+      if not found then v_reason := fn.not_retriable(n ->> 'retriggerOf', n ->> 'retriggerFrom'); end if;
+      if v_reason is not null then return jsonb_build_object('refused', 'conflict', 'message', v_reason); end if;
     end if;
   end loop;
   v_places := fn.draw_places(jsonb_array_length(p -> 'runs'));

@@ -123,7 +123,7 @@ begin
     update {schema}.runs set abandonments = 0, updated_at = p_now, progress = coalesce(n.progress, progress),
       last_report_no = n.last_no where seq = r.seq;
     perform fn.note_all(r.seq, n.facts, p_now);
-    return (select jsonb_build_object('recordedNo', s.recorded_no, 'retryAt', s.retry_at, 'now', p_now)
+    return (select jsonb_build_object('recordedNo', s.recorded_no, 'retryAt', s.retry_at, 'now', p_now, 'repeated', true)
       from {schema}.steps s where s.run_seq = r.seq and s.name = p ->> 'name');
   end if;
   if v_chunks is not null then perform fn.insert_chunks(r.seq, (p ->> 'generation')::int, v_chunks, p_now); end if;

@@ -15,6 +15,7 @@ import {
   claimChild,
   counts,
   DELAYED,
+  end,
   onChildren,
   PARENT,
   startParent,
@@ -42,6 +43,18 @@ test("pause() adds the children of a pause in the commit that parks the run", as
   assert.deepEqual(runs.map((run) => [run!.status, run!.parentRunId]), Array(2).fill(["pending", lease.runId]));
   assert.deepEqual(await getWaits(store, lease.runId), []);
   assert.equal(await store.getWait(pause!.id), null);
+});
+
+test("getRunState() says how many children a run waits for, and how many have not ended", async ({ store }) => {
+  const { lease } = await startParent(store);
+  await park(store, lease, onChildren([aChild(), aChild(), aChild()], { name: "map" }));
+  await end(store, await claimChild(store), "1");
+
+  const { pauses } = (await store.getRunState(lease.runId))!;
+
+  assert.deepEqual(pauses, [
+    { waitId: null, name: "map", deadlineAt: null, children: { total: 3, unfinished: 2 } },
+  ]);
 });
 
 test("pause() adds children without parking: they can be claimed at once", async ({ store }) => {

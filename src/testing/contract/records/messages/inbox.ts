@@ -44,6 +44,26 @@ timed("a message strictly before the deadline keeps the inbox open", async ({ st
   assert.deepEqual(await inboxOf(store, run.id), [["m1", "received"], ["m2", "unread"]]);
 });
 
+test("getJobs() counts the unread messages of runs that have not ended", async ({ store }) => {
+  const { lease, run } = await startRun(store);
+  const { run: other } = await add(store, { jobName: "other", version: 2 });
+  const { run: ended } = await add(store);
+  const before = await store.getJobs([]);
+  await send(store, run.id, "m1", "m2", "m3");
+  await send(store, other.id, "m4");
+  await send(store, ended.id, "m5");
+  await receive(store, lease, aReceive());
+  await store.cancel(ended.id, "request", null);
+
+  const { jobs } = await store.getJobs([]);
+
+  assert.deepEqual(before.jobs.map(({ unread }) => unread), [0, 0]);
+  assert.deepEqual(Object.fromEntries(jobs.map(({ jobName, unread }) => [jobName, unread])), {
+    [run.jobName]: 2,
+    other: 1,
+  });
+});
+
 test('`close: "always"` closes the inbox when it takes the last unread message of the run', async ({ store }) => {
   const { lease, run } = await startRun(store);
   await send(store, run.id, "m1", "m2");

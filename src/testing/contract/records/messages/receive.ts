@@ -3,7 +3,7 @@ import { getMessages } from "../../../../store/reads.ts";
 import { isoTime } from "../../../../values/iso_time.ts";
 import { FAKE_START } from "../../../fake_host.ts";
 import { aHold, aKnownJob, aPause, aStep } from "../../fixtures.ts";
-import { claimedIds, claimOne, complete, NO_PAUSE, park, startRun } from "../../arrange.ts";
+import { add, claimedIds, claimOne, complete, NO_PAUSE, park, startRun } from "../../arrange.ts";
 import { newCases } from "../../case.ts";
 import { aMessage, aReceive, inboxOf, receive, send, takenBy } from "./arrange_messages.ts";
 
@@ -197,6 +197,27 @@ test("getBlockers() says for which messages a run waits, and how many others are
   assert.ok(blocker?.kind === "message");
   const { name, names, deadlineAt, others } = blocker;
   assert.deepEqual([name, names, deadlineAt, others], ["next", ["text", "stop"], null, 2]);
+});
+
+test("getBlockers() says of a run that has ended which messages it has not received", async ({ store }) => {
+  const { lease, run } = await startRun(store);
+  for (const [id, name] of [["z1", "z"], ["t1", "text"], ["a1", "a"], ["z2", "z"], ["z3", "z"]] as const) {
+    await store.send(aMessage(run.id, { id, name }));
+  }
+  await receive(store, lease, aReceive({ names: ["text", "z"] }));
+  const before = await store.getBlockers(run.id);
+  const { run: other } = await add(store);
+  await complete(store, lease);
+  await store.cancel(other.id, "request", null);
+
+  const found = await store.getBlockers(run.id);
+  const none = await store.getBlockers(other.id);
+
+  assert.deepEqual(before!.blockers.map(({ kind }) => kind), ["executing"]);
+  const messages = [{ name: "text", count: 1 }, { name: "a", count: 1 }, { name: "z", count: 2 }];
+  assert.deepEqual(found!.blockers.map(({ kind }) => kind), ["ended", "unread"]);
+  assert.deepEqual(found!.blockers[1], { kind: "unread", messages });
+  assert.deepEqual(none!.blockers.map(({ kind }) => kind), ["ended"]);
 });
 
 async function claimAfter(store: Parameters<typeof claimOne>[0], runId: string, name: string) {

@@ -1,30 +1,19 @@
 // @ts-check
-import { post } from "../core/api.js";
-import { shortId } from "../core/format.js";
 import { html } from "../core/html.js";
-import { pageAt } from "../core/location.js";
 import { useState } from "../vendor/hooks.js";
 import { ActButton, Problem } from "./basics.js";
 
 const MAX_ACTIONS = 8;
 
-/** What a wait asks, and the form that answers it. @param {{ wait: any, onDone: () => void }} props */
-export const Ask = ({ wait, onDone }) =>
-  html`
-    <div class="ask">
-      <${Metadata} metadata=${wait.metadata} />
-      <${SignalForm} wait=${wait} onDone=${onDone} />
-    </div>
-  `;
-
 /**
- * The form that answers a wait: buttons and fields by the schema of its payload, or JSON for those who want that.
- * @param {{ wait: any, onDone: () => void }} props
+ * The form of a payload: buttons and fields by its schema, or JSON for those who want that. `send` returns what is said after it.
+ * @param {{ id: string, heading: string, label: string, name: string, schema: any, actions?: any, isMessage?: boolean, send: (payload: unknown) => Promise<string> }} props
+ * `isMessage`: without a schema it is JSON, not nothing.
  */
-function SignalForm({ wait, onDone }) {
-  const { fields, buttons } = formOf(wait, wait.payloadSchema ?? null);
+export function PayloadForm({ id, heading, label, name, schema, actions, isMessage = false, send: sendPayload }) {
+  const { fields, buttons } = formOf(actions, schema, isMessage);
   const [values, setValues] = useState(() => defaultsOf(fields));
-  const [isJson, setJson] = useState(false);
+  const [isJson, setJson] = useState(isMessage && schema === null);
   const [text, setText] = useState("");
   const [error, setError] = useState(/** @type {any} */ (null));
   const [sent, setSent] = useState("");
@@ -33,17 +22,12 @@ function SignalForm({ wait, onDone }) {
       const { [name]: _, ...others } = last;
       return value === undefined ? others : { ...others, [name]: value };
     });
-  const signal = async (/** @type {unknown} */ payload) => {
-    // The same payload has the same id, so pressing twice sends one signal.
-    const signalId = `ui-${wait.id}-${hashOf(JSON.stringify(payload))}`;
-    const query = { runId: wait.runId, waitId: wait.id };
-    const { disposition } = await post("signal", query, { signalId, payload });
-    setSent(disposition === "accepted" ? "The signal was accepted" : "This signal was sent before");
-    onDone();
-  };
   const send = (/** @type {string} */ words, /** @type {() => unknown} */ payload, /** @type {string} */ name) =>
-    html`<${ActButton} key=${words} class=${name} title=${titleOf(payload)} onError=${setError} act=${async () =>
-      await signal(payload())}>${words}<//>`;
+    html`<${ActButton} key=${words} class=${name} title=${titleOf(payload)} onError=${setError} act=${async () => {
+      setSent(await sendPayload(payload()));
+      setValues(defaultsOf(fields));
+      setText("");
+    }}>${words}<//>`;
   // What was refused of one field stands beside it, the rest below the form.
   const issues = isJson ? [] : error?.issues ?? [];
   const issueOf = (/** @type {string} */ name) =>
@@ -52,12 +36,12 @@ function SignalForm({ wait, onDone }) {
     ).join("; ");
   const isShown = issues.length > 0 &&
     issues.every((/** @type {any} */ { path }) => fields.some(({ name }) => name === (path[0] ?? "")));
-  return html`<div class="stack tight signal" role="group" aria-label=${`Send a signal to ${wait.name}`}>
-    <h2 class="h3">Send a signal</h2>${
+  return html`<div class="stack tight signal" role="group" aria-label=${label}>
+    ${heading && html`<h2 class="h3">${heading}</h2>`}${
     isJson
       ? html`
         <label
-          class="field">Payload as JSON<textarea rows="4" class="mono" spellcheck=${false} aria-label=${`Payload of ${wait.name}`} placeholder=${exampleOf(
+          class="field">Payload as JSON<textarea rows="4" class="mono" spellcheck=${false} aria-label=${`Payload of ${name}`} placeholder=${exampleOf(
             fields,
           )} value=${text} onInput=${(
             /** @type {any} */ event,
@@ -70,7 +54,7 @@ function SignalForm({ wait, onDone }) {
           html`
             <${Field} key=${field.name} field=${field} value=${values[field.name]} issue=${issueOf(
               field.name,
-            )} id=${`issue-${wait.id}-${field.name}`}
+            )} id=${`issue-${id}-${field.name}`}
               onChange=${set} />
           `
         )
@@ -167,21 +151,23 @@ const exampleOf = (fields) =>
 
 /**
  * Which form fits: the actions of the wait, buttons for a few values, fields, or a field of JSON.
- * @param {any} wait @param {any} schema
+ * @param {any} actions @param {any} schema @param {boolean} isMessage
  * @returns {{ fields: FormField[], buttons: { words: string, payload: (values: any) => unknown, isMain: boolean }[] }}
  */
-function formOf(wait, schema) {
+function formOf(actions, schema, isMessage) {
   const button = (/** @type {string} */ words, /** @type {(values: any) => unknown} */ payload, isMain = false) => ({
     words,
     payload,
     isMain,
   });
-  const actions = wait.metadata?.actions;
   if (Array.isArray(actions) && actions.length > 0) {
     const named = actions.slice(0, MAX_ACTIONS).filter((action) => typeof action?.label === "string");
     return { fields: [], buttons: named.map(({ label, payload }, n) => button(label, () => payload, n === 0)) };
   }
-  if (schema === null) return { fields: [], buttons: [button("Continue, without a payload", () => null, true)] };
+  if (schema === null || schema.type === "null") {
+    const words = isMessage ? "Send without a payload" : "Continue, without a payload";
+    return { fields: [], buttons: [button(words, () => null, true)] };
+  }
   const choices = choicesOf(schema);
   if (choices !== null) return { fields: [], buttons: choices.map((value) => button(String(value), () => value)) };
   const read = (/** @type {FormField} */ { name, isJson }, /** @type {any} */ values) =>
@@ -209,58 +195,4 @@ function formOf(wait, schema) {
     return { fields: others, buttons: answers };
   }
   return { fields, buttons: [button("Send", all, true)] };
-}
-
-/** A hash of a text (FNV-1a). @param {string} text */
-function hashOf(text) {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  return (hash >>> 0).toString(16);
-}
-
-/** The metadata of a wait. @param {{ metadata: any }} props */
-function Metadata({ metadata }) {
-  if (typeof metadata !== "object" || metadata === null) return null;
-  const { actions: _, ...others } = metadata;
-  if (Object.keys(others).length === 0) return null;
-  return html`
-    <div class="stack tight">
-      <h2 class="h3">Metadata</h2>
-      <${Tree} value=${others} depth=${0} />
-    </div>
-  `;
-}
-
-const MAX_DEPTH = 8;
-const MAX_MEMBERS = 50;
-const RUN_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-
-/** A value as a small tree: addresses and the ids of runs are links. @param {{ value: any, depth: number }} props */
-function Tree({ value, depth }) {
-  if (typeof value === "number") return value.toLocaleString("en");
-  if (typeof value !== "object" || value === null) {
-    if (typeof value !== "string") return String(value);
-    if (RUN_ID.test(value)) return html`<a class="mono" href=${pageAt(`runs/${value}`)}>${shortId(value)}</a>`;
-    return value.startsWith("https://")
-      ? html`<a href=${value} target="_blank" rel="noreferrer noopener">${value}</a>`
-      : value;
-  }
-  const entries = Object.entries(value);
-  if (entries.length === 0) return html`<span class="muted">none</span>`;
-  if (depth === MAX_DEPTH) return "…";
-  return html`<dl class="kv">${
-    entries.slice(0, MAX_MEMBERS).map(([name, each]) =>
-      html`
-        <dt key=${name}>${Array.isArray(value) ? Number(name) + 1 : name}</dt>
-        <dd>
-          <${Tree} value=${each} depth=${depth + 1} />
-        </dd>
-      `
-    )
-  }${
-    entries.length > MAX_MEMBERS && html`
-      <dt>…</dt>
-      <dd>${entries.length - MAX_MEMBERS} more</dd>
-    `
-  }</dl>`;
 }

@@ -1,0 +1,275 @@
+import assert from "node:assert/strict";
+import pg from "pg";
+import postgres from "postgres";
+import { defineJob } from "../../../src/model/job.ts";
+import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import {
+  postgresDataSource,
+  type PostgresTransaction,
+} from "../../../src/stores/postgres/transactions/postgres_data_source.ts";
+import type { DataSource } from "../../../src/model/data_source.ts";
+import type { Engine } from "../../../src/engine/engine.ts";
+import { until } from "../../processes/deadline.ts";
+import { anything } from "../../processes/anything.ts";
+import { createEngine } from "../../support/quiet_engine.ts";
+import { startServer } from "./server.ts";
+
+const server = startServer();
+
+/** Pools of the two drivers, and how a transaction inserts a row. */
+const DRIVERS = {
+  "npm:pg": (max: number) => {
+    const pool = new pg.Pool({ connectionString: server!.url, max });
+    pool.on("error", () => {});
+    return {
+      source: postgresDataSource(pool) as DataSource,
+      insert: (tx: PostgresTransaction, name: string) => tx.client.query("INSERT INTO rows VALUES ($1)", [name]),
+      begin: async (work: (client: unknown) => Promise<unknown>) => {
+        const client = await pool.connect();
+        try {
+          await client.query("BEGIN");
+          await work(client);
+          await client.query("COMMIT");
+        } catch (error) {
+          await client.query("ROLLBACK");
+          throw error;
+        } finally {
+          client.release();
+        }
+      },
+      end: () => pool.end(),
+    };
+  },
+  "npm:postgres": (max: number) => {
+    const sql = postgres(server!.url, { max, onnotice: () => {} });
+    return {
+      source: postgresDataSource<postgres.ReservedSql>(sql) as DataSource,
+      insert: async (tx: PostgresTransaction<postgres.ReservedSql>, name: string) => {
+        await tx.client`INSERT INTO rows VALUES (${name})`;
+      },
+      begin: async (work: (client: unknown) => Promise<unknown>) => void await sql.begin((tx) => work(tx)),
+      end: () => sql.end(),
+    };
+  },
+} as const;
+
+interface Opened {
+  source: DataSource;
+  insert(tx: never, name: string): Promise<unknown>;
+  begin(work: (client: unknown) => Promise<unknown>): Promise<void>;
+  client: pg.Client;
+  names(): Promise<string[]>;
+}
+
+/** A test with each driver, on a server. */
+function forEachDriver(
+  title: string,
+  body: (opened: Opened) => Promise<void>,
+  { max = 4, drivers = ["npm:pg", "npm:postgres"] }: { max?: number; drivers?: (keyof typeof DRIVERS)[] } = {},
+): void {
+  for (const name of drivers) {
+    const open = DRIVERS[name];
+    Deno.test({
+      name: `${name}: ${title}`,
+      ignore: server === null,
+      sanitizeOps: name !== "npm:postgres", // the driver has timers that end by themselves after its end
+      sanitizeResources: name !== "npm:postgres",
+      fn: async () => {
+        const client = new pg.Client({ connectionString: server!.url });
+        await client.connect();
+        await client.query(
+          "DROP SCHEMA IF EXISTS holdfast CASCADE; DROP TABLE IF EXISTS rows; CREATE TABLE rows (name text)",
+        );
+        const { end, ...opened } = open(max);
+        const names = async () => (await client.query("SELECT name FROM rows ORDER BY 1")).rows.map(({ name }) => name);
+        try {
+          await body({ ...opened, client, names });
+        } finally {
+          await end();
+          await client.end();
+        }
+      },
+    });
+  }
+}
+
+function anEngine(jobs: Record<string, ReturnType<typeof defineJob>>, source: DataSource): Engine {
+  return createEngine({ store: new MemoryStore(), jobs, dataSources: { app: source } }) as unknown as Engine;
+}
+
+forEachDriver("a step commits its rows with an effect, and triggers are relayed", async (opened) => {
+  const note = defineJob({ name: "note", input: anything(), run: () => {} });
+  const write = defineJob({
+    name: "write",
+    input: anything(),
+    run: (step) =>
+      step.transaction("insert", opened.source, async (tx) => {
+        await opened.insert(tx as never, "a");
+        await (tx as PostgresTransaction).trigger("note", { n: 1 });
+      }),
+  });
+  await using engine = anEngine({ write, note } as never, opened.source);
+  const { id } = await engine.trigger("write", null);
+  await engine.start();
+  await engine.waitForRun(id);
+
+  assert.deepEqual(await opened.names(), ["a"]);
+  assert.equal((await opened.client.query("SELECT step_key FROM holdfast.effects")).rows[0].step_key, `${id}/insert`);
+  await until(
+    async () => (await engine.getRuns({ jobName: "note", status: "completed" })).total === 1,
+    "note was to run",
+  );
+});
+
+forEachDriver("an order comes by a transaction of the user, and is gone if that is rolled back", async (opened) => {
+  const note = defineJob({ name: "note", input: anything(), run: () => {} });
+  await using engine = anEngine({ note } as never, opened.source);
+  await engine.start();
+  await opened.begin(async (client) => {
+    await engine.inTransaction(opened.source, client).trigger("note", { n: 1 });
+  });
+  await assert.rejects(opened.begin(async (client) => {
+    await engine.inTransaction(opened.source, client).trigger("note", { n: 2 });
+    throw new Error("no");
+  }));
+
+  await until(async () => (await engine.getRuns({ status: "completed" })).total > 0, "the run was to end");
+  assert.deepEqual((await engine.getRuns()).runs.map(({ input }) => input), [{ n: 1 }]);
+});
+
+forEachDriver(
+  "a backend that is terminated inside of a transaction fails the attempt, and ends no process",
+  async (opened) => {
+    let executions = 0;
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      retry: { maxAttempts: 3, delay: 1 },
+      run: (step) =>
+        step.transaction("insert", opened.source, async (tx) => {
+          await opened.insert(tx as never, "a");
+          if (++executions > 1) return;
+          await opened.client.query(
+            `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+           WHERE state = 'idle in transaction' AND pid <> pg_backend_pid()`,
+          );
+          await new Promise((resolve) => setTimeout(resolve, 50)); // the driver learns of it between two statements
+        }),
+    });
+    await using engine = anEngine({ write } as never, opened.source);
+    const { id } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+
+    assert.equal((await engine.getRun(id))?.status, "completed");
+    assert.equal(executions, 2);
+    assert.deepEqual(await opened.names(), ["a"]);
+  },
+  // npm:postgres 3.4 throws where nobody can catch it when a statement is sent by a reserved connection that has closed.
+  { drivers: ["npm:pg"] },
+);
+
+forEachDriver(
+  "a function that asks its pool of one connection for a second one ends with the timeout, and the lease is kept",
+  async (opened) => {
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      run: (step) =>
+        step.transaction("insert", opened.source, async (tx) => {
+          await opened.insert(tx as never, "a");
+          await opened.begin(() => Promise.resolve());
+        }, { timeout: 300 }),
+    });
+    await using engine = createEngine({
+      store: new MemoryStore(),
+      jobs: { write },
+      dataSources: { app: opened.source },
+      worker: { staleThreshold: 150, heartbeatInterval: 30 },
+    });
+    const { id } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+
+    const run = await engine.getRun(id);
+    assert.deepEqual([run?.status, run?.leaseGeneration], ["failed", 1]);
+    assert.match(run!.error!, /took longer than 300 ms/);
+    assert.deepEqual(await opened.names(), []);
+  },
+  { max: 1, drivers: ["npm:pg"] }, // npm:postgres cannot take back that it waits for a connection
+);
+
+forEachDriver("what a transaction returns and triggers is stored as it is, whatever it contains", async (opened) => {
+  const hostile = [
+    "$holdfast$; commit; --",
+    "$x$",
+    "'; DROP TABLE rows; --",
+    "\\",
+    "\u{1F600}",
+    "\u2028",
+    "%s $1 :name",
+  ];
+  const got: unknown[] = [];
+  const note = defineJob({ name: "note", input: anything(), run: (_, input) => void got.push(input) });
+  const write = defineJob({
+    name: "write",
+    input: anything(),
+    run: (step) =>
+      step.transaction("insert", opened.source, async (tx) => {
+        for (const text of hostile) await opened.insert(tx as never, text);
+        await (tx as PostgresTransaction).trigger("note", hostile);
+        return hostile;
+      }),
+  });
+  await using engine = anEngine({ write, note } as never, opened.source);
+  const { id } = await engine.trigger("write", null);
+  await engine.start();
+  await engine.waitForRun(id);
+
+  assert.deepEqual((await engine.getSteps(id))[0]?.output, hostile);
+  await until(() => got.length > 0, "note was to run");
+  assert.deepEqual(got, [hostile]);
+  assert.deepEqual((await opened.names()).toSorted(), hostile.toSorted());
+});
+
+forEachDriver("what another step logs is not held back by a long transaction beside it", async (opened) => {
+  const gate = Promise.withResolvers<void>();
+  const both = defineJob({
+    name: "both",
+    input: anything(),
+    run: async (step) => {
+      await Promise.all([
+        step.transaction("long", opened.source, async (tx) => {
+          await opened.insert(tx as never, "a");
+          await gate.promise;
+        }),
+        step.run("short", () => step.log.info("the short one is done")),
+      ]);
+    },
+  });
+  await using engine = anEngine({ both } as never, opened.source);
+  const { id } = await engine.trigger("both", null);
+  await engine.start();
+  // The transaction is open until both are there.
+  await until(async () => (await engine.getSteps(id)).some(({ name }) => name === "short"), "short was to be recorded");
+  gate.resolve();
+  assert.equal((await engine.waitForRun(id)).status, "completed");
+  assert.deepEqual(await opened.names(), ["a"]);
+});
+
+Deno.test({
+  name: "a data source of a store that was closed is closed again by the store",
+  ignore: server === null,
+  fn: async () => {
+    const store = await PostgresStore.open(server!.url, { schema: "closed_twice", durability: "relaxed" });
+    const app = store.dataSource();
+    await using engine = createEngine({ store, jobs: {}, dataSources: { app } });
+    await engine.migrate();
+    const { value } = await engine.transaction(app, async (tx) => (await tx.client.query("SELECT 1 AS one")).rows);
+
+    await app.close();
+    await app.close();
+    await store.close();
+
+    assert.deepEqual(value, [{ one: 1 }]);
+  },
+});
