@@ -152,6 +152,24 @@ Deno.test("shrink() forgets the answers that a fault does not need", () => {
   assert.deepEqual(kept, [signal("a", "one"), signal("a", "two")]);
 });
 
+Deno.test("shrink() leaves only what contradicts, however much else was told", () => {
+  for (let seed = 1; seed <= 5; seed++) {
+    const right = aHistory(new Chance(seed)).map((one, no) => no === 0 ? { ...one, from: -10 } : one);
+    const last = Math.max(...right.map(({ to }) => to === Infinity ? 0 : to));
+    const wrong = [...right, ...history([last + 1, last + 2, read("a"), phase("waiting")])];
+
+    const shrunk = shrink(KEY_MODEL, wrong);
+
+    const kept = shrunk.filter(({ told }) => told !== null);
+    assert.equal(check(KEY_MODEL, shrunk), "not linearizable", `seed ${seed}`);
+    assert.ok(kept.length <= 3, `seed ${seed}: ${kept.length} answers`);
+    for (const one of kept) {
+      const others = shrunk.map((other) => other === one ? { ...one, told: null, to: Infinity } : other);
+      assert.equal(check(KEY_MODEL, others), "linearizable", `seed ${seed}: ${JSON.stringify(one)} is not needed`);
+    }
+  }
+});
+
 /** What several clients are told about a run that is signalled and completes, in intervals that overlap. */
 function aHistory(chance: Chance): Operation<Ask, Told>[] {
   const lines: [Ask, Told][] = [[trigger(), created("a")]];

@@ -1,32 +1,25 @@
 import type { Chance } from "../support/chance.ts";
 import type { Operation } from "./checker.ts";
 import type { Ask, Told } from "./key_model.ts";
-
-/** The service, as the clients of one key see it. */
-export interface Service {
-  /** The address of one of its processes. */
-  address(): string;
-}
+import type { ServiceClient } from "./service_client.ts";
 
 /** A history of one key. */
 export type KeyHistory = Operation<Ask, Told>[];
-
-const PATIENCE_MS = 1_500;
 
 /** Several clients that ask for all that can be done with one idempotency key, at the same time. */
 export class KeyClients {
   readonly history: KeyHistory = [];
   readonly #key: string;
-  readonly #service: Service;
+  readonly #client: ServiceClient;
   readonly #chance: Chance;
   readonly #runs: string[] = [];
   readonly #first = new Set<string>();
   readonly #waits = new Map<string, string>();
 
   /** Begins. */
-  constructor(key: string, service: Service, chance: Chance) {
+  constructor(key: string, client: ServiceClient, chance: Chance) {
     this.#key = key;
-    this.#service = service;
+    this.#client = client;
     this.#chance = chance;
   }
 
@@ -77,7 +70,7 @@ export class KeyClients {
   }
 
   async #findWait(run: string): Promise<string | null> {
-    const answer = await this.#fetch("GET", `/waits?runId=${run}`).catch(() => null);
+    const answer = await this.#client.ask("GET", `/waits?runId=${run}`);
     return answer?.status === 200 ? (answer.body as { id: string }[])[0]?.id ?? null : null;
   }
 
@@ -89,9 +82,8 @@ export class KeyClients {
   async #send(ask: Ask, method: string, path: string, body?: unknown): Promise<Told | null> {
     const operation: Operation<Ask, Told> = { ask, told: null, from: performance.now(), to: Infinity };
     this.history.push(operation);
-    const answer = await this.#fetch(method, path, body).catch(() => null);
-    // A 503 says that it is not known whether it was done.
-    if (answer === null || answer.status === 503) return null;
+    const answer = await this.#client.ask(method, path, body);
+    if (answer === null) return null;
     operation.to = performance.now();
     const { runId, disposition, status } = answer.body as { [name: string]: string | undefined };
     const isMade = answer.status === 200 && (ask.is === "trigger" || ask.is === "retrigger");
@@ -101,14 +93,5 @@ export class KeyClients {
       ...(disposition === undefined ? {} : { disposition }),
       ...(ask.is === "read" && status !== undefined ? { phase: status } : {}),
     };
-  }
-
-  async #fetch(method: string, path: string, body?: unknown): Promise<{ status: number; body: unknown }> {
-    const response = await fetch(`${this.#service.address()}${path}`, {
-      method,
-      signal: AbortSignal.timeout(PATIENCE_MS),
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    return { status: response.status, body: await response.json() };
   }
 }

@@ -44,6 +44,7 @@ interface KeyState {
 export const KEY_MODEL: Model<KeyState, Ask, Told> = {
   first: { holder: null, runs: [], unnamed: 0 },
   key: (state) => JSON.stringify(state),
+  isRead: ({ is }) => is === "read",
   next(state, ask, told) {
     const asked = ask.is === "trigger" ? [state] : named(state, ask.run);
     const states = told?.run === undefined ? asked : asked.flatMap((one) => named(one, told.run!));

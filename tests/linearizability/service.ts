@@ -1,12 +1,19 @@
 // Executes runs and serves them over HTTP on a free port of 127.0.0.1, until it is killed or nobody is left to tell it
-// anything. Argument: a file, ":memory:" or the address of a PostgreSQL database.
+// anything. Arguments: a file, ":memory:" or the address of a PostgreSQL database; the file for what it sees of leases;
+// what is examined: there are schedules only if "slots" is among it.
 
 import { createEngine, createHandler, defineJob, MemoryStore, SqliteStore } from "../../mod.ts";
 import { PostgresStore } from "../../src/stores/postgres/mod.ts";
 import { anything } from "../processes/anything.ts";
 import { heardLines, say } from "../processes/parent.ts";
+import { LedgerWriter } from "../torture/ledger.ts";
+import { examinedJobs, examinedSchedules } from "./examined_jobs.ts";
+import type { Fact } from "./facts.ts";
+import { witnessedStore } from "./witnessed_store.ts";
 
-const [database] = Deno.args as [string];
+const [database, ledgerPath, ...examined] = Deno.args as [string, string, ...string[]];
+const ledger = new LedgerWriter<Fact>(ledgerPath);
+const write = (fact: Fact) => ledger.write(fact);
 
 const order = defineJob({
   name: "order",
@@ -18,8 +25,9 @@ const order = defineJob({
 });
 
 const engine = createEngine({
-  store: await open(),
-  jobs: { order },
+  store: witnessedStore(await open(), write),
+  jobs: { order, ...examinedJobs(write) },
+  schedules: examined.includes("slots") ? examinedSchedules() : {},
   worker: {
     staleThreshold: 1_000,
     heartbeatInterval: 250,

@@ -3,6 +3,7 @@ import pg from "pg";
 import type { RunQuery } from "../../src/store/run_query.ts";
 import type { Store } from "../../src/store/store.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
+import { MAX_TIMED, TIMED_RUNS } from "../../src/stores/run_conditions.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
 import { startServer } from "../stores/postgres/server.ts";
@@ -57,6 +58,29 @@ const FILTERS: Record<string, RunQuery> = {
   "triggered early, label": { createdBefore: at(0.001), labels: { region: "eu" } },
   "triggered then": { createdAfter: at(0.5), createdBefore: at(0.501) },
   "triggered later than all": { createdAfter: at(2) },
+  "triggered before the middle": { createdBefore: at(0.5) },
+  "triggered before the middle, label": { createdBefore: at(0.5), labels: { org: "org-7" } },
+  "triggered before the middle, job": { createdBefore: at(0.5), jobName: "job-1" },
+  "triggered then, of a tenant": {
+    createdAfter: at(0.5),
+    createdBefore: at(0.501),
+    labels: { region: "eu" },
+    scope: { labels: ["region"], jobs: false },
+  },
+  "ended before the middle": { completedBefore: at(0.5) },
+  "ended before the middle, failure of no run": { completedBefore: at(0.5), failureKind: "abandoned" },
+  "ended then, label": { completedAfter: at(0.5), completedBefore: at(0.501), labels: { org: "org-7" } },
+  "ended then, status": { completedAfter: at(0.2), completedBefore: at(0.201), status: "failed" },
+  "ended then, of a tenant": {
+    completedAfter: at(0.5),
+    completedBefore: at(0.501),
+    labels: { region: "eu" },
+    scope: { labels: ["region"], jobs: false },
+  },
+  "ended later than all": { completedAfter: at(2) },
+  "retried": { retried: true },
+  "end runs": { endRun: true },
+  "end run": { endOf: "run-1" },
   "ended early": { completedBefore: at(0.001) },
   "ended then": { completedAfter: at(0.5), completedBefore: at(0.501) },
   "ended lately, label": { completedAfter: at(0.999), labels: { region: "us" } },
@@ -65,6 +89,11 @@ const FILTERS: Record<string, RunQuery> = {
   "page of a tenant, of no run": {
     labels: { region: "us" },
     status: "failed",
+    scope: { labels: ["region"], jobs: false },
+  },
+  "page of a tenant, job of no run": {
+    labels: { region: "us" },
+    jobName: "job-x",
     scope: { labels: ["region"], jobs: false },
   },
   "behind 100,000": { labels: { region: "eu" }, offset: Math.min(100_000, RUNS / 10) },
@@ -85,6 +114,7 @@ async function timeOf(call: () => Promise<unknown>): Promise<number> {
 }
 
 async function measure(store: Store): Promise<void> {
+  for (let count = 0; count < RUNS; count += TIMED_RUNS * MAX_TIMED) await store.addStats([]);
   const costs: [string, number, number][] = [];
   for (const [name, filter] of Object.entries(FILTERS)) {
     const { ids, hasMore } = await store.findRuns({ ...filter, limit: 500 });

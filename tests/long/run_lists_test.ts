@@ -3,6 +3,7 @@ import type { RunFilter } from "../../src/model/run.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
+import { CountingDriver } from "../support/stores/counting_driver.ts";
 import { aRun } from "../support/fixtures.ts";
 import { getRuns } from "../../src/store/reads.ts";
 
@@ -72,4 +73,22 @@ Deno.test("SqliteStore lists what MemoryStore lists, however much it has to go t
       assert.deepEqual([counted.total, page.hasMore], [Math.min(all.length - start! - 1, 10_000), counted.hasMore]);
     }
   }
+});
+
+Deno.test("SqliteStore examines no runs that are newer than all with a label", async () => {
+  const host = new FakeHost();
+  const driver = new CountingDriver();
+  const store = await SqliteStore.from(driver, { host });
+  await store.migrate();
+  const labelled = Array.from({ length: 4_000 }, () => aRun({ labels: { org: "a" } }));
+  await store.enqueue(labelled);
+  for (const { id } of labelled) await store.cancel(id, id, null);
+  await store.enqueue(Array.from({ length: 4_000 }, () => aRun({ labels: { org: "b" } })));
+  driver.executed = 0;
+
+  const { total } = await store.findRuns({ labels: { org: "a" }, status: "pending" });
+
+  assert.equal(total, 0);
+  assert.ok(driver.executed <= 4, `${driver.executed} statements`);
+  await store.close();
 });

@@ -4,6 +4,7 @@ import type { HandlerAuth } from "../../src/http/access/auth_hooks.ts";
 export const AUTH: HandlerAuth<string> = {
   authenticate: (request) => request.headers.get("x-org") ?? "nobody",
   tenant: (org) => org,
+  actor: (org) => org,
   onTrigger: (org, { labels }) => {
     if (labels.org !== org) throw Response.json({ error: "Not yours", code: "forbidden" }, { status: 403 });
   },

@@ -1,13 +1,19 @@
 import { attemptName, writeSome } from "./stream_facts.ts";
+import { type EndContext, undoName, type UndoTools } from "../../src/model/end.ts";
 import { RunFailedError, TimeoutError } from "../../src/model/error.ts";
 import type { ChildOutcome, StepContext, StepTools } from "../../src/model/job.ts";
+import type { StepWrite } from "../../src/model/step.ts";
 import { decode, type Json } from "../../src/values/json.ts";
+import type { ReceivedMessage } from "../../src/model/message.ts";
 import type { WaitResult } from "../../src/model/wait.ts";
+import { checkCleanUp, stepKeyOf } from "./end_facts.ts";
 import { endingOf } from "./child_facts.ts";
 import { type AttemptFacts, attemptKey, type Executing, type Facts, type Outside, type RunFacts } from "./facts.ts";
 import { type ChangingBody, checkStepName, recordedName, signalRule } from "./change_facts.ts";
 import { type Code, identityOf } from "./changes_plan.ts";
+import type { Undo } from "./ends_plan.ts";
 import type { Incarnation } from "./incarnation.ts";
+import { checkReceived } from "./message_facts.ts";
 import type { BodyWitness, CallAction, CallResult, StepAction } from "./program.ts";
 
 const RUNS_BETWEEN = /(Run \\"[^"]*\\" of job \\"[^"]*\\" failed: )+(?=Run )/g;
@@ -54,6 +60,11 @@ export class Body implements Omit<BodyWitness, "jobOf" | "crashes">, ChangingBod
     if (!isKnown && run.saw.size > 1 && run.steps.size > 0) facts.notice("a run was continued by other code");
   }
 
+  /** It cleans up after another run. */
+  cleansUp(end: EndContext): void {
+    checkCleanUp(this.#facts, this.#run, end, this.#incarnation.process.world.wallNow);
+  }
+
   /** Notes what the function returned. */
   returned(output: Json): void {
     this.#run.returned.set(this.#generation, `completed ${JSON.stringify(output)}`);
@@ -82,6 +93,7 @@ export class Body implements Omit<BodyWitness, "jobOf" | "crashes">, ChangingBod
       wait: count(step.wait) as StepContext["wait"],
       prepareWait: count(step.prepareWait),
       waitFor: count(step.waitFor) as StepContext["waitFor"],
+      receive: count(step.receive as (...parameters: unknown[]) => Promise<never>), // of any names and options
       invoke: count(step.invoke) as StepContext["invoke"],
       invokeAll: count(step.invokeAll) as StepContext["invokeAll"],
       trigger: count(step.trigger) as StepContext["trigger"],
@@ -150,17 +162,37 @@ export class Body implements Omit<BodyWitness, "jobOf" | "crashes">, ChangingBod
     this.#facts.outside.delete(outside);
   }
 
-  async attempts(action: StepAction, tools: StepTools): Promise<string> {
+  /** A clean-up undoes a step. */
+  async undoes({ stepName, action }: Undo, result: Json | undefined, tools: UndoTools): Promise<string> {
+    const { endOf, request: { id } } = this.#run;
+    const recorded = endOf?.steps.get(stepName);
+    const expected = recorded?.isOver === true ? JSON.parse(recorded.result) as StepWrite["result"] : null;
+    const output = expected?.status === "completed" ? expected.output : undefined;
+    this.#facts.expect(
+      endOf !== null && tools.stepKey === stepKeyOf(endOf, stepName) && JSON.stringify(result) === output,
+      "C2",
+      () => `${id} undoes ${stepName} with ${tools.stepKey} and ${JSON.stringify(result)}, recorded is ${output}`,
+    );
+    this.#facts.notice(output === undefined ? "a step was undone that had not completed" : "a step was undone");
+    return await this.attempts({ ...action, name: undoName(stepName) }, tools);
+  }
+
+  async attempts(
+    action: StepAction,
+    tools: Omit<UndoTools, "stepKey"> & Partial<Pick<StepTools, "stream">>,
+  ): Promise<string> {
     const { idempotencyKey, attempt, abortSignal } = tools;
     const { process, label } = this.#incarnation;
     const run = this.#run;
     const { ms, timeout, attempts: maxAttempts } = action;
-    const [originId, name] = idempotencyKey.split("/") as [string, string];
+    const [, name] = idempotencyKey.split("/") as [string, string];
+    const isUndone = run.undone.has(name);
     this.#facts.expect(
-      originId === run.originId,
-      "I1",
-      () => `a step of ${run.request.id} has the key ${idempotencyKey}, its first run is ${run.originId}`,
+      idempotencyKey === stepKeyOf(run, name),
+      isUndone ? "C3" : "I1",
+      () => `a step of ${run.request.id} has the key ${idempotencyKey}, not ${stepKeyOf(run, name)}`,
     );
+    if (isUndone) this.#facts.notice("a retry did again what was undone");
     this.#stepsAskedAt.delete(identityOf(name));
     if (this.#waited.delete(name)) this.#facts.notice("what was new waited for the rest of the replay");
     if (attempt > 1 && identityOf(action.name) !== action.name && !name.startsWith(action.name)) {
@@ -184,6 +216,7 @@ export class Body implements Omit<BodyWitness, "jobOf" | "crashes">, ChangingBod
       generation: this.#generation,
       label,
       abortSignal,
+      hasTimedOut: () => timeout !== null && done.lastedMs() >= timeout,
       isAlive: () => process.label === label,
     };
     this.#facts.executing.add(executing);
@@ -266,6 +299,16 @@ export class Body implements Omit<BodyWitness, "jobOf" | "crashes">, ChangingBod
     if (told.some(({ status }) => status === "cancelled")) {
       this.#facts.notice("a parent saw that a child was cancelled");
     }
+  }
+
+  receives(givenName: string, timeout: number | null): void {
+    const name = this.#use("receives", givenName);
+    this.asked.add(`receive ${name}`);
+    this.#run.asked.set(`receive ${name}`, timeout);
+  }
+
+  received(givenName: string, messages: ReceivedMessage | ReceivedMessage[] | null): void {
+    checkReceived(this.#facts, this.#run, this.#use("received", givenName), messages);
   }
 
   slept(givenName: string): void {

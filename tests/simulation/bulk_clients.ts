@@ -1,6 +1,7 @@
 import type { BulkResult } from "../../src/engine/bulk/perform_bulk.ts";
 import type { BulkSelection } from "../../src/engine/bulk/bulk_selection.ts";
 import type { Engine } from "../../src/engine/engine.ts";
+import { deed } from "./actor_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 import type { Request } from "./plan.ts";
 
@@ -40,7 +41,8 @@ async function changeMatching(
   const chosen = matching.filter((run) => isChosen(run, operation));
   const { done, skipped } = await changeAll(engine, request, { filter }, matching, facts);
   const left = chosen.filter((run) =>
-    !isChanged(run, operation) && !run.isDeleted && !skipped.some(({ runId }) => runId === run.request.id)
+    !isChanged(run, operation) && !run.isDeleted && !isPassedOver(run, operation) &&
+    !skipped.some(({ runId }) => runId === run.request.id)
   );
   if (chosen.length > request.limit) facts.notice("many runs were changed in several calls");
   facts.expect(
@@ -61,7 +63,7 @@ async function changeAll(
 ): Promise<Pick<BulkResult, "done" | "skipped">> {
   // How many runs there are when the first call looks is known when it has answered.
   const place = operation === "retrigger" ? facts.bulkRetriggers.push(Infinity) - 1 : null;
-  if (operation !== "retrigger") { for (const run of runs) run.permitted.add(operation); }
+  if (operation !== "retrigger") { for (const run of runs) run.permitted.add(operation).add(deed(operation, null)); }
   const results: BulkResult[] = [];
   let cursor: string | undefined;
   do {
@@ -83,10 +85,17 @@ async function changeAll(
   };
 }
 
+/** Whether a run may have been cleaned up after when the call came to it, or children of it. */
+function isPassedOver({ ends, endOf, childPauses }: RunFacts, operation: BulkRequest["operation"]): boolean {
+  if (operation === "cancel") return false;
+  return ends.length > 0 || (operation === "retrigger" && (endOf !== null || childPauses.size > 0));
+}
+
 function isChosen({ hasEnded, retry }: RunFacts, operation: BulkRequest["operation"]): boolean {
   return operation === "cancel" ? !hasEnded : hasEnded && (operation === "delete" || retry === null);
 }
 
-function isChanged({ hasEnded, isDeleted, retry }: RunFacts, operation: BulkRequest["operation"]): boolean {
-  return operation === "cancel" ? hasEnded : operation === "delete" ? isDeleted : retry !== null;
+function isChanged({ hasEnded, isDeleted, retry, hasLostKey }: RunFacts, operation: BulkRequest["operation"]): boolean {
+  // Another run has the key of one that has lost it, and does its work.
+  return operation === "cancel" ? hasEnded : operation === "delete" ? isDeleted : retry !== null || hasLostKey;
 }

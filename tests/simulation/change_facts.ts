@@ -1,4 +1,5 @@
 import type { Lease } from "../../src/model/lease.ts";
+import type { PauseRecord } from "../../src/model/wait.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import type { NewHold } from "../../src/store/hold_record.ts";
 import type { NewPause } from "../../src/store/pause_request.ts";
@@ -30,8 +31,8 @@ export interface ChangeFacts {
   hasTwoNames: boolean;
   /** The answers of its patches, by name. */
   patches: Map<string, boolean>;
-  /** What each lease began with, by generation: the kinds and names of all records, and which are copies. */
-  claimed: Map<number, { names: Set<string>; copies: Set<string> }>;
+  /** What each lease began with, by generation: the kinds and names of all records, which are copies, and the last number. */
+  claimed: Map<number, { names: Set<string>; copies: Set<string>; recorded: number }>;
   /** What executes it, by the generation of the lease. */
   bodies: Map<number, ChangingBody>;
 }
@@ -83,6 +84,25 @@ export function signalRule({ changed }: RunFacts): "I4" | "I-D4" {
 export function noteRecordBy(facts: Facts, run: RunFacts, code: Code): void {
   run.changed.recordedBy.add(codeFor(facts, run, code));
   noteRecord(run, "certainly");
+}
+
+/** A worker has begun pauses, or asked for them again. That is a record only if one was prepared, or is over. */
+export function notePauses(
+  facts: Facts,
+  run: RunFacts,
+  { generation }: Lease,
+  answered: readonly PauseRecord[],
+  code: Code,
+): void {
+  if (answered.length === 0) return;
+  const { changed, lastAnswer } = run;
+  if (lastAnswer !== null) lastAnswer.isLast = false;
+  changed.recordedBy.add(codeFor(facts, run, code));
+  const before = changed.claimed.get(generation)?.recorded ?? Infinity;
+  const isRecorded = answered.some(({ preparedNo, resolution }) =>
+    Math.max(preparedNo ?? 0, resolution?.recordedNo ?? 0) > before
+  );
+  if (isRecorded) noteRecord(run, "certainly");
 }
 
 /** A worker takes a run. */
@@ -139,6 +159,7 @@ export function noteClaimed(
   changed.claimed.set(claim.lease.generation, {
     names: new Set(entries.map(({ key }) => key)),
     copies: new Set(entries.filter(({ at }) => copied !== null && at <= copied.upTo).map(({ key }) => key)),
+    recorded: claim.lease.recorded,
   });
 }
 

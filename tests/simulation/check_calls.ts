@@ -17,6 +17,7 @@ import {
   checkParked,
   checkPauseNames,
   isEndHeldBack,
+  notePauses,
   noteRecord,
   noteRecordBy,
   noteResumed,
@@ -25,11 +26,24 @@ import {
 import type { Code } from "./changes_plan.ts";
 import type { Explained } from "./check_explained.ts";
 import { checkClaim } from "./check_claim.ts";
+import { checkSignalledBy, checkTriggeredBy, deed } from "./actor_facts.ts";
+import { checkActors } from "./check_state.ts";
+import { actorOf, type OriginText } from "../../src/model/origin.ts";
 import { type AskedRun, checkOptions, checkRetryOptions } from "./check_options.ts";
 import { checkPauses } from "./check_pauses.ts";
 import { noteChildDeletion, noteChildEnd, noteChildren } from "./child_facts.ts";
+import {
+  checkCleanedUp,
+  checkLeft,
+  checkOnEnd,
+  checkRetriedEnd,
+  isLook,
+  LOOK_AGAIN_MS,
+  noteEndRun,
+} from "./end_facts.ts";
 import { attemptKey, type Facts, isSignalPermitted, newRunFacts, noteAbandoned, type RunFacts } from "./facts.ts";
 import { jobOf } from "./renames_plan.ts";
+import { checkSend, countsFor, inboxOf, newestRetryOf } from "./message_facts.ts";
 import { noteChunks, noteStreamed } from "./stream_facts.ts";
 
 /** A call that a store has carried out or refused. */
@@ -89,6 +103,8 @@ const CHECKS: Record<string, Check> = {
   hold: checkHolding,
   resumeHeld: checkResumption,
   signal: checkSignal,
+  send: (facts, parameters, outcome, wallNow) =>
+    checkSend(facts, parameters, outcome, (start, enqueued) => checkEnqueued(facts, start, enqueued, wallNow)),
   cancel: checkCancel,
   delete: checkDelete,
   purge: checkPurge,
@@ -104,7 +120,7 @@ const CHECKS: Record<string, Check> = {
 };
 
 function checkEnqueue(facts: Facts, [requests]: [NewRun[]], outcome: Outcome<Enqueued[]>, wallNow: number): string[] {
-  if ("error" in outcome) return [];
+  if ("error" in outcome) return noticeCleaning(facts, outcome.error), [];
   requests.forEach((request, at) => checkEnqueued(facts, request, outcome.value[at]!, wallNow));
   const retriggered = requests.flatMap(({ retriggerOf }) => retriggerOf === null ? [] : [retriggerOf.runId]);
   return [...retriggered, ...outcome.value.map(({ run }) => run.id)];
@@ -164,15 +180,24 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
   if (old?.retry != null && !old.retry.hasEnded) return checkOpenRetry(facts, old.retry, { run, disposition });
   const same = idempotencyKey === null
     ? undefined
-    : facts.existing().find(({ request: other }) =>
-      other.jobName === jobName && other.idempotencyKey === idempotencyKey
+    : facts.existing().find(({ request: other, hasLostKey }) =>
+      other.jobName === jobName && other.idempotencyKey === idempotencyKey && !hasLostKey
     );
+  const { idempotencyUntil: until } = request;
+  const counts = same === undefined ? "no" : countsFor(facts, same, until);
+  const holder = same === undefined || until === undefined ? same : newestRetryOf(same);
   facts.expect(
-    same === undefined || same.request.id === run.id,
-    "I6",
-    () => `key ${idempotencyKey} of ${jobName} names ${same!.request.id}, and now ${run.id} too`,
+    disposition === "created" ? counts !== "yes" : counts !== "yes" || holder!.request.id === run.id,
+    until === undefined ? "I6" : "M7",
+    () => `key ${idempotencyKey} of ${jobName} names ${holder!.request.id}, and now ${run.id} too`,
   );
+  if (disposition === "created" && same !== undefined) {
+    same.hasLostKey = true;
+    facts.notice("a run lost its idempotency key");
+  }
   if (disposition === "created") {
+    const isOfBulk = old !== null && request.id === derivedRunId(old.request.id, `bulk retrigger of ${old.request.id}`);
+    checkTriggeredBy(facts, request, run.triggeredBy, !isOfBulk);
     if (old !== null && request.id === derivedRunId(old.request.id, `bulk retrigger of ${old.request.id}`)) {
       facts.noteAsked(request.payload);
       facts.notice("one of many runs was retriggered");
@@ -200,15 +225,22 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
     const source = request.retriggerOf?.from === "failure" ? old : null;
     const made = newRunFacts(structuredClone(request), facts.runs.size, source, Date.parse(run.createdAt));
     facts.runs.set(run.id, made);
+    made.triggeredBy = run.triggeredBy;
     if (concurrencyKey !== null) facts.flow.windows.noteAdded(facts, concurrencyKey);
-    if (old !== null) old.retry = made;
+    if (old !== null) {
+      old.retry = made;
+      checkRetriedEnd(facts, old, made);
+    }
+    if (old?.endOf == null) checkOnEnd(facts, request);
+    if (made.undone.size > 0) facts.notice("a retry began without what was undone");
     if (made.steps.size > 0) facts.notice("a run was retriggered from its failure");
     return;
   }
   const found = facts.run(run.id);
   facts.expect(!found.isDeleted, "I15", () => `a trigger found the deleted run ${run.id}`);
   if (disposition === "idempotent") {
-    facts.expect(same !== undefined, "I6", () => `${run.id} was found without having the key ${idempotencyKey}`);
+    const isFound = same !== undefined && counts !== "no";
+    facts.expect(isFound, "I6", () => `${run.id} was found without having the key ${idempotencyKey}`);
     return facts.notice("a trigger found the run of its idempotency key");
   }
   facts.expect(
@@ -362,6 +394,7 @@ function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name
       JSON.stringify(result)
     }`;
   const asked = run.calls.get(name);
+  if (isLook(run, name)) return noticeLook(facts, result);
   if (asked !== undefined) return checkTriggered(facts, run, asked[0]!, result, tell);
   if (attempt === undefined) return facts.violate("I1", tell());
   const { ms, timeout, maxAttempts, outcome, wasInterrupted, lastedMs, delayMs } = attempt;
@@ -378,6 +411,23 @@ function checkOutcome(facts: Facts, run: RunFacts, { generation }: Lease, { name
     ? timeout !== null && lastedMs() >= timeout
     : outcome !== null && "thrown" in outcome && outcome.thrown === result.failure.message && !wasInterrupted;
   facts.expect(isSame && (result.status === "failed") === (attempts >= maxAttempts), "I1", tell);
+}
+
+/** A clean-up has looked whether its run is still executed. */
+function noticeLook(facts: Facts, result: StepWrite["result"]): void {
+  if (result.status !== "completed") {
+    return facts.violate("I11", `a clean-up could not look: ${JSON.stringify(result)}`);
+  }
+  if (result.output === "true") facts.notice("a clean-up waited for the end of what was executed");
+}
+
+function noticeCleaning(facts: Facts, error: unknown): void {
+  if (
+    error instanceof ConflictError &&
+    / is being cleaned up: | is about to be cancelled and cleaned up: /.test(error.message)
+  ) {
+    facts.notice("a run was neither retried nor deleted while it was cleaned up");
+  }
 }
 
 /** A step that triggers a run is recorded with one that was asked for. */
@@ -412,12 +462,15 @@ function checkPause(
     children === null ? [] : noteChildren(facts, run, name, children, created, wallNow)
   );
   checkPauseNames(facts, run, lease, request.pauses);
+  for (const { name, receive } of request.pauses) {
+    if (receive !== undefined) inboxOf(facts, run).receives.set(name, receive);
+  }
   checkPauses(facts, run, pauses, wallNow);
-  if (request.pauses.length > 0) noteRecordBy(facts, run, code);
+  notePauses(facts, run, lease, pauses, code);
   request.pauses.forEach(({ deadline, kind }, at) => {
     const { createdAt, deadlineAt, name } = pauses[at]!;
     if (kind === "children" || kind === "patch") return;
-    const askedMs = run.asked.get(`${kind} ${name}`);
+    const askedMs = isLook(run, name) ? LOOK_AGAIN_MS : run.asked.get(`${kind} ${name}`);
     const isAsked = deadline === null ? askedMs === null : "at" in deadline || askedMs === deadline.afterMs;
     facts.expect(
       isAsked,
@@ -474,8 +527,10 @@ function checkFinish(
   }
   run.ending = ending;
   // Functions of a late run may still be executed: it keeps its key until its worker releases it.
-  if (!("stillExecuting" in ending)) run.leaseEndsAt = null;
-  else if (!run.hasEnded) {
+  if (!("stillExecuting" in ending)) {
+    if (!run.hasEnded) checkLeft(facts, run, lease.generation);
+    run.leaseEndsAt = null;
+  } else if (!run.hasEnded) {
     run.isGhost = (run.leaseEndsAt ?? 0) > wallNow;
     facts.notice("a late run ended while its functions may still have been executed");
   }
@@ -512,8 +567,9 @@ function checkResumption(facts: Facts, [runId, continues]: [string, boolean], ou
 function noteEnd(facts: Facts, run: RunFacts): string[] {
   if (run.hasEnded) return [];
   run.hasEnded = true;
-  const parent = noteChildEnd(facts, run);
-  return parent === null ? [] : [parent.request.id];
+  return [noteEndRun(facts, run), noteChildEnd(facts, run)].flatMap((other) =>
+    other === null ? [] : [other.request.id]
+  );
 }
 
 /** A worker fails a run that is late, and never earlier. */
@@ -535,7 +591,7 @@ function checkReturned(facts: Facts, run: RunFacts, lease: Lease, ending: Ending
 
 function checkSignal(
   facts: Facts,
-  [waitId, signal]: [string, Signal],
+  [waitId, signal, trace = null]: [string, Signal, OriginText | null | undefined],
   outcome: Outcome<SignalOutcome>,
   wallNow: number,
 ): string[] {
@@ -571,6 +627,7 @@ function checkSignal(
   const receipt = JSON.stringify(shown);
   if (disposition === "duplicate") {
     facts.notice("a signal was repeated and got its first receipt");
+    if (actorOf(trace) !== shown.signalledBy) facts.notice("somebody did what another one had done before");
     facts.expect(
       wait.accepted?.receipt === receipt,
       signalRule(facts.run(wait.runId)),
@@ -589,33 +646,44 @@ function checkSignal(
     () => `${waitId} took ${signal.signalId} at ${new Date(wallNow).toISOString()}, its deadline is ${wait.deadlineAt}`,
   );
   facts.expect(
-    isSignalPermitted(facts, wait, signal.signalId),
+    isSignalPermitted(facts, wait, signal.signalId) || facts.links.has(signal.signalId),
     "I8",
     () => `${waitId} took ${signal.signalId}, which nobody has sent who may`,
   );
+  checkSignalledBy(facts, wait, signal, shown.signalledBy);
   if (facts.run(wait.runId).changed.heldUnder !== null) facts.notice("a signal came to a held run");
   noteRecord(facts.run(wait.runId), "certainly");
   facts.run(wait.runId).lastAnswer = { waitId, isLast: true };
-  wait.accepted = { signalId: signal.signalId, payload, receipt };
+  wait.accepted = { signalId: signal.signalId, by: shown.signalledBy, payload, receipt };
   if (shown.suspendedAt === null) facts.notice("a signal came before the run waited");
   return [wait.runId];
 }
 
 function checkCancel(
   facts: Facts,
-  [runId]: [string, string, CancelledExecution | null],
+  [runId, requestId]: [string, string, CancelledExecution | null],
   outcome: Outcome<Run | null>,
   wallNow: number,
 ): string[] {
   if ("error" in outcome || outcome.value === null) return [runId];
   const run = facts.run(runId);
   const before = run.state?.run;
-  if (run.isCancelled) facts.notice("a cancel was repeated");
-  else {
+  if (run.isCancelled) {
+    facts.notice("a cancel was repeated");
+    if (actorOf(requestId) !== run.cancelledBy) facts.notice("somebody did what another one had done before");
+    checkActors(facts, run, outcome.value);
+  } else {
     facts.expect(
       facts.isPermitted(run, "cancel"),
       "I8",
       () => `${runId} was cancelled, and nobody has asked for that who may`,
+    );
+    run.cancelledBy = outcome.value.cancelledBy;
+    facts.expect(
+      run.permitted.has(deed("cancel", run.cancelledBy)) ||
+        (run.cancelledBy === null && isOfBulk(facts, "cancel")),
+      "A1",
+      () => `${runId} was cancelled by ${run.cancelledBy}, who has not asked for it`,
     );
     facts.expect(!run.hasEnded, "I13", () => `${runId} was cancelled although it was ${before?.status}`);
     if (before?.status === "waiting") facts.notice("a run was cancelled while it waited");
@@ -630,15 +698,31 @@ function checkCancel(
   return [runId, ...noteEnd(facts, run)];
 }
 
-function checkDelete(facts: Facts, [runId]: [string], outcome: Outcome<RunIdentity | null>): string[] {
-  if ("error" in outcome || outcome.value === null) return [runId];
+/** Whether somebody, who does not say who, has changed many runs so. */
+function isOfBulk({ bulkFilters }: Facts, operation: "cancel" | "delete"): boolean {
+  return bulkFilters.some((bulk) => bulk.operation === operation);
+}
+
+function checkDelete(
+  facts: Facts,
+  [runId, by = null]: [string, (string | null)?],
+  outcome: Outcome<RunIdentity | null>,
+): string[] {
+  if ("error" in outcome) return noticeCleaning(facts, outcome.error), [runId];
+  if (outcome.value === null) return [runId];
   const run = facts.run(runId);
   facts.expect(
     facts.isPermitted(run, "delete"),
     "I8",
     () => `${runId} was deleted, and nobody has asked for that who may`,
   );
+  facts.expect(
+    run.permitted.has(deed("delete", by)) || (by === null && isOfBulk(facts, "delete")),
+    "A1",
+    () => `${runId} was deleted by ${by}, who has not asked for it`,
+  );
   facts.expect(run.hasEnded, "I15", () => `${runId} was deleted while it was ${run.state?.run.status}`);
+  checkCleanedUp(facts, run, "deleted");
   run.isDeleted = true;
   noteChildDeletion(facts, run);
   facts.notice("a run was deleted");
@@ -662,6 +746,7 @@ function checkPurge(
       "I15",
       () => `${id}, which is ${status} since ${completedAt}, was purged by ${JSON.stringify(retention)}`,
     );
+    checkCleanedUp(facts, run, "purged");
     run.isDeleted = true;
     noteChildDeletion(facts, run);
     facts.notice("a run was purged");

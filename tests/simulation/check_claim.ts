@@ -5,6 +5,7 @@ import { checkOffered, noteClaimed, noteOffers } from "./change_facts.ts";
 import type { Code } from "./changes_plan.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import { isOrphan, noteChildEnd } from "./child_facts.ts";
+import { noteEndRun } from "./end_facts.ts";
 import { type Facts, isDue, noteAbandoned, type RunFacts } from "./facts.ts";
 import type { Invariant } from "./invariants.ts";
 import { isHeld, keepsKey, lineOf, type Obstacle, Queue } from "./queue.ts";
@@ -40,7 +41,8 @@ export function checkClaim(
   facts.claimIds.add(request.claimId);
   if (isRepeated && claims.length > 0) facts.notice("a repeated claim found what it had claimed");
   if (!isRepeated && explained !== undefined) checkExplained(facts, request, outcome.value, explained);
-  const isNew = (claim: Claim) => facts.run(claim.run.id).claimIds.get(claim.lease.generation) !== request.claimId;
+  // A clean-up may be claimed by the call that has added it.
+  const isNew = ({ run, lease }: Claim) => facts.runs.get(run.id)?.claimIds.get(lease.generation) !== request.claimId;
   const taken = claims.filter(isNew);
   for (const { runId, generation } of taken.length > 0 ? request.holding : []) {
     facts.run(runId).soleLeases.delete(generation);
@@ -219,6 +221,7 @@ function checkOrphan(facts: Facts, { holding, leaseMs }: ClaimRequest, run: RunF
   run.isCancelled = true;
   run.hasEnded = true;
   run.heldUnder = null;
+  noteEndRun(facts, run);
   noteChildEnd(facts, run);
 }
 
@@ -262,6 +265,7 @@ function checkFailed(
   const name = kind === "timeout" ? "TimeoutError" : "Error";
   const failure = { kind, name, message: error, stack: null, cause: null } as const;
   run.ending = { status: "failed", failure, failedStepName: null };
+  noteEndRun(facts, run);
   noteChildEnd(facts, run);
 }
 

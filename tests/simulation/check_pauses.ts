@@ -2,6 +2,7 @@ import type { PauseRecord } from "../../src/model/wait.ts";
 import { checkResult } from "./child_facts.ts";
 import { noteRecord, signalRule } from "./change_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";
+import { inboxOf } from "./message_facts.ts";
 
 /** Judges pauses as a store answers them to a worker, and takes note of them. */
 export function checkPauses(facts: Facts, run: RunFacts, records: readonly PauseRecord[], wallNow: number): void {
@@ -57,7 +58,15 @@ function checkResolution(facts: Facts, run: RunFacts, record: PauseRecord, wallN
       accepted.payload === resolution.payload;
     return facts.expect(isSame && kind === "wait", signalRule(run), tell);
   }
+  if (resolution?.outcome === "messages") {
+    const { accepted: known } = inboxOf(facts, run);
+    const isOwn = kind === "receive" && record.messages?.every(({ id, name }) => known.get(id)?.name === name);
+    return facts.expect(isOwn === true && record.messages!.length > 0, "M1", tell);
+  }
   if (resolution?.outcome === "timeout") {
+    // A receive also ends when another one closes the inbox.
+    const isClosable = [...inboxOf(facts, run).receives.values()].some(({ close }) => close !== null);
+    if (kind === "receive" && isClosable) return;
     // What was committed before the clock was set back stays so.
     const hasPassed = deadlineAt !== null && (deadlineAt <= wallNow || facts.jumps > 0);
     facts.expect(hasPassed, "I5", tell);

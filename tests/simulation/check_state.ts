@@ -1,6 +1,6 @@
 import { type Failure, failureText } from "../../src/model/failure.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
-import { isTerminal } from "../../src/model/run.ts";
+import { isTerminal, type Run } from "../../src/model/run.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { Ending } from "../../src/store/claim.ts";
 import type { RunState } from "../../src/store/run_state.ts";
@@ -9,6 +9,7 @@ import type { Wait } from "../../src/model/wait.ts";
 import { type Facts, hasChildrenOver, type RunFacts, type WaitFacts } from "./facts.ts";
 import { type ChildFacts, endingOf } from "./child_facts.ts";
 import { signalRule } from "./change_facts.ts";
+import { checkEndLinks } from "./end_facts.ts";
 import { checkFolded } from "./folded.ts";
 import { getLogs, getSteps, getWaits } from "../../src/store/reads.ts";
 
@@ -21,8 +22,9 @@ export async function checkRuns(facts: Facts, store: Store, runs: Iterable<RunFa
       continue;
     }
     const state = await store.getRunState(id);
-    if (state === null) facts.violate("I15", `${id} is gone though nobody deleted it`);
-    else checkRun(facts, run, state, await getSteps(store, id), await getWaits(store, id), wallNow);
+    if (state === null) {
+      facts.violate(run.state === null && run.endOf !== null ? "C1" : "I15", `${id} is gone though nobody deleted it`);
+    } else checkRun(facts, run, state, await getSteps(store, id), await getWaits(store, id), wallNow);
   }
 }
 
@@ -53,6 +55,7 @@ function checkRun(
 ): void {
   const { id } = run.request;
   checkLinks(facts, run, state);
+  checkEndLinks(facts, run, state.run);
   checkFolded(facts, run, run.folded, state, steps);
   // A run that has ended may be retriggered: nothing else in it changes.
   const text = JSON.stringify([
@@ -79,6 +82,7 @@ function checkRun(
   run.generation = now.leaseGeneration;
   if (now.leaseExpiresAt !== null) run.leaseEndsAt = Date.parse(now.leaseExpiresAt);
   checkRequest(facts, run, state);
+  checkActors(facts, run, now);
   if (run.ending !== null) {
     checkEnding(facts, run.ending, state);
     const { reported } = run;
@@ -111,7 +115,9 @@ function noteOver(run: RunFacts, updatedAt: string): void {
   for (const pause of parking?.pauses ?? []) {
     const { id, deadlineAt } = pause;
     const isDue = deadlineAt !== null && deadlineAt <= Date.parse(updatedAt);
-    if (isDue || waits.get(id)?.ending != null || hasChildrenOver(run, pause)) overPauses.add(id);
+    if (isDue || run.inbox?.over.has(id) || waits.get(id)?.ending != null || hasChildrenOver(run, pause)) {
+      overPauses.add(id);
+    }
   }
 }
 
@@ -182,6 +188,20 @@ function checkRequest(
   );
 }
 
+/** A run keeps who triggered it, and who cancelled it. */
+export function checkActors(
+  facts: Facts,
+  { triggeredBy, cancelledBy }: RunFacts,
+  run: Pick<Run, "id" | "triggeredBy" | "cancelledBy">,
+): void {
+  facts.expect(
+    run.triggeredBy === triggeredBy && run.cancelledBy === cancelledBy,
+    "A1",
+    () =>
+      `${run.id} was triggered by ${triggeredBy} and cancelled by ${cancelledBy}, and shows ${run.triggeredBy} and ${run.cancelledBy}`,
+  );
+}
+
 /** A run ends as its worker said. */
 function checkEnding(facts: Facts, ending: Ending, { run }: RunState): void {
   const isSame = run.status === ending.status &&
@@ -205,7 +225,11 @@ function checkStep(facts: Facts, run: RunFacts, step: Step): void {
     return;
   }
   if (known === undefined) {
-    return facts.violate("I2", `step ${step.name} of ${id} is recorded, but nobody who may write has recorded it`);
+    const isUndone = run.undone.has(step.name);
+    return facts.violate(
+      isUndone ? "C3" : "I2",
+      `step ${step.name} of ${id} is recorded, but nobody who may write has recorded it`,
+    );
   }
   const result = JSON.parse(known.result) as { status: string; output?: string; failure?: Failure };
   const isSame = step.attempts === known.attempts &&
@@ -241,9 +265,10 @@ function checkWait(facts: Facts, run: RunFacts, wait: Wait, wallNow: number): vo
   if (wait.outcome === "signal" || known.accepted !== null) {
     facts.expect(
       wait.status === "resolved" && wait.outcome === "signal" && known.accepted?.signalId === wait.signalId &&
-        known.accepted?.payload === JSON.stringify(wait.payload),
+        known.accepted?.payload === JSON.stringify(wait.payload) && known.accepted.by === wait.signalledBy,
       signalRule(run),
-      () => `${id} took ${known.accepted?.signalId} (${known.accepted?.payload}) and is ${ending}`,
+      () =>
+        `${id} took ${known.accepted?.signalId} (${known.accepted?.payload}) of ${known.accepted?.by} and is ${ending} by ${wait.signalledBy}`,
     );
   }
   if (known.ending === null && wait.outcome === "timeout") {

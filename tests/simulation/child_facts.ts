@@ -6,6 +6,7 @@ import { isTerminal, type TerminalStatus } from "../../src/model/run.ts";
 import type { ChildResult } from "../../src/model/wait.ts";
 import { noteRecord } from "./change_facts.ts";
 import { isMadeSo } from "./check_options.ts";
+import { checkCleanedUp, checkOnEnd } from "./end_facts.ts";
 import { type Facts, newRunFacts, type RunFacts } from "./facts.ts";
 import { jobOf } from "./renames_plan.ts";
 
@@ -167,7 +168,11 @@ function addChild(facts: Facts, asked: NewRun, old: RunFacts | undefined, wallNo
   const child = newRunFacts(request, facts.runs.size, isRetry ? old : null, wallNow);
   facts.runs.set(request.id, child);
   if (request.concurrencyKey !== null) facts.flow.windows.noteAdded(facts, request.concurrencyKey);
-  if (isRetry) old.retry = child;
+  checkOnEnd(facts, request);
+  if (isRetry) {
+    old.retry = child;
+    checkCleanedUp(facts, old, "retried");
+  }
   return child;
 }
 

@@ -48,7 +48,7 @@ function withCalls(program: Program, chance: Chance, share: number, level = 0): 
 }
 
 /** The same program with another action in it, at the top or within another. */
-function insert(program: Program, action: Action, chance: Chance): Program {
+export function insert(program: Program, action: Action, chance: Chance): Program {
   const at = chance.int(program.length + 1);
   const outer = program[at];
   const inside = (part: Program) => insert(part, action, chance);

@@ -5,23 +5,28 @@ import { changeMany } from "./bulk_clients.ts";
 import type { AskedRun } from "./check_options.ts";
 import { endingOf } from "./child_facts.ts";
 import { LATE_WAIT } from "./changes_plan.ts";
+import { deed } from "./actor_facts.ts";
 import { addresseesOf, type RunFacts, type WaitFacts } from "./facts.ts";
 import { Following } from "./following.ts";
+import { inboxOf } from "./message_facts.ts";
 import type { Node } from "./node.ts";
 import type { Relation, Request } from "./plan.ts";
 import type { WebDeps } from "./web.ts";
+import { LinkClients } from "./link_clients.ts";
 import { HttpClients, type HttpManner } from "./http_clients.ts";
 
 const PATIENCE_MS = 1_500;
 const LONG_PATIENCE_MS = 15_000;
 const ATTEMPTS = 5;
 const FRESH_MS = 100;
+const LOOK_MS = 100;
 
 /** Asks processes for something: impatiently, and again somewhere else when there is no answer. */
 export class Clients {
   readonly #nodes: readonly Node[];
   readonly #deps: WebDeps;
   readonly #http: HttpClients;
+  readonly #links: LinkClients;
   readonly #followings = new Set<Following>();
   readonly #leaving = new AbortController();
   #waiting = 0;
@@ -31,6 +36,7 @@ export class Clients {
     this.#nodes = nodes;
     this.#deps = { ...deps, followings: this.#followings, leave: this.#leaving.signal };
     this.#http = new HttpClients(this.#deps, nodes);
+    this.#links = new LinkClients(this.#deps);
   }
 
   /** How many requests wait for their answer. */
@@ -69,10 +75,16 @@ export class Clients {
   signalAll(): void {
     const engine = this.#nodes.find(({ isUp }) => isUp)?.engine;
     if (!engine) return;
-    for (const { waits, permitted } of this.#deps.facts.open()) {
+    for (const { waits, permitted, inbox, request, pauses } of this.#deps.facts.open()) {
+      for (const { id, kind, name } of pauses.values()) {
+        if (kind !== "receive" || inbox === null || inbox.over.has(id)) continue;
+        const [message] = inbox.receives.get(name)!.names as [string];
+        this.#deps.facts.deeds.add(deed(`send ${message} 9`, null));
+        engine.send(request.id, message, 9, { id: `janitor ${id}` }).catch(unlessRefused);
+      }
       for (const { id, ending } of waits.values()) {
         if (ending !== null) continue;
-        permitted.add("signal janitor");
+        permitted.add("signal janitor").add(deed("signal janitor", null));
         engine.signal(id, { signalId: "janitor", payload: 9 }).catch(unlessRefused);
       }
     }
@@ -142,7 +154,9 @@ export class Clients {
         return error instanceof StoreError ? "unanswered" as const : "answered" as const;
       },
     );
-    const patienceMs = ["wait", "watch", "run", "feed", "bulk"].includes(request.ask) ? LONG_PATIENCE_MS : PATIENCE_MS;
+    const patienceMs = ["wait", "watch", "run", "feed", "bulk", "link"].includes(request.ask)
+      ? LONG_PATIENCE_MS
+      : PATIENCE_MS;
     return Promise.race([asked, world.pass(patienceMs).then(() => "unanswered" as const)]);
   }
 
@@ -153,7 +167,7 @@ export class Clients {
     // These are not to be had over HTTP.
     if (
       ask === "batch" || ask === "resume" || ask === "pauseJob" || ask === "resumeJob" || ask === "schedule" ||
-      ask === "bulk"
+      ask === "bulk" || ask === "link" || ask === "send"
     ) {
       return await this.#perform(node, engine, request);
     }
@@ -174,20 +188,25 @@ export class Clients {
 
   async #perform(node: Node, engine: Engine, request: Request): Promise<string> {
     const { facts } = this.#deps;
+    const by = `a client of ${node.process.label}`; // who asks again in another process is somebody else
     switch (request.ask) {
       case "trigger": {
-        const run = await engine.trigger(request.jobName, { program: request.program }, request.options);
+        const { program, options } = request;
+        facts.deeds.add(deed(`trigger ${JSON.stringify({ program })}`, by));
+        const run = await engine.trigger(request.jobName, { program }, { ...options, by });
         facts.expect(facts.runs.has(run.id), "I12", () => `a trigger was answered ${run.id}, which does not exist`);
         return `${run.disposition} ${run.id}`;
       }
       case "run": {
         const { jobName, program, options } = request;
-        const { id, status } = await handleOf(engine, jobName).triggerAndWait({ program }, options);
+        facts.deeds.add(deed(`trigger ${JSON.stringify({ program })}`, by));
+        const { id, status } = await handleOf(engine, jobName).triggerAndWait({ program }, { ...options, by });
         facts.expect(facts.run(id).hasEnded, "I9", () => `${id} is said to be ${status}`);
         return id;
       }
       case "batch": {
-        const items = request.items.map(({ program, options }) => ({ input: { program }, ...options }));
+        const items = request.items.map(({ program, options }) => ({ input: { program }, ...options, by }));
+        for (const { input } of items) facts.deeds.add(deed(`trigger ${JSON.stringify(input)}`, by));
         const runs = await handleOf(engine, request.jobName).batchTrigger(items);
         const isWhole = runs.length === items.length && runs.every(({ id }) => facts.runs.has(id));
         facts.expect(isWhole, "I12", () => `a batch of ${items.length} was answered ${runs.map(({ id }) => id)}`);
@@ -206,30 +225,37 @@ export class Clients {
       }
       case "bulk":
         return await changeMany(engine, request, facts);
+      case "link":
+        return await this.#answerByLink(node, request);
       case "schedule":
         return await this.#changeSchedule(engine, request);
       case "signal":
-        return await this.#signal(engine, request);
+        return await this.#signal(engine, request, by);
+      case "send":
+        return await this.#send(engine, request, by);
       case "cancel": {
         const run = this.#runFor(request);
         if (run === undefined) return "nothing to cancel";
-        run.permitted.add("cancel");
-        const { id, status } = await engine.cancel(run.request.id).catch((error) => this.#judgeRefusal(run, error));
+        run.permitted.add("cancel").add(deed("cancel", by));
+        const { id, status } = await engine.cancel(run.request.id, { by }).catch((error) =>
+          this.#judgeRefusal(run, error)
+        );
         facts.expect(run.isCancelled && status === "cancelled", "I13", () => `${id} is said to be cancelled`);
         return id;
       }
       case "delete": {
         const run = this.#runFor(request);
         if (run === undefined) return "nothing to delete";
-        run.permitted.add("delete");
-        await engine.deleteRun(run.request.id).catch((error) => this.#judgeRefusal(run, error));
+        run.permitted.add("delete").add(deed("delete", by));
+        await engine.deleteRun(run.request.id, { by }).catch((error) => this.#judgeRefusal(run, error));
         return run.request.id;
       }
       case "retrigger": {
         const run = this.#runFor(request);
         if (run === undefined) return "nothing to retrigger";
         facts.noteAsked(run.request.payload);
-        const { id, retriggerOf } = await engine.retrigger(run.request.id, { from: request.from });
+        facts.deeds.add(deed(`retrigger ${run.request.id}`, by));
+        const { id, retriggerOf } = await engine.retrigger(run.request.id, { from: request.from, by });
         facts.expect(retriggerOf === run.request.id, "I12", () => `${id} is answered as a retry of ${run.request.id}`);
         return id;
       }
@@ -303,13 +329,22 @@ export class Clients {
     throw error;
   }
 
-  async #signal(engine: Engine, request: Request & { ask: "signal" }): Promise<string> {
+  /** Somebody answers a question by a link that was sent while it was open. */
+  async #answerByLink(node: Node, request: Request & { ask: "link" }): Promise<string> {
+    const { facts, world } = this.#deps;
+    const pending = () =>
+      [...facts.waits.values()].filter(({ accepted, ending }) => accepted === null && ending === null);
+    while (pending().length === 0 && !request.isOld && !this.#leaving.signal.aborted) await world.pass(LOOK_MS);
+    return await this.#links.answer(node, request, pickAt(pending(), request.which)) ?? "no answer";
+  }
+
+  async #signal(engine: Engine, request: Request & { ask: "signal" }, by: string): Promise<string> {
     const { facts } = this.#deps;
     const wait = await this.#waitFor(request);
     if (wait === undefined) return "nothing to signal";
-    facts.run(wait.runId).permitted.add(`signal ${request.signalId}`);
     const { signalId, payload } = request;
-    const { disposition, wait: { id } } = await engine.signal(wait.id, { signalId, payload });
+    facts.run(wait.runId).permitted.add(`signal ${signalId}`).add(deed(`signal ${signalId}`, by));
+    const { disposition, wait: { id } } = await engine.signal(wait.id, { signalId, payload }, { by });
     const taker = addresseesOf(facts, wait).find((one) => one.id === id);
     facts.expect(
       taker?.accepted?.signalId === signalId,
@@ -318,6 +353,42 @@ export class Clients {
     );
     if (id !== wait.id) facts.notice("a signal to an old address went to a retry");
     return `${disposition} ${wait.id}`;
+  }
+
+  async #send(engine: Engine, request: Request & { ask: "send" }, by: string): Promise<string> {
+    const { facts, world, latency } = this.#deps;
+    const { to, name, payload, messageId } = request;
+    let run: RunFacts | undefined;
+    if (to === null) {
+      // Mostly one that waits for something.
+      const waiting = facts.open().filter(({ inbox }) => inbox !== null && inbox.receives.size > 0);
+      const all = waiting.length > 0 && request.which < 0.8 ? waiting : facts.existing();
+      run = pickAt(all, request.which < 0.8 ? request.which / 0.8 : request.which);
+      if (run === undefined) return "nothing to send to";
+      const deadlines = [...run.pauses.values()].filter(({ kind, resolution }) =>
+        kind === "receive" && resolution === null
+      )
+        .flatMap(({ deadlineAt }) => deadlineAt ?? []);
+      const leftMs = Math.min(...deadlines) - world.wallNow - latency;
+      if (request.atDeadline && leftMs > 0 && leftMs < 1_000) await world.pass(leftMs);
+    }
+    facts.deeds.add(deed(`send ${name} ${JSON.stringify(payload)}`, by));
+    if (to !== null && to.start !== null) {
+      facts.deeds.add(deed(`trigger ${JSON.stringify({ program: to.start.program })}`, by));
+    }
+    const id = messageId === null ? {} : { id: messageId };
+    const start = to === null || to.start === null
+      ? {}
+      : { start: { input: { program: to.start.program }, ...to.start.options } };
+    const target = to === null ? run!.request.id : { job: to.jobName, key: to.key };
+    const sent = await engine.send(target, name, payload, { ...id, ...start, by });
+    const known = inboxOf(facts, facts.run(sent.runId)).accepted.get(sent.messageId);
+    facts.expect(
+      known?.name === name && known.payload === JSON.stringify(payload),
+      "M1",
+      () => `${sent.runId} is said to have ${sent.messageId} (${name} ${payload}), and has ${JSON.stringify(known)}`,
+    );
+    return `${sent.disposition} ${sent.runId}`;
   }
 
   async #resume(engine: Engine, run: RunFacts, continues: boolean): Promise<string> {
@@ -386,6 +457,12 @@ export class Clients {
 
 /** The runs that are triggered by a request. */
 function askedRuns(request: Request, isOverWeb: boolean): AskedRun[] {
+  if (request.ask === "send") {
+    const { start = null, jobName = "" } = request.to ?? {};
+    if (start === null) return [];
+    const payload = JSON.stringify({ program: start.program });
+    return [{ jobName, payload, options: start.options, hasOtherFairness: isOverWeb }];
+  }
   if (request.ask !== "trigger" && request.ask !== "run" && request.ask !== "batch") return [];
   const { jobName } = request;
   const items = request.ask === "batch" ? request.items : [request];

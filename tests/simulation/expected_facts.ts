@@ -1,5 +1,15 @@
-import { coalescedFacts, type Fact, type FactValue, failedFact, toFact, triggeredFact } from "../../src/model/fact.ts";
+import {
+  coalescedFacts,
+  type Fact,
+  factBy,
+  type FactValue,
+  failedFact,
+  toFact,
+  triggeredFact,
+} from "../../src/model/fact.ts";
+import { endRunId } from "../../src/model/end.ts";
 import { failureText } from "../../src/model/failure.ts";
+import { actorOf } from "../../src/model/origin.ts";
 import type { Lease } from "../../src/model/lease.ts";
 import type { Report } from "../../src/model/execution_report.ts";
 import type { Chunk } from "../../src/model/stream.ts";
@@ -11,6 +21,7 @@ import type { NewHold } from "../../src/store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
 import type { Firing } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
+import type { SendOutcome, SendRequest } from "../../src/store/send_request.ts";
 import type { Call } from "./check_calls.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 
@@ -30,7 +41,11 @@ type Tail<T> = T extends readonly [unknown, ...infer Rest] ? Rest : never;
  */
 export function factsOf(facts: Facts, { method, parameters, outcome, wallNow }: Call): ExpectedFact[] {
   if ("error" in outcome) return [];
-  return FACTS_OF[method]?.(facts, parameters, outcome.value, wallNow) ?? [];
+  const expected = FACTS_OF[method]?.(facts, parameters, outcome.value, wallNow) ?? [];
+  const ends = expected.flatMap((one) => endFacts(facts, one));
+  if (ends.length === 0) return expected;
+  const isTrigger = ({ what }: ExpectedFact) => what[0] === "triggered";
+  return [...expected.filter(isTrigger), ...ends, ...expected.filter((one) => !isTrigger(one))];
 }
 
 // deno-lint-ignore no-explicit-any -- each function knows what its method takes and answers
@@ -39,15 +54,21 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     enqueued.flatMap((one, at) => enqueuedFacts(facts, requests[at]!, one)),
   fireSchedule: (facts, [{ run }]: [Firing], fired: { run: Enqueued | null } | null) =>
     run === null || fired === null || fired.run === null ? [] : enqueuedFacts(facts, run, fired.run),
+  send: (facts, [{ start }]: [SendRequest], outcome: SendOutcome) =>
+    start === null || "changed" in outcome || outcome.started === null
+      ? []
+      : enqueuedFacts(facts, start, outcome.started),
   claim: (facts, [{ claimId, workerId }]: [ClaimRequest], { claims, failed, cancelled }: ClaimResult) => {
-    const isNew = ({ runId, generation }: Lease) => facts.run(runId).claimIds.get(generation) !== claimId;
+    const isNew = ({ runId, generation }: Lease) => facts.runs.get(runId)?.claimIds.get(generation) !== claimId;
     return [
       ...cancelled.map(({ id }) => made(id, ["cancelled"])),
       ...failed.map(({ run, error, failureKind }) => made(run.id, tail(failedFact(0, failureKind)), { error })),
       ...claims.filter(({ lease }) => isNew(lease)).flatMap((claim) => {
         const { lease: { runId, generation }, leaseExpiresAt, execution } = claim;
         const claimed = made(runId, ["claimed", generation, workerId, leaseExpiresAt, execution]);
-        return facts.run(runId).changed.heldUnder === null ? [claimed] : [made(runId, ["resumed"]), claimed];
+        return (facts.runs.get(runId)?.changed.heldUnder ?? null) === null
+          ? [claimed]
+          : [made(runId, ["resumed"]), claimed];
       }),
     ];
   },
@@ -131,8 +152,13 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     if (run.heldUnder !== generation) return []; // it was held by this call before
     return [...reportFacts(run, generation, reports), made(runId, ["held", code, message])];
   },
-  resumeHeld: (_facts, [runId]: [string], run: Run | null) => run === null ? [] : [made(runId, ["resumed"])],
-  cancel: (facts, [runId, , execution]: [string, string, CancelledExecution | null], cancelled: Run | null) => {
+  resumeHeld: (_facts, [runId, , by = null]: [string, boolean, (string | null)?], run: Run | null) =>
+    run === null ? [] : [made(runId, tail(factBy([0, "resumed"], by)))],
+  cancel: (
+    facts,
+    [runId, requestId, execution]: [string, string, CancelledExecution | null],
+    cancelled: Run | null,
+  ) => {
     const run = facts.run(runId);
     if (cancelled === null || run.isCancelled) return [];
     const isHeld = execution !== null && run.heldUnder === execution.lease.generation;
@@ -140,20 +166,33 @@ const FACTS_OF: Record<string, (facts: Facts, parameters: any, value: any, wallN
     return [
       ...(isHeld ? reportFacts(run, execution.lease.generation, execution.reports) : []),
       ...steps.map(({ name, index }) => made(runId, ["step_cancelled", name, index])),
-      made(runId, ["cancelled"]),
+      made(runId, tail(factBy([0, "cancelled"], actorOf(requestId)))),
     ];
   },
-  delete: (_facts, _parameters, run: RunIdentity | null) => run === null ? [] : [deleted(run)],
-  purge: (_facts, _parameters, runs: RunIdentity[]) => runs.map(deleted),
+  delete: (_facts, [, by = null]: [string, (string | null)?], run: RunIdentity | null) =>
+    run === null ? [] : [deleted(run, by)],
+  purge: (_facts, _parameters, runs: RunIdentity[]) => runs.map((run) => deleted(run, null)),
 };
 
+/** The trigger of the clean-up that is added in the commit that ends a run. */
+function endFacts(facts: Facts, { runId, what: [kind] }: ExpectedFact): ExpectedFact[] {
+  if (kind !== "completed" && kind !== "failed" && kind !== "cancelled") return [];
+  const { request: { onEnd, trace } } = facts.run(runId);
+  if (onEnd === undefined || !onEnd.statuses.includes(kind)) return [];
+  const triggered = tail(triggeredFact(0, null, null, null, actorOf(trace)));
+  return [made(endRunId(runId), triggered, { json: JSON.stringify({ runId }) })];
+}
+
 function enqueuedFacts(facts: Facts, request: NewRun, { run, disposition }: Enqueued): ExpectedFact[] {
-  const { id, payload, retriggerOf, schedule } = request;
+  const { id, payload, retriggerOf, schedule, trace } = request;
   if (facts.runs.has(id) || disposition === "idempotent") return [];
   if (disposition === "coalesced") return coalescedFacts(0, run, request).map((fact) => made(run.id, tail(fact)));
   const startAt = run.startAt === null ? null : Date.parse(run.startAt);
-  const triggered = made(id, tail(triggeredFact(0, startAt, null, schedule)), { json: payload });
-  return retriggerOf === null ? [triggered] : [triggered, made(retriggerOf.runId, ["retried", id])];
+  const by = actorOf(trace);
+  const triggered = made(id, tail(triggeredFact(0, startAt, null, schedule, by)), { json: payload });
+  return retriggerOf === null
+    ? [triggered]
+    : [triggered, made(retriggerOf.runId, tail(factBy([0, "retried", id], by)))];
 }
 
 /** The facts of the reports that are new under a lease. */
@@ -163,8 +202,8 @@ function reportFacts(run: RunFacts, generation: number, reports: readonly Report
   return reports.filter(({ no }) => no > known).map((report) => made(run.request.id, tail(toFact(0, report))));
 }
 
-function deleted({ id, jobName, labels }: RunIdentity): ExpectedFact {
-  return made(id, ["deleted", id, jobName, labels]);
+function deleted({ id, jobName, labels }: RunIdentity, by: string | null): ExpectedFact {
+  return made(id, tail(factBy([0, "deleted", id, jobName, labels], by)));
 }
 
 function made(runId: string, what: Tail<Fact>, value: Partial<FactValue> | null = null): ExpectedFact {

@@ -6,6 +6,7 @@ import type { NewRun } from "../../src/store/new_run.ts";
 import type { RunState } from "../../src/store/run_state.ts";
 import { deadlineAt, type PauseKind } from "../../src/model/wait.ts";
 import type { AskedRun } from "./check_options.ts";
+import type { LinkFacts } from "./actor_facts.ts";
 import { type ChildPauseFacts, copyChildPauses } from "./child_facts.ts";
 import { derivedRunId } from "../../src/execution/calls/derived_run_id.ts";
 import { type Folded, newFolded } from "./folded.ts";
@@ -14,6 +15,8 @@ import type { Invariant } from "./invariants.ts";
 import { type ChangeFacts, newChangeFacts } from "./change_facts.ts";
 import type { ChangePlan } from "./changes_plan.ts";
 import { FlowFacts } from "./flow_facts.ts";
+import type { InboxFacts } from "./message_facts.ts";
+import { findUndoer, undoneStepsOf } from "./end_facts.ts";
 import type { Plan } from "./plan.ts";
 import { ScheduleFacts } from "./schedule_facts.ts";
 import type { Situation } from "./situations.ts";
@@ -54,7 +57,7 @@ export interface WaitFacts {
   deadlineAt: string | null;
   createdAt: string;
   /** The signal that was accepted, with the receipt that was given for it. */
-  accepted: { signalId: string; payload: string; receipt: string } | null;
+  accepted: { signalId: string; by: string | null; payload: string; receipt: string } | null;
   /** How it ended, once it has. */
   ending: string | null;
   /** Whether a signal was told that its deadline had passed. */
@@ -106,6 +109,12 @@ export interface RunFacts {
   calls: Map<string, AskedRun[]>;
   /** The first run of its chain of retries from the failure. */
   originId: string;
+  /** The run after which it cleans up. */
+  endOf: RunFacts | null;
+  /** The runs that clean up after it: the one that its end has added, and the retries of that. */
+  ends: RunFacts[];
+  /** The steps that were undone before it was triggered, with the runs that did. */
+  undone: ReadonlyMap<string, string>;
   /** Its newest retry. */
   retry: RunFacts | null;
   /** Its place in the order of the triggers. */
@@ -175,6 +184,9 @@ export interface RunFacts {
   /** When the newest lease ends unless it is renewed, as far as it was not given back. */
   leaseEndsAt: number | null;
   isCancelled: boolean;
+  /** Who has triggered it, and who has cancelled it. */
+  triggeredBy: string | null;
+  cancelledBy: string | null;
   isDeleted: boolean;
   /** What was asked for by somebody who may: "cancel", "delete", "signal" and which. */
   permitted: Set<string>;
@@ -189,6 +201,10 @@ export interface RunFacts {
   logIds: Set<string>;
   /** The latest progress that was reported, as JSON, and under which lease. */
   reported: { progress: string; generation: number } | null;
+  /** What is known of its messages; `null`: nothing yet. See `inboxOf()`. */
+  inbox: InboxFacts | null;
+  /** Whether another run has taken its idempotency key. */
+  hasLostKey: boolean;
   /** What is known of its stream. */
   streamed: StreamFacts;
   /** What was delivered to its function, in order, by the version of its code: the same in each execution of that. */
@@ -203,6 +219,8 @@ export interface Executing {
   /** The incarnation of the process in which it runs. */
   label: string;
   abortSignal: AbortSignal;
+  /** Whether its attempt has failed because it took too long: what ignores its `abortSignal` is not waited for. */
+  hasTimedOut(): boolean;
   isAlive(): boolean;
 }
 
@@ -224,6 +242,8 @@ export class Facts {
   readonly latency: number;
   /** How the code changes; `null`: it does not. */
   readonly changes: ChangePlan | null;
+  /** How the runs of jobs are cleaned up after; `null`: they are not. */
+  readonly ends: Plan["ends"];
   /** What the versions of the code say about each job. */
   readonly definitions: { [jobName: string]: readonly FlowDefinition[] } | null;
   /** What was asked for, by payload. */
@@ -241,6 +261,10 @@ export class Facts {
   readonly #asked = new Map<string | null, number>();
   /** The ids of the runs that steps trigger. */
   readonly triggeredBySteps = new Set<string>();
+  /** Who has asked for which trigger. */
+  readonly deeds = new Set<string>();
+  /** The links that were sent, by the `signalId` of their answers. */
+  readonly links = new Map<string, LinkFacts>();
   /** How often one was made. */
   readonly #made = new Map<string | null, number>();
   /** Which runs clients may change because they change many: also those that were made a moment before. */
@@ -264,7 +288,10 @@ export class Facts {
   violation: Violation | null = null;
 
   /** Knows of nothing yet. */
-  constructor({ worker, reliability, flow, changes }: Pick<Plan, "worker" | "reliability" | "flow" | "changes">) {
+  constructor(
+    { worker, reliability, flow, changes, ends }: Pick<Plan, "worker" | "reliability" | "flow" | "changes" | "ends">,
+  ) {
+    this.ends = ends;
     this.changes = changes;
     this.definitions = flow?.jobs ?? null;
     this.concurrency = worker.concurrency;
@@ -351,7 +378,10 @@ export class Facts {
 export function newRunFacts(request: NewRun, order: number, source: RunFacts | null, createdAt: number): RunFacts {
   const { start, startWithin, finishWithin } = request.flow;
   const startAt = deadlineAt(start, createdAt);
-  const copied = [...source?.steps ?? []].filter(([, { isOver, result }]) => isOver && result.includes('"completed"'));
+  const undone = source === null ? new Map<string, string>() : undoneStepsOf(source);
+  const copied = [...source?.steps ?? []].filter(([name, { isOver, result }]) =>
+    isOver && result.includes('"completed"') && findUndoer(source!, name) === undefined
+  );
   return {
     request,
     changed: newChangeFacts(source?.changed ?? null),
@@ -360,6 +390,9 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     childPauses: source === null ? new Map() : copyChildPauses(source),
     calls: new Map(),
     originId: source?.originId ?? request.id,
+    endOf: null,
+    ends: [],
+    undone,
     retry: null,
     order,
     startAt,
@@ -399,6 +432,8 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     crashes: 0,
     leaseEndsAt: null,
     isCancelled: false,
+    triggeredBy: null,
+    cancelledBy: null,
     permitted: new Set(),
     isDeleted: false,
     hasEnded: false,
@@ -407,6 +442,8 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     isUnread: true,
     logIds: new Set(),
     reported: null,
+    inbox: null,
+    hasLostKey: false,
     streamed: newStreamFacts(source),
     saw: new Map(),
   };
@@ -447,7 +484,8 @@ export function isDue(facts: Facts, run: RunFacts, now: number): boolean {
   if (parking === null) return false;
   return (parking.retryAt !== null && parking.retryAt <= now) || !isAsleep(run) ||
     parking.pauses.some((pause) =>
-      (pause.deadlineAt !== null && pause.deadlineAt <= now) || facts.waits.get(pause.id)?.accepted != null ||
+      (pause.deadlineAt !== null && pause.deadlineAt <= now) || run.inbox?.over.has(pause.id) ||
+      facts.waits.get(pause.id)?.accepted != null ||
       hasChildrenOver(run, pause)
     );
 }

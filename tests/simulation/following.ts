@@ -197,12 +197,18 @@ class Connection {
   /** Receives an event, and answers the number of its fact. */
   hear(event: RunEvent): number {
     if (this.#paths === null && this.#cursor !== null) {
-      const isPaged = this.incarnation.partialPages.includes(this.#cursor.position, this.#readBefore.pages);
+      const isPaged = this.incarnation.partialPages.slice(this.#readBefore.pages)
+        .some(({ after }) => after === this.#cursor!.position);
       if (isPaged) this.#facts.notice("a stream caught up over several pages");
     }
     const paths = this.#open();
     const before = this.#sequence;
     this.#sequence = event.sequence;
+    // It is no fact: a look at the run made it.
+    if (isOfChildren(event)) {
+      this.#facts.expect(event.sequence > before, "I9", () => `${JSON.stringify(event)} came after ${before}`);
+      return 0;
+    }
     let number = 0;
     this.#paths = paths.filter((path) => {
       const taken = path.take(event);
@@ -261,12 +267,22 @@ class Connection {
 
   checkLate(before: number): void {
     if (this.#paths === null && !this.#mayOpen()) return;
-    const late = this.#open().map((path) => path.findLate(before));
+    const readUpTo = this.#readUpTo(before);
+    const late = this.#open().map((path) => path.findLate(before, readUpTo));
     this.#facts.expect(
       late.includes(null),
       "I17",
       () => `${this.incarnation.label} has not sent ${JSON.stringify(late[0]!.event)}, committed before ${before}`,
     );
+  }
+
+  /**
+   * What the process has read by an instant, if it has read page after page since then: as long as commits come faster
+   * than it reads its short pages over a slow way, it falls behind. `Infinity`: it has read everything.
+   */
+  #readUpTo(instant: number): number {
+    const pages = this.incarnation.partialPages.filter(({ at }) => at >= instant);
+    return Math.min(...pages.map(({ upTo }) => upTo));
   }
 
   #mayOpen(): boolean {
@@ -347,7 +363,7 @@ class Path {
     this.#shows = shows;
     this.#mayHoldBack = mayHoldBack;
     this.#next = history.indexAfter(position);
-    const events = state === null ? [] : openingEvents(state);
+    const events = state === null ? [] : openingEvents(state).filter((event) => !isOfChildren(event));
     this.#standing = events.filter(({ type }) => !isResumed || type === "run:progress")
       .map((event) => ({ event, run: (shows as { run: RunFacts }).run, entry: null }));
   }
@@ -403,11 +419,11 @@ class Path {
     return true;
   }
 
-  /** What was committed before an instant, and has to have come; `null` if there is nothing. */
-  findLate(before: number): Expected | null {
+  /** What was committed before an instant, up to a position, and has to have come; `null` if there is nothing. */
+  findLate(before: number, upTo: number): Expected | null {
     if (this.#isOver) return null;
     for (const next of this.#upcoming()) {
-      if (next.entry !== null && next.entry.committedAt > before) return null;
+      if (next.entry !== null && (next.entry.committedAt > before || next.entry.number > upTo)) return null;
       if (next.event.type !== "run:progress" && !isGone(next)) return next;
     }
     return null;
@@ -488,4 +504,9 @@ function isSame({ event }: Expected, received: RunEvent, shows: FollowingOptions
 function withoutInputs(event: RunEvent): RunEvent {
   const hidden = new Set(event.type === "run:trigger" ? ["input"] : ["skippedInput", "skippedLabels"]);
   return Object.fromEntries(Object.entries(event).filter(([key]) => !hidden.has(key))) as RunEvent;
+}
+
+/** Whether an event counts the children of a run. */
+function isOfChildren(event: RunEvent): boolean {
+  return event.type === "run:progress" && event.of === "children";
 }

@@ -1,6 +1,7 @@
 import type { ClientRun } from "../../src/model/client_run.ts";
 import type { Step } from "../../src/model/step.ts";
 import type { Wait } from "../../src/model/wait.ts";
+import { deed } from "./actor_facts.ts";
 import { addresseesOf, type RunFacts, type WaitFacts } from "./facts.ts";
 import type { Node } from "./node.ts";
 import { ORGS, type Request } from "./plan.ts";
@@ -40,6 +41,7 @@ export class HttpClients {
     const org = manner.isStranger ? otherThan(own) : own;
     const { fairnessKey: _, ...clientOptions } = options; // which the caller's tenant is over HTTP
     const body = { jobName, input: { program }, ...clientOptions };
+    if (!manner.isStranger) facts.deeds.add(deed(`trigger ${JSON.stringify(body.input)}`, org));
     const answer = await this.#ask(node, { method: "POST", path: "/trigger", org, body });
     if (answer === null) return null;
     const { status, body: { runId, disposition, code } } = answer;
@@ -66,7 +68,9 @@ export class HttpClients {
   ): Promise<string | null> {
     const { facts } = this.#deps;
     const org = this.#orgFor(facts.run(wait.runId), manner);
-    if (!manner.isStranger) facts.run(wait.runId).permitted.add(`signal ${signalId}`);
+    if (!manner.isStranger) {
+      facts.run(wait.runId).permitted.add(`signal ${signalId}`).add(deed(`signal ${signalId}`, org));
+    }
     const path = `/signal?runId=${wait.runId}&waitId=${wait.id}`;
     const answer = await this.#ask(node, { method: "POST", path, org, body: { signalId, payload } });
     if (answer === null) return null;
@@ -109,8 +113,11 @@ export class HttpClients {
     const { facts } = this.#deps;
     const { id, payload } = run.request;
     if (request.ask === "retrigger" && !manner.isStranger) facts.noteAsked(payload);
-    if (!manner.isStranger) run.permitted.add(request.ask);
     const org = this.#orgFor(run, manner);
+    if (!manner.isStranger) {
+      run.permitted.add(request.ask).add(deed(request.ask, org));
+      facts.deeds.add(deed(`${request.ask} ${id}`, org));
+    }
     const { method, path } = CHANGES[request.ask];
     const from = request.ask === "retrigger" ? `&from=${request.from}` : "";
     const answer = await this.#ask(node, { method, path: `${path}?runId=${id}${from}`, org });
@@ -124,7 +131,8 @@ export class HttpClients {
       const isLate = isRetrigger
         ? [...facts.runs.values()].some((other) => other.isDeleted && other.request.payload === payload)
         : request.ask === "cancel" && run.hasEnded;
-      return this.#refused(answer.status, { 404: isGone, 409: isLate }, `${request.ask} of ${id}`);
+      const isCleaned = facts.ends !== null && request.ask !== "cancel";
+      return this.#refused(answer.status, { 404: isGone, 409: isLate || isCleaned }, `${request.ask} of ${id}`);
     }
     if (request.ask === "retrigger") {
       const { runId } = answer.body;

@@ -7,15 +7,18 @@ import type { NewHold } from "../../src/store/hold_record.ts";
 import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
 import type { Firing } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
+import type { SendOutcome, SendRequest } from "../../src/store/send_request.ts";
 import type { RunState } from "../../src/store/run_state.ts";
 import type { Cursor, JournalPage } from "../../src/model/journal.ts";
 import type { Run, RunIdentity } from "../../src/model/run.ts";
+import { endRunId } from "../../src/model/end.ts";
 import { LeaseLostError, StoreError } from "../../src/model/error.ts";
 import { failureText } from "../../src/model/failure.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
 import type { Code } from "./changes_plan.ts";
 import { Body } from "./body.ts";
 import type { Call } from "./check_calls.ts";
+import { checkLeft, isLook } from "./end_facts.ts";
 import { attemptKey, type Facts, type RunFacts } from "./facts.ts";
 import type { SimProcess } from "./sim_process.ts";
 
@@ -46,8 +49,8 @@ export class Incarnation {
   /** The states of runs and the places in the journal that the store has answered it, in that order. */
   readonly states: RunState[] = [];
   readonly places: Cursor[] = [];
-  /** After which positions it has read a part of the journal that did not reach its end. */
-  readonly partialPages: number[] = [];
+  /** The parts of the journal that it has read and that did not reach its end: from where, up to where, and when. */
+  readonly partialPages: { after: number; upTo: number; at: number }[] = [];
   readonly #facts: Facts;
   /** The newest lease of each run that an answer has brought. */
   readonly #held = new Map<string, number>();
@@ -97,12 +100,16 @@ export class Incarnation {
       if (call.method === "getRunState") this.states.push(call.outcome.value as RunState);
       if (call.method === "readJournal") {
         const { rows, end } = call.outcome.value as JournalPage;
-        if ((rows.at(-1) ?? end).position < end.position) this.partialPages.push(call.parameters[0] as number);
+        const { position: upTo } = rows.at(-1) ?? end;
+        const after = call.parameters[0] as number;
+        if (upTo < end.position) this.partialPages.push({ after, upTo, at: call.now });
       }
       if (call.method === "findCursor") this.places.push(call.outcome.value as Cursor);
     }
     for (const token of tokensOf(call)) {
       this.#true.add(token);
+      const [type, runId] = token.split(" ") as [string, string];
+      if (/^run:(complete|fail|cancel)$/.test(type)) this.#true.add(`run:trigger ${endRunId(runId)}`);
       if (call.method === "saveStep") this.#savedUnder.set(token, (call.parameters[0] as Lease).generation);
     }
   }
@@ -185,6 +192,7 @@ export class Incarnation {
   /** A lease is not released while code of the job still runs here, unless the engine has stopped. */
   checkRelease({ runId, generation }: Lease): void {
     if (this.process.world.now >= this.#stopsAt) return;
+    if (this.#facts.run(runId).hasEnded) checkLeft(this.#facts, this.#facts.run(runId), generation);
     for (const { run, generation: other, label, isOutside } of this.#facts.outside) {
       if (label !== this.label || run.request.id !== runId || other !== generation) continue;
       this.#facts.expect(
@@ -267,7 +275,8 @@ export class Incarnation {
       this.#noteReport(this.#facts.run(runId), generation, event);
     }
     if (type === "step:start") {
-      const isCall = this.#facts.run(runId).calls.has(event.stepName);
+      const run = this.#facts.run(runId);
+      const isCall = run.calls.has(event.stepName) || isLook(run, event.stepName);
       this.#noteStart(`${runId} ${attemptKey(generation, event.stepName, event.attempt)}`, isCall);
     }
     const token = this.#tokenOf(event, generation);
@@ -443,6 +452,11 @@ function tokensOf({ method, parameters, outcome }: Call): string[] {
       const fired = outcome.value as { run: Enqueued | null } | null;
       const { run } = parameters[0] as Firing;
       return fired?.run == null || run === null ? [] : enqueuedTokens(run, fired.run);
+    }
+    case "send": {
+      const { start } = parameters[0] as SendRequest;
+      const sent = outcome.value as SendOutcome;
+      return start === null || "changed" in sent || sent.started === null ? [] : enqueuedTokens(start, sent.started);
     }
     case "claim": {
       const { claims, failed, cancelled } = outcome.value as ClaimResult;

@@ -7,6 +7,7 @@ import type { Facts } from "./facts.ts";
 import { History } from "./history.ts";
 import { isReading } from "./is_reading.ts";
 import { checkStreams } from "./stream_facts.ts";
+import { checkInboxes } from "./message_facts.ts";
 import type { Trace } from "./trace.ts";
 import type { Incarnation } from "./incarnation.ts";
 import type { SharedStore } from "./stores.ts";
@@ -100,6 +101,7 @@ export class Inspector {
   async #read(): Promise<void> {
     const { truth } = this.#store;
     const { wallNow } = this.#world;
+    await checkInboxes(this.#facts, truth, this.#touchedRuns());
     await checkRuns(this.#facts, truth, this.#touchedRuns(), wallNow);
     await checkStreams(this.#facts, truth, this.#touchedRuns());
     await checkKeys(this.#facts, truth, wallNow);

@@ -1,18 +1,25 @@
 import type { Engine } from "../../src/engine/engine.ts";
 import { persistLogs } from "../../src/engine/persist_logs.ts";
+import { type EndContext, undoName, type UndoTools } from "../../src/model/end.ts";
 import { StoreError } from "../../src/model/error.ts";
 import type { Host } from "../../src/model/host.ts";
+import "../../src/http/links/answer_link.ts"; // as what follows
 import "../../src/http/requests/body_schemas.ts"; // before the first request: else it would be loaded in time of its own
 import { createHandler } from "../../src/http/handler.ts";
 import type { Respond } from "../../src/http/route.ts";
-import { defineJob, type Job } from "../../src/model/job.ts";
+import { defineJob, type EndDefinition, type Job, type StepContext } from "../../src/model/job.ts";
+import type { Json } from "../../src/values/json.ts";
 import { AUTH } from "./auth.ts";
 import { Chance, hashText } from "../support/chance.ts";
 import { anything } from "../support/stores/for_each_store.ts";
+import { makeCleanUp, type PlannedEnd } from "./ends_plan.ts";
 import type { Facts } from "./facts.ts";
 import type { Trace } from "./trace.ts";
+import type { Body } from "./body.ts";
 import { Incarnation } from "./incarnation.ts";
+import { LINKS } from "./link_clients.ts";
 import type { Mutant } from "./mutants/mutant.ts";
+import { MESSAGE_NAMES } from "./messages_plan.ts";
 import { JOB_NAMES, type Plan } from "./plan.ts";
 import { CHILD_JOB, namesOf } from "./renames_plan.ts";
 import { type Code, definitionOf, executingCode } from "./changes_plan.ts";
@@ -176,6 +183,7 @@ export class Node {
     const options = {
       basePath: "/jobs",
       host,
+      links: mutant?.links?.(LINKS) ?? LINKS,
       limits: plan.maxStreamMs === Infinity ? {} : { maxStreamMs: plan.maxStreamMs },
       onError: this.#hearError.bind(this),
     };
@@ -255,6 +263,58 @@ export class Node {
     return this.#isWithout === null || !jobNamesOf(program).includes(this.#isWithout);
   }
 
+  /** How a job cleans up: it undoes some steps, and sleeps, perhaps, and fails now and then. */
+  #end(planned: PlannedEnd | undefined, incarnation: Incarnation, code: Code): { onEnd?: EndDefinition<Json> } {
+    if (planned === undefined) return {};
+    const { statuses, finishWithin } = planned;
+    const { trace, seed } = this.#deps;
+    const cleanUp = async (step: StepContext, end: EndContext, body: Body) => {
+      body.cleansUp(end);
+      const { undos, sleepMs, throws } = makeCleanUp(seed, step.runId, end);
+      for (const undo of undos) {
+        const { stepName, always, action: { attempts, delay } } = undo;
+        if (!always && !end.completed.includes(stepName)) continue;
+        const name = undoName(stepName);
+        body.asks("step", name);
+        const work = (result: Json | undefined, tools: UndoTools) => {
+          trace.note(`${incarnation.label} executes ${tools.idempotencyKey} (${tools.attempt})`);
+          return body.undoes(undo, result, tools);
+        };
+        const undoing = end.undo(stepName, work, { always, retry: { maxAttempts: attempts, delay } });
+        const answer = await undoing.then(
+          (value) => ({ value: value! }),
+          (error: Error) => ({ failure: error.message }),
+        );
+        body.stepped(name, answer);
+        body.saw(`${name} ${JSON.stringify(answer)}`);
+        if ("failure" in answer) await undoing;
+        if (sleepMs === null) continue;
+        body.sleeps("rest", sleepMs);
+        await step.sleep("rest", sleepMs);
+        body.slept("rest");
+      }
+      if (throws) throw new Error("the program fails");
+    };
+    return {
+      onEnd: {
+        statuses,
+        ...(finishWithin === null ? {} : { finishWithin }),
+        run: async (step, end) => {
+          const body = incarnation.enter(step.runId, step.execution, code);
+          try {
+            await cleanUp(step, end, body);
+          } catch (error) {
+            body.threw(error as Error);
+            throw error;
+          }
+          const output = { cleanedUp: end.runId };
+          body.returned(output);
+          return output;
+        },
+      },
+    };
+  }
+
   #job(name: string, incarnation: Incarnation, code: Code = incarnation.version): Job {
     const { trace, plan } = this.#deps;
     const { changes } = plan;
@@ -265,6 +325,8 @@ export class Node {
       ...(changes === null ? {} : definitionOf(changes, name, code)),
       ...(hasPrevious ? { previous: [this.#job(name, incarnation, 1)] } : {}),
       input: anything,
+      ...(plan.hasMessages ? { messages: Object.fromEntries(MESSAGE_NAMES.map((name) => [name, anything])) } : {}),
+      ...this.#end(plan.ends?.[name], incarnation, code),
       run: async (step, { program }: { program: Program }) => {
         const body = incarnation.enter(step.runId, step.execution, code);
         let seen = hashText("");
@@ -282,6 +344,8 @@ export class Node {
           crashes: (times) => this.#crash(step.runId, times, incarnation),
           asks: (kind, name) => body.asks(kind, name),
           patched: (name, isNew) => body.patched(name, isNew),
+          receives: (name, timeout) => body.receives(name, timeout),
+          received: (name, messages) => body.received(name, messages),
           slept: (name) => body.slept(name),
           waited: (wait, result) => body.waited(wait, result),
           jobOf: (jobName) => this.#job(jobName, incarnation),

@@ -5,13 +5,15 @@ import { Chance } from "../support/chance.ts";
 import { addChanges, type ChangePlan } from "./changes_plan.ts";
 import { addBulk } from "./bulk_plan.ts";
 import { addChildren } from "./children_plan.ts";
+import { addEnds, type PlannedEnd } from "./ends_plan.ts";
 import { addFlow, type FlowPlan } from "./flow_plan.ts";
 import { makeProgram, type Program } from "./program.ts";
 import type { Reliability } from "./remote_store.ts";
 import type { HttpManner } from "./http_clients.ts";
+import { addLinks } from "./links_plan.ts";
+import { addMessages } from "./messages_plan.ts";
 import { addRenames } from "./renames_plan.ts";
 import { addSchedules, type PlannedSchedule, type SchedulePlan } from "./schedules_plan.ts";
-import { FOUND_SEEDS } from "./seeds.ts";
 
 /** The names of the jobs: each performs the program that it is given. */
 export const JOB_NAMES = ["imports", "reports", "mails"] as const;
@@ -33,6 +35,31 @@ export type Request =
   | { ask: "trigger" | "run"; jobName: string; program: Program; options: TriggerOptions; repeats: number }
   | { ask: "batch"; jobName: string; items: { program: Program; options: TriggerOptions }[] }
   | { ask: "signal"; which: number; signalId: string; payload: number; atDeadline: boolean; repeats: number }
+  | {
+    ask: "link";
+    which: number;
+    /** The answer. */
+    payload: number;
+    /** How often something that scans mails opens it, and how long it takes until somebody answers. */
+    scans: number;
+    readMs: number;
+    /** Whether a link is opened that was sent before, if there is one. */
+    isOld: boolean;
+    /** After how long it expires; `null`: with the wait. */
+    expiresInMs: number | null;
+    repeats: number;
+  }
+  | {
+    ask: "send";
+    which: number;
+    /** To the run of a key; `null`: to one by its id. */
+    to: { jobName: string; key: string; start: { program: Program; options: TriggerOptions } | null } | null;
+    name: string;
+    payload: number;
+    messageId: string | null;
+    atDeadline: boolean;
+    repeats: number;
+  }
   | { ask: "cancel" | "delete"; which: number; of?: Relation }
   | { ask: "retrigger"; which: number; from: "start" | "failure"; of?: Relation }
   | { ask: "resume"; which: number; continues: boolean }
@@ -80,6 +107,10 @@ export interface Plan {
   schedules: SchedulePlan | null;
   /** How the code changes; `null`: it does not. */
   changes: ChangePlan | null;
+  /** How the runs of jobs are cleaned up after; `null`: they are not. */
+  ends: { [jobName: string]: PlannedEnd } | null;
+  /** Whether jobs take messages. */
+  hasMessages: boolean;
   /** Whether the second code has another name for the job of the runs that programs start. */
   hasRenames: boolean;
   /** What clients ask for, when, which process first, and how they do if it is over HTTP. */
@@ -88,9 +119,10 @@ export interface Plan {
 }
 
 /** What a plan has beside what all have. */
-export type Part = "flow" | "children" | "renames" | "schedules" | "bulk" | "changes" | "poison";
+export type Part = keyof typeof PARTS;
 
-const PARTS = {
+/** How often a seed has a part, if nobody says which it is to have. */
+export const PARTS = {
   flow: 0.5,
   children: 0.4,
   renames: 0.3,
@@ -98,10 +130,10 @@ const PARTS = {
   bulk: 0.2,
   changes: 0.4,
   poison: 0.2,
-} as const satisfies Record<
-  Part,
-  number
->;
+  links: 0.3,
+  messages: 0.35,
+  ends: 0.35,
+} as const;
 
 /**
  * Makes the plan of a seed. Each seed leaves some kinds of trouble out: so that the others show what they alone do.
@@ -109,10 +141,8 @@ const PARTS = {
  * @param parts What it has beside; `some`: what the seed says.
  */
 export function makePlan(seed: number, parts: readonly Part[] | "some"): Plan {
-  const found = FOUND_SEEDS.find((one) => one.seed === seed);
   const has = (part: Part) => {
     if (parts !== "some") return parts.includes(part);
-    if (found !== undefined) return found.parts?.includes(part) === true;
     return new Chance(seed, `has ${part}`).happens(PARTS[part]);
   };
   let plan = makePlainPlan(seed);
@@ -122,6 +152,10 @@ export function makePlan(seed: number, parts: readonly Part[] | "some"): Plan {
   if (has("schedules")) plan = addSchedules(plan, seed);
   if (has("bulk")) plan = addBulk(plan, seed);
   if (has("changes")) plan = addChanges(plan, seed);
+  if (has("links")) plan = addLinks(plan, seed);
+  // Code that changes has receives and clean-ups in tests of their own.
+  if (has("messages") && !has("changes")) plan = addMessages(plan, seed);
+  if (has("ends") && !has("changes")) plan = addEnds(plan, seed);
   if (has("poison")) plan = addPoison(plan, seed);
   return plan;
 }
@@ -166,6 +200,8 @@ function makePlainPlan(seed: number): Plan {
     flow: null,
     schedules: null,
     changes: null,
+    ends: null,
+    hasMessages: false,
     hasRenames: false,
     requests: makeRequests(new Chance(seed, "requests")),
     faults: makeFaults(new Chance(seed, "blows"), staleThreshold),

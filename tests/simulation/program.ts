@@ -1,6 +1,8 @@
 import type { Chance } from "../support/chance.ts";
 import type { ChildOutcome, InvokeOptions, Job, StepContext, StepTools } from "../../src/model/job.ts";
+import type { ReceivedMessage } from "../../src/model/message.ts";
 import type { Json } from "../../src/values/json.ts";
+import type { ReceiveOptions } from "../../src/model/job/job_messages.ts";
 import type { WaitResult } from "../../src/model/wait.ts";
 
 /** What a simulated job does: its input, so that each run is another program, and the same in each execution. */
@@ -13,6 +15,14 @@ export type Action =
   | { do: "patch"; name: string; body: Program }
   | { do: "sleep"; name: string; ms: number }
   | { do: "wait"; name: string; timeout: number | null }
+  | {
+    do: "receive";
+    name: string;
+    names: readonly string[];
+    timeout: number | null;
+    max: number | null;
+    close: "timeout" | "always" | null;
+  }
   | { do: "prepare"; name: string; timeout: number | null; meanwhile: Program }
   | { do: "all" | "race"; branches: Program[] }
   | { do: "repeat"; times: number; body: Program }
@@ -78,6 +88,10 @@ export interface BodyWitness {
   slept(name: string): void;
   /** A wait is over: the one of this id, or the next of this name. */
   waited(wait: { id: string } | { name: string }, result: WaitResult): void;
+  /** The program is about to receive messages. */
+  receives(name: string, timeout: number | null): void;
+  /** It has received some. */
+  received(name: string, messages: ReceivedMessage | ReceivedMessage[] | null): void;
   /** The job of a run that the program is to start. */
   jobOf(jobName: string): Job;
   /** The program is about to start other runs. */
@@ -178,6 +192,20 @@ async function act(action: Action, step: StepContext, witness: BodyWitness): Pro
       witness.waited({ name: action.name }, result);
       return witness.saw(`wait ${action.name} ${JSON.stringify(result)}`);
     }
+    case "receive": {
+      const { name, names, timeout, max, close } = action;
+      witness.receives(name, timeout);
+      // Of any names: the types of the jobs of a simulation say none.
+      const receive = step.receive as (name: string, options: ReceiveOptions) => Promise<ReceivedMessage | null>;
+      const got = await receive(name, {
+        names,
+        ...(timeout === null ? {} : { timeout }),
+        ...(max === null ? {} : { max }),
+        ...(close === null ? {} : { close }),
+      });
+      witness.received(name, got);
+      return witness.saw(`received ${name} ${JSON.stringify(got)}`);
+    }
     case "prepare": {
       witness.waits(action.name, action.timeout);
       const wait = await step.prepareWait(action.name, options(action));
@@ -277,5 +305,6 @@ async function runStep(action: StepAction, step: StepContext, witness: BodyWitne
 }
 
 function options({ timeout }: { timeout: number | null }): { timeout?: number; metadata: Json } {
-  return { metadata: { for: "whoever signals" }, ...(timeout === null ? {} : { timeout }) };
+  const actions = [0, 1].map((payload) => ({ label: `answer ${payload}`, payload }));
+  return { metadata: { actions }, ...(timeout === null ? {} : { timeout }) };
 }

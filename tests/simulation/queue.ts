@@ -1,10 +1,13 @@
 import type { ClaimRequest } from "../../src/store/claim.ts";
+import { MAX_TIMERS } from "../../src/stores/rules.ts";
 import { isOrphan } from "./child_facts.ts";
 import { type Facts, isDue, type RunFacts } from "./facts.ts";
 
 // The numbers of triggers that a priority of one is worth, and the head start of a run that has kept its key.
 const PRIORITY_PLACES = 100_000;
 const KEPT_KEY_PLACES = 2 ** 52;
+// That of a clean-up among the runs that wait for its key.
+const END_PLACES = 2 ** 50;
 
 /** Who can be claimed, worked out from the committed history, for one claim of one worker. */
 export class Queue {
@@ -26,8 +29,8 @@ export class Queue {
     this.#now = now;
     const open = facts.open().filter(({ request: { id } }) => !failed.has(id));
     // Nor which workers may take a held run that was offered to one, and when a run that is claimed alone becomes due and
-    // precedes others in the line of its key.
-    this.isBlurred = request.isAlone ||
+    // precedes others in the line of its key; nor which others are late when a claim has failed as many as it may.
+    this.isBlurred = request.isAlone || failed.size >= MAX_TIMERS ||
       open.some((run) =>
         run.isUnread || (request.triesHeld && run.changed.isOffered) || (run.isClaimedAlone && sharesKey(run, open))
       );
@@ -64,8 +67,9 @@ export class Queue {
 
   /** The place of a run in the order: lower ones are first. */
   positionOf(run: RunFacts): number {
-    const { order, request: { flow } } = run;
-    return order - PRIORITY_PLACES * flow.priority - (keepsKey(run) ? KEPT_KEY_PLACES : 0);
+    const { order, endOf, request: { flow, concurrencyKey } } = run;
+    const isFirst = endOf !== null && concurrencyKey !== null;
+    return order - PRIORITY_PLACES * flow.priority - (keepsKey(run) ? KEPT_KEY_PLACES : 0) - (isFirst ? END_PLACES : 0);
   }
 
   /** The runs that can be claimed now. */

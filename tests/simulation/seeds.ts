@@ -6,7 +6,7 @@ export interface FoundSeed {
   seed: number;
   store: StoreKind;
   found: string;
-  /** What the plan had beside what all have, when it was found: the plans of other seeds of this list stay without. */
+  /** What the plan has beside what all have. Default: nothing. */
   parts?: readonly Part[];
 }
 
@@ -88,5 +88,17 @@ export const FOUND_SEEDS: readonly FoundSeed[] = [
     store: "memory",
     found: "explain() counted a run that had kept its key over a retry delay twice",
     parts: ["flow", "children", "changes"],
+  },
+  {
+    seed: 242,
+    store: "memory",
+    found: "the simulation took a pause that was asked for again for a record that frees a held run",
+    parts: ["children", "changes"],
+  },
+  {
+    seed: 3,
+    store: "memory",
+    found: "the simulation took events for late that a process had not read yet, a short page of the journal at a time",
+    parts: ["flow", "children", "renames", "schedules", "bulk", "messages"],
   },
 ];

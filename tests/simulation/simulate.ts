@@ -1,5 +1,7 @@
 import { parseArgs } from "node:util";
+import { writeResults } from "../support/results.ts";
 import { MUTANTS } from "./mutants/mutants.ts";
+import { type Part, PARTS } from "./plan.ts";
 import { shrink } from "./shrink.ts";
 import { simulate, type SimulationOptions, type Verdict } from "./simulation.ts";
 import { STORE_KINDS, type StoreKind } from "./stores.ts";
@@ -15,9 +17,11 @@ const HELP = `deno task simulate [options]
   --store KIND    memory (default), sqlite, twin: both, compared after each call; or postgres: PGlite, which takes
                   500 MB for each thread and 10 s for each seed
   --only NAMES    with these faults and requests alone, as a failure has named them
+  --parts NAMES   with these parts of PARTS in plan.ts, or with none, instead of those that each seed has
   --mutant NAME   with a bug that has to be found (see mutants/); part of its name is enough
   --threads N     how many at the same time (default: one for each core)
-  --no-shrink     do not look for a smaller case of what was found`;
+  --no-shrink     do not look for a smaller case of what was found
+  --json FILE     write what was counted to a file (not with --seed)`;
 
 const PROGRESS_EVERY_MS = 1_000;
 const MAX_TOLD = 5;
@@ -29,6 +33,7 @@ interface Order {
   store: StoreKind;
   mutant: string | null;
   only: string[] | null;
+  parts: Part[] | null;
 }
 
 if ("Window" in globalThis || !("postMessage" in globalThis)) await main();
@@ -41,10 +46,16 @@ async function carryOut(order: Order): Promise<Verdict> {
   return await simulate(optionsOf(order));
 }
 
-function optionsOf({ seed, store, mutant, only }: Order): SimulationOptions {
+function optionsOf({ seed, store, mutant, only, parts }: Order): SimulationOptions {
   const known = mutant === null ? undefined : MUTANTS.find(({ name }) => name.includes(mutant));
   const selection = { only: only === null ? null : new Set(only) };
-  return { seed, store, selection, ...(known === undefined ? {} : { mutant: known }) };
+  return {
+    seed,
+    store,
+    selection,
+    ...(known === undefined ? {} : { mutant: known }),
+    ...(parts === null ? {} : { parts }),
+  };
 }
 
 async function main(): Promise<void> {
@@ -56,9 +67,11 @@ async function main(): Promise<void> {
       seed: { type: "string" },
       store: { type: "string", default: "memory" },
       only: { type: "string" },
+      parts: { type: "string" },
       mutant: { type: "string" },
       threads: { type: "string", default: String(navigator.hardwareConcurrency) },
       "no-shrink": { type: "boolean", default: false },
+      json: { type: "string" },
       help: { type: "boolean", default: false },
     },
   });
@@ -70,11 +83,19 @@ async function main(): Promise<void> {
     throw new RangeError(`--mutant must be part of one of:\n  ${MUTANTS.map(({ name }) => name).join("\n  ")}`);
   }
   const shrinks = !values["no-shrink"];
-  const order = { store, mutant, only: values.only?.split(",") ?? null };
+  const order = { store, mutant, only: values.only?.split(",") ?? null, parts: partsOf(values.parts) };
   const isOk = values.seed === undefined
-    ? await simulateMany(whole(values.seeds), whole(values.from), whole(values.threads), order, shrinks)
+    ? await simulateMany(whole(values.seeds), whole(values.from), whole(values.threads), order, shrinks, values.json)
     : await simulateOne({ ...order, seed: whole(values.seed) }, shrinks);
   if (!isOk) Deno.exit(1);
+}
+
+function partsOf(names: string | undefined): Part[] | null {
+  if (names === undefined) return null;
+  return names === "none" ? [] : names.split(",").map((name) => {
+    if (!(name in PARTS)) throw new RangeError(`--parts must be none, or some of ${Object.keys(PARTS).join(",")}`);
+    return name as Part;
+  });
 }
 
 function whole(text: string): number {
@@ -99,6 +120,7 @@ async function simulateMany(
   threads: number,
   order: Omit<Order, "seed">,
   shrinks: boolean,
+  json: string | undefined,
 ): Promise<boolean> {
   const { store } = order;
   const startedAt = performance.now();
@@ -126,6 +148,7 @@ async function simulateMany(
   await Promise.all(Array.from({ length: threads }, work));
   clearInterval(progress);
   console.log(report());
+  await writeResults(json, [{ name: store, broken: totals.failed.length, counts: totals.toCounts() }]);
   for (const { seed } of totals.failed) await tell({ ...order, seed }, shrinks);
   return isComplete(totals);
 }
@@ -153,6 +176,7 @@ async function tell(order: Order, shrinks: boolean): Promise<void> {
   if (failed.violation === null) return console.log(`\nSeed ${order.seed} failed, and does not when it is repeated`);
   const smallest = shrinks ? await shrink(failed, options) : failed;
   const mutant = order.mutant === null ? "" : ` --mutant "${order.mutant}"`;
-  const command = `deno task simulate --store ${order.store} --seed ${order.seed}${mutant}`;
+  const parts = order.parts === null ? "" : ` --parts ${order.parts.join(",") || "none"}`;
+  const command = `deno task simulate --store ${order.store} --seed ${order.seed}${parts}${mutant}`;
   console.log(`\nSeed ${order.seed} over ${order.store}\n${toFailure(smallest, command)}`);
 }

@@ -24,6 +24,8 @@ export interface SimulationOptions {
   selection?: Selection;
   /** How many of the last things that happened are told. Default 60. */
   keptLines?: number;
+  /** What the plan has beside what all have. Default: what the seed says; with a mutant, what that says. */
+  parts?: readonly Part[];
   /** A fault to be found. */
   mutant?: Mutant;
 }
@@ -92,8 +94,8 @@ export async function simulate(options: SimulationOptions): Promise<Verdict> {
 }
 
 /** A bug is looked for in plans that have what it is of, and nothing else beside what all have. */
-function partsOf({ mutant }: SimulationOptions): readonly Part[] | "some" {
-  return mutant === undefined ? "some" : mutant.parts ?? [];
+function partsOf({ mutant, parts }: SimulationOptions): readonly Part[] | "some" {
+  return parts ?? (mutant === undefined ? "some" : mutant.parts ?? []);
 }
 
 class Simulation {

@@ -19,20 +19,21 @@ function simulateOnce(options: SimulationOptions): Promise<Verdict> {
 }
 
 Deno.test("a simulation over a MemoryStore breaks no promise", async () => {
-  await simulateMany(range(1, MEMORY_SEEDS), "memory", simulateOnce);
+  await simulateMany(range(1, MEMORY_SEEDS), "memory", { run: simulateOnce });
 });
 
 Deno.test("a simulation over a SqliteStore breaks no promise", async () => {
-  await simulateMany(range(1, SQLITE_SEEDS), "sqlite", simulateOnce);
+  await simulateMany(range(1, SQLITE_SEEDS), "sqlite", { run: simulateOnce });
 });
 
 Deno.test("a MemoryStore and a SqliteStore do and answer the same in a simulation", async () => {
   await simulateMany(range(1, TWIN_SEEDS), "twin");
 });
 
-for (const { seed, store } of FOUND_SEEDS) {
-  Deno.test(`seed ${seed} over ${store} breaks no promise`, async () => {
-    await simulateMany([seed], store);
+for (const { seed, store, parts = [] } of FOUND_SEEDS) {
+  const has = parts.length === 0 ? "" : ` with ${parts.join(", ")}`;
+  Deno.test(`seed ${seed} over ${store}${has} breaks no promise`, async () => {
+    await simulateMany([seed], store, { parts });
   });
 }
 

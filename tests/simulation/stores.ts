@@ -113,7 +113,7 @@ async function openSqlite(database: DatabaseSync, host: Host, fault: Fault): Pro
 }
 
 // What answers some turns later than the others: the order of the answers would else not be that of the commits.
-const LATE = new Set<PropertyKey>(["claim", "signal", "delete", "purge"]);
+const LATE = new Set<PropertyKey>(["claim", "signal", "send", "delete", "purge"]);
 
 /** The same store, in which such a call shares no transaction with another. */
 function answeringInOrder(store: Store): Store {

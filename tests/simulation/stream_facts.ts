@@ -1,9 +1,10 @@
-import type { Chunk, StreamPlace } from "../../src/model/stream.ts";
+import type { Chunk, StreamPlace, StreamWriter } from "../../src/model/stream.ts";
 import type { Lease } from "../../src/model/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/model/step.ts";
 import type { StepTools } from "../../src/model/job.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { StreamText } from "../../src/store/stream_text.ts";
+import { findUndoer } from "./end_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 
 /** The stream that all steps of a run write, one after another. */
@@ -32,7 +33,7 @@ export function newStreamFacts(source: RunFacts | null): StreamFacts {
   const before = source?.streamed;
   return {
     written: new Map(before?.written),
-    completed: new Map(before?.completed),
+    completed: new Map([...before?.completed ?? []].map(([name, attempt]) => [keptName(source!, name), attempt])),
     void: new Set(),
     last: before?.permanent ?? 0,
     permanent: before?.permanent ?? 0,
@@ -41,12 +42,21 @@ export function newStreamFacts(source: RunFacts | null): StreamFacts {
   };
 }
 
+/** The name under which the items of a step are kept: one that was undone writes others when it is done again. */
+function keptName(source: RunFacts, name: string): string {
+  return findUndoer(source, name) === undefined ? name : `${name} of ${source.request.id}`;
+}
+
 /** Writes some items to the stream, unless another step writes to it. Returns what writes the rest. */
-export function writeSome(run: RunFacts, { stream }: StepTools, attempt: string): () => void {
+export function writeSome(
+  run: RunFacts,
+  { stream }: Partial<Pick<StepTools, "stream">>,
+  attempt: string,
+): () => void {
   const count = [...attempt].reduce((sum, char) => (sum * 31 + char.charCodeAt(0)) % 1_009, 7) % 5;
   const { written } = run.streamed;
-  let writer: ReturnType<typeof stream<string>>;
-  if (count === 0) return () => {};
+  let writer: StreamWriter<string>;
+  if (stream === undefined || count === 0) return () => {};
   try {
     writer = stream<string>(STREAM);
   } catch {

@@ -28,6 +28,18 @@ export class Totals {
     if (verdict.violation !== null) this.failed.push(verdict);
   }
 
+  /** All of it as numbers. */
+  toCounts(): Record<string, number> {
+    return {
+      "seeds": this.seeds,
+      "events": this.events,
+      "calls to the store": this.calls,
+      "simulated minutes": Math.round(this.simulatedMs / 60_000),
+      "situations": this.situations.size,
+      "known situations": SITUATIONS.length,
+    };
+  }
+
   /** What should have happened and never did. */
   missing(): Situation[] {
     return SITUATIONS.filter((situation) => !this.situations.has(situation));

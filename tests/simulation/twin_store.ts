@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import type { DatabaseSync } from "node:sqlite";
 import type { RunBlockers } from "../../src/store/blockers.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
+import type { RunHistory } from "../../src/store/hold_record.ts";
 import type { JobList } from "../../src/store/job_numbers.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Store } from "../../src/store/store.ts";
-import { dump, outcomeOf } from "../support/stores/compare_stores.ts";
+import { dump, outcomeOf, withSortedRecords } from "../support/stores/compare_stores.ts";
 
 const OF_ONE = new Set([
   "getVersion",
@@ -18,7 +19,7 @@ const OF_ONE = new Set([
 ]);
 
 // Calls that answer some turns later than other writes: they share no transaction.
-const LATE = new Set(["claim", "signal", "delete", "purge", "migrate", "close"]);
+const LATE = new Set(["claim", "signal", "send", "delete", "purge", "migrate", "close"]);
 
 /** Two stores that are asked the same and have to answer the same. */
 export class TwinStore {
@@ -81,6 +82,7 @@ export class TwinStore {
     }
     this.#hasTurns ||= /"fairnessKey":"/.test(this.#last);
     if (method === "getJobs" && this.#hasTurns) evenOutJobs(left as Listed, right as Listed);
+    if (method === "getHistory") sortHistories(left as Remembered, right as Remembered);
     if (method === "findRuns") this.#compareSeqs(left as Found, right as Found);
     assert.deepEqual(right, left, `different answers to ${this.#last}`);
     return await answer;
@@ -162,6 +164,12 @@ function evenOutRates({ value: left }: Explained, { value: right }: Explained): 
   if (isRated) right.blockers = left.blockers;
 }
 
+/** The steps of a history come in any order. */
+function sortHistories({ value: left }: Remembered, { value: right }: Remembered): void {
+  for (const history of [left, right]) withSortedRecords(history ?? null);
+}
+
+type Remembered = { value?: RunHistory | null };
 type Explained = { value?: RunBlockers | null };
 type Listed = { value?: JobList };
 type Found = { value?: FoundRuns };

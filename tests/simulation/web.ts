@@ -35,12 +35,12 @@ export interface WebRequest {
   /** Which tenant asks. */
   org: string;
   headers?: Record<string, string>;
-  /** Sent as JSON. */
-  body?: object;
+  /** Sent as JSON, or as the form that it is. */
+  body?: object | URLSearchParams;
 }
 
 /** The statuses that a client may be answered that asks for something sensible. */
-const STATUSES = new Set([200, 204, 403, 404, 409, 410, 503]);
+const STATUSES = new Set([200, 204, 303, 403, 404, 409, 410, 503]);
 
 /** The way between clients and the handlers of processes: it takes its time, and answers get lost. */
 export class Web {
@@ -65,7 +65,7 @@ export class Web {
       new Request(`http://localhost/jobs${path}`, {
         method,
         headers: { ...headers, "x-org": org },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(body === undefined ? {} : { body: body instanceof URLSearchParams ? body : JSON.stringify(body) }),
       }),
     );
     const { status } = response;

@@ -1,4 +1,4 @@
-import type { Fact, Placed } from "./fact.ts";
+import type { Fact } from "./fact.ts";
 
 const NEW_LINE = 10;
 
@@ -8,7 +8,7 @@ const NEW_LINE = 10;
  * One file, not one for each worker: appending is atomic, so the order of its lines is the order in which things
  * happened, whichever process they happened in. No clock has to be believed.
  */
-export class LedgerWriter implements Disposable {
+export class LedgerWriter<F extends object = Fact> implements Disposable {
   readonly #file: Deno.FsFile;
   readonly #encoder = new TextEncoder();
 
@@ -18,7 +18,7 @@ export class LedgerWriter implements Disposable {
   }
 
   /** Writes a fact down, and returns when that is done: what is written survives the death of its writer. */
-  write(fact: Fact): void {
+  write(fact: F): void {
     // A line break on both sides: a line that was cut off by a SIGKILL spoils no other.
     this.#file.writeSync(this.#encoder.encode(`\n${JSON.stringify(fact)}\n`));
   }
@@ -30,7 +30,7 @@ export class LedgerWriter implements Disposable {
 }
 
 /** Reads a ledger in pieces, as it grows. */
-export class LedgerReader implements Disposable {
+export class LedgerReader<F extends object = Fact> implements Disposable {
   readonly #file: Deno.FsFile;
   #rest: Uint8Array<ArrayBuffer> = new Uint8Array();
   #lines = 0;
@@ -47,10 +47,10 @@ export class LedgerReader implements Disposable {
   }
 
   /** The facts that were written since the last call. */
-  readNew(): Placed[] {
-    const facts: Placed[] = [];
+  readNew(): (F & { at: number })[] {
+    const facts: (F & { at: number })[] = [];
     for (const line of this.#readLines()) {
-      const fact = parse(line);
+      const fact = parse<F>(line);
       if (fact === null) this.#tornLines += 1;
       else facts.push({ ...fact, at: this.#lines++ });
     }
@@ -78,7 +78,7 @@ export class LedgerReader implements Disposable {
   }
 }
 
-function parse(line: string): Fact | null {
+function parse<F>(line: string): F | null {
   try {
     return JSON.parse(line);
   } catch {

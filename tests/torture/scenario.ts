@@ -4,6 +4,8 @@ import type { Patience } from "./scenarios/patience.ts";
 export interface ScenarioOptions {
   /** Whether it takes seconds rather than minutes: fewer rounds, not fewer promises. */
   isBrief: boolean;
+  /** How long a scenario causes faults that comes at random moments, in milliseconds. */
+  ms: number;
   /** How it waits, so that it can be interrupted. */
   patience: Patience;
 }
@@ -24,6 +26,6 @@ export interface Scenario {
 
 /** How a scenario ended: all promises held, or the fault cannot be caused on this machine. */
 export type ScenarioResult =
-  /** `told` is one line of what was measured. */
-  | { outcome: "held"; told: string }
+  /** `told` is one line of what was measured, `counts` the same for programs. */
+  | { outcome: "held"; told: string; counts?: Record<string, number> }
   | { outcome: "skipped"; reason: string };

@@ -11,6 +11,16 @@ export function describeProgress({ ms, tally, observations, sizes }: StormProgre
     `${tally.get("power losses")} power losses, ${tally.get("backups")} backups; ${sizes.describe()}`;
 }
 
+/** What was counted in a storm, by its name. */
+export function countsOf({ ms, tally, drainMs, longestGap }: StormResult): Record<string, number> {
+  return {
+    ...Object.fromEntries(TALLIED.map((what) => [what, tally.get(what)])),
+    "minutes": Math.round(ms / 6_000) / 10,
+    "seconds until every run had ended": Math.round(drainMs / 100) / 10,
+    "longest block of an event loop in ms": Math.round(longestGap.wallMs),
+  };
+}
+
 /** Everything that was counted and measured in a storm, as a table. */
 export function describeTotals(result: StormResult): string {
   const { ms, tally, sizes, latencies, violations, longestGap, drainMs, longestBackupMs, tornLines } = result;

@@ -8,7 +8,7 @@ export function testScenarios(scenarios: readonly Scenario[]): void {
     Deno.test(`the promises hold: ${scenario.name}`, needs("signals"), async () => {
       const patience = new Patience(new AbortController().signal);
 
-      const result = await scenario.run({ isBrief: true, patience });
+      const result = await scenario.run({ isBrief: true, ms: 8_000, patience });
 
       if (result.outcome === "skipped") console.log(`The scenario "${scenario.name}" is skipped: ${result.reason}`);
     });

@@ -1,4 +1,5 @@
 import { JournalReader } from "../../../src/events/journal_reader.ts";
+import type { Cursor } from "../../../src/model/journal.ts";
 import { type Fact, toFact } from "../../../src/model/fact.ts";
 import { latestProgress } from "../../../src/model/execution_report.ts";
 import { MemoryJournal } from "../../../src/stores/memory/journal.ts";
@@ -219,7 +220,7 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "streams that share a fan-out begin where its first one did",
-    from: 157,
+    from: 160,
     rule: "J4: a stream leaves nothing out",
     // Many clients follow the same runs, and begin while the events of the runs are being read.
     plan: (plan) => ({
@@ -233,12 +234,21 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
         return Array.from({ length: 6 }, (_, i) => ({ ...request, at: request.at + i * 20, manner }));
       }),
     }),
-    code: () =>
-      replace(JournalReader.prototype, () => ({
-        get readPlace() {
-          return null;
-        },
-      })),
+    code: () => {
+      const first = new WeakMap<JournalReader, Cursor>();
+      return replace(JournalReader.prototype, (original) => {
+        const { get } = Object.getOwnPropertyDescriptor(original, "readPlace")!;
+        return {
+          attach(consumer, place) {
+            if (get!.call(this) === null) first.set(this, place);
+            return original.attach.call(this, consumer, place);
+          },
+          get readPlace() {
+            return get!.call(this) === null ? null : first.get(this as JournalReader) ?? null;
+          },
+        };
+      });
+    },
   },
   {
     name: "a consumer is attached too late",

@@ -1,6 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { Host } from "../../../src/model/host.ts";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
+import type { HandlerLinks } from "../../../src/http/handler_options.ts";
 import type { Respond } from "../../../src/http/route.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { Part, Plan } from "../plan.ts";
@@ -27,6 +28,8 @@ export interface Mutant {
   host?: (host: Host) => Host;
   /** Hooks that do not what they should. */
   auth?: Partial<HandlerAuth<string>>;
+  /** What reads the tokens of links, made wrong. */
+  links?: (links: HandlerLinks) => HandlerLinks;
   /** Replaces code of the project itself, until the returned function is called. */
   code?: () => () => void;
   /** Whether it is looked for over `sqlite`. */

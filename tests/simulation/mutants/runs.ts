@@ -5,6 +5,10 @@ import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";
 import { getWaits } from "../../../src/store/reads.ts";
+import type { Request } from "../plan.ts";
+import type { Program } from "../program.ts";
+
+const FAILING_OF_ANSWER: Program = [{ do: "wait", name: "answer", timeout: null }, { do: "throw" }];
 
 /** Bugs of triggers, retriggers, endings and deletions. */
 export const RUN_MUTANTS: readonly Mutant[] = [
@@ -97,8 +101,19 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retrigger keeps the answer of which its run has failed",
-    from: 35,
+    from: 9,
     rule: "a retry from the failure asks again for the answer that was recorded last",
+    // Runs fail of the answer that they get, and are retried.
+    plan: (plan) => ({
+      ...plan,
+      requests: plan.requests.flatMap((entry) => {
+        const { request } = entry;
+        if (request.ask === "trigger") return [{ ...entry, request: { ...request, program: FAILING_OF_ANSWER } }];
+        if (request.ask !== "signal") return [entry];
+        const retry: Request = { ask: "retrigger", which: request.which, from: "failure" };
+        return [entry, { ...entry, at: entry.at + 500, request: retry }];
+      }),
+    }),
     code: () =>
       replace(MemoryRuns.prototype, "add", (add) =>
         function (request, now, parent) {

@@ -1,5 +1,8 @@
+import type { Lease } from "../../../src/model/lease.ts";
+import type { Chunk } from "../../../src/model/stream.ts";
 import { OpenStream } from "../../../src/execution/streams/run_streams.ts";
-import { over } from "./doubles.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { double, over, overClient } from "./doubles.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";
 
@@ -92,4 +95,96 @@ export const STREAM_MUTANTS: readonly Mutant[] = [
       },
     })),
   },
+  {
+    name: "items are stored under a lost lease",
+    rule: "items are written under the lease, and after it is lost none are",
+    store: over((store) => {
+      const leases = new Map<string, Lease>();
+      return {
+        claim: async (request) => {
+          const result = await store.claim(request);
+          for (const { run, lease } of result.claims) leases.set(run.id, lease);
+          return result;
+        },
+        appendItems: (writes) =>
+          store.appendItems(
+            writes.map(({ lease, chunks }) => ({ lease: leases.get(lease.runId) ?? lease, chunks })),
+          ),
+      };
+    }),
+  },
+  {
+    name: "open items count after the end of their lease",
+    rule: "open items count under the current lease of a run",
+    store: over((store) => withOpenItems(store, false)),
+  },
+  {
+    name: "open items count in a run that has ended",
+    rule: "open items count in a run that has not completed, and kept its lease to its end",
+    store: over((store) => withOpenItems(store, true)),
+  },
+  {
+    name: "a chunk is dropped after a failed write",
+    rule: "what no answer has acknowledged is sent again",
+    client: overClient((store) => {
+      const failed = new Set<string>();
+      const nameOf = ({ lease }: { lease: Lease }, { stream, position }: Chunk) =>
+        `${lease.runId} ${lease.generation} ${stream} ${position}`;
+      const leftOut = (lease: Lease, chunks: readonly Chunk[]) =>
+        chunks.map((one) => failed.has(nameOf({ lease }, one)) ? { ...one, items: "[]" as Chunk["items"] } : one);
+      return {
+        appendItems: async (writes) => {
+          const sent = writes.map(({ lease, chunks }) => ({ lease, chunks: leftOut(lease, chunks) }));
+          return await store.appendItems(sent).catch((error) => {
+            for (const write of writes) for (const one of write.chunks) failed.add(nameOf(write, one));
+            throw error;
+          });
+        },
+        saveStep: (lease, step, reports) =>
+          store.saveStep(lease, { ...step, chunks: leftOut(lease, step.chunks ?? []) }, reports),
+      };
+    }),
+  },
+  {
+    name: "a retry copies open items, too",
+    rule: "the streams of a retry begin with what is permanent",
+    database: (store, database) =>
+      double(store, {
+        enqueue: async (runs) => {
+          const open =
+            "SELECT rowid, generation FROM holdfast_chunks WHERE generation IS NOT NULL AND items IS NOT NULL";
+          const rows = database.prepare(open).all();
+          database.exec("UPDATE holdfast_chunks SET generation = NULL WHERE items IS NOT NULL");
+          const adding = store.enqueue(runs);
+          await adding.catch(() => {});
+          const restore = database.prepare("UPDATE holdfast_chunks SET generation = ? WHERE rowid = ?");
+          for (const { rowid, generation } of rows) restore.run(generation!, rowid!);
+          return await adding;
+        },
+      }),
+  },
 ];
+
+/** Shows open items that do not count: those of runs that have ended, or of those that have not. */
+function withOpenItems(store: Store, isOfEnded: boolean): Partial<Store> {
+  const stored = new Map<string, Chunk[]>();
+  return {
+    appendItems: async (writes) => {
+      const held = await store.appendItems(writes);
+      for (const [at, { lease, chunks }] of writes.entries()) {
+        if (held[at]) stored.set(lease.runId, [...stored.get(lease.runId) ?? [], ...chunks]);
+      }
+      return held;
+    },
+    readStream: async (runId, stream, after, maxLength) => {
+      const text = await store.readStream(runId, stream, after, maxLength);
+      const from = Math.max(text?.end.position ?? 0, after?.position ?? 0);
+      const more = (stored.get(runId) ?? []).filter((one) => one.stream === stream && one.position > from);
+      const last = more.at(-1);
+      if (text === null || text.isEnded !== isOfEnded || maxLength === 0 || last === undefined) return text;
+      const chunks = [...text.chunks, ...more.map((one) => ({ ...one, at: text.end.at }))];
+      const end = { position: last.position, at: text.end.at, items: last.first + last.count, bytes: last.size };
+      return { ...text, chunks, end };
+    },
+  };
+}

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { createEngine, defineJob, SqliteStore } from "../../../mod.ts";
+import pg from "pg";
+import { createEngine, type DataSource, defineJob, type Engine, sqliteDataSource, SqliteStore } from "../../../mod.ts";
+import { postgresDataSource, PostgresStore } from "../../../src/stores/postgres/mod.ts";
 import { anything } from "../../processes/anything.ts";
 import { Child } from "../../processes/child.ts";
 import { inTime } from "../../processes/deadline.ts";
+import { nap } from "../nap.ts";
 import type { Scenario } from "../scenario.ts";
 import type { Patience } from "./patience.ts";
 
@@ -12,6 +15,38 @@ const ACCOUNTS = 20;
 const CENTS = 10_000;
 const WORKERS = 2;
 const LOOK_EVERY_MS = 10;
+const SLICE = 60;
+const DEATHS = 0.03;
+
+/** How the rows of a transfer and its record are written. */
+export type BankWay = "joined" | "apart" | "own commit";
+
+/** Where a bank and its jobs are: paths of files, or addresses of PostgreSQL. */
+export interface BankPlace {
+  way: BankWay;
+  jobs: string;
+  bank: string;
+  isolation: "repeatable read" | null;
+  /** How probable it is that a worker dies at each of the places where it may. */
+  deaths: number;
+}
+
+/** An order of a client. */
+export interface Transfer {
+  no: number;
+  from: number;
+  to: number;
+  cents: number;
+}
+
+/** What came of a bank. */
+export interface BankResult {
+  /** The run of each transfer that was made. */
+  made: string[];
+  orders: number;
+  deaths: number;
+  looks: number;
+}
 
 /**
  * Transfers between accounts by workers that die around each commit. With `step.transaction()` each is made once, in the
@@ -21,94 +56,219 @@ const LOOK_EVERY_MS = 10;
 export const bank: Scenario = {
   name: "a bank whose workers are killed around commits",
 
-  async run({ isBrief, patience }) {
-    const transfers = isBrief ? 60 : 600;
+  async run({ isBrief, ms, patience }) {
     const told: string[] = [];
-    for (const way of ["joined", "apart", "own commit"]) {
-      const { made, deaths, looks } = await execute(way, transfers, patience);
-      const twice = made.length - new Set(made).size;
-      assert.equal(new Set(made).size, transfers, `${way}: transfers are missing`);
-      if (way === "own commit") {
-        assert.ok(twice > 0, `the control made no transfer twice in ${deaths} deaths: too mild`);
-      } else assert.equal(twice, 0, `${way}: transfers were made twice`);
-      assert.ok(deaths > 0 && looks > 0, `${way}: ${deaths} deaths, ${looks} looks`);
-      told.push(`${way}: ${made.length} transfers for ${transfers}, ${deaths} deaths`);
+    const counts = { "transfers": 0, "kills": 0, "looks at the total": 0, "made twice by the control": 0 };
+    for (const way of ["joined", "apart", "own commit"] as const) {
+      const folder = await Deno.makeTempDir({ prefix: "bank-" });
+      const [file, jobsFile] = [join(folder, "bank.db"), join(folder, "jobs.db")];
+      try {
+        const place = { way, jobs: way === "joined" ? file : jobsFile, bank: file, isolation: null, deaths: DEATHS };
+        const result = await executeBank(place, openFile(file), { ms: isBrief ? 0 : ms, patience });
+        told.push(describeBank(way, checkBank(way, result)));
+        counts.kills += result.deaths;
+        counts["looks at the total"] += result.looks;
+        if (way === "own commit") counts["made twice by the control"] += result.made.length - result.orders;
+        else counts.transfers += result.orders;
+      } finally {
+        await Deno.remove(folder, { recursive: true });
+      }
     }
-    return { outcome: "held", told: told.join("; ") };
+    return { outcome: "held", told: told.join("; "), counts };
   },
 };
 
-async function execute(
-  way: string,
-  transfers: number,
-  patience: Patience,
-): Promise<{ made: string[]; deaths: number; looks: number }> {
-  const folder = await Deno.makeTempDir({ prefix: "bank-" });
-  const bankFile = join(folder, "bank.db");
-  const jobsFile = way === "joined" ? bankFile : join(folder, "jobs.db");
-  const accounts = openBank(bankFile);
+/** Throws unless each transfer was made once; the control has to make some twice. */
+export function checkBank(way: BankWay, result: BankResult): BankResult {
+  const { made, orders, deaths, looks } = result;
+  const twice = made.length - new Set(made).size;
+  assert.equal(new Set(made).size, orders, `${way}: transfers are missing`);
+  if (way === "own commit") assert.ok(twice > 0, `the control made no transfer twice in ${deaths} deaths: too mild`);
+  else assert.equal(twice, 0, `${way}: transfers were made twice`);
+  assert.ok(deaths > 0 && looks > 0, `${way}: ${deaths} deaths, ${looks} looks`);
+  return result;
+}
+
+/** What came of a bank, in a line. */
+export function describeBank(name: string, { made, orders, deaths, looks }: BankResult): string {
+  return `${name}: ${made.length} transfers for ${orders} orders, ${deaths} deaths, ${looks} looks`;
+}
+
+/** The tables of a bank, by the connection of the test. */
+export interface BankTables {
+  total(): Promise<number> | number;
+  /** The runs of the transfers that were made. */
+  made(): Promise<string[]> | string[];
+  /** The run of each order. */
+  orders(): Promise<string[]> | string[];
+  /** Adds an order and its trigger, in a transaction of the client. */
+  order(engine: Engine, app: DataSource, transfer: Transfer): Promise<void>;
+  close(): Promise<void> | void;
+}
+
+/**
+ * Lets clients order transfers for so long, and workers make them, until all are made.
+ *
+ * @param options.faults What else goes wrong, until the signal fires.
+ */
+export async function executeBank(
+  place: BankPlace,
+  tables: BankTables,
+  { ms, patience, faults }: { ms: number; patience: Patience; faults?: (signal: AbortSignal) => Promise<void> },
+): Promise<BankResult> {
+  await using store = place.jobs.startsWith("postgres:")
+    ? await PostgresStore.open(place.jobs)
+    : await SqliteStore.open(place.jobs);
+  await using app = await openSource(place, store);
+  const transfer = defineJob({ name: "transfer", input: anything(), run: () => {} });
+  await using engine = createEngine({ store, jobs: { transfer }, dataSources: { app }, logger: null });
+  await engine.migrate();
+  const isOver = new AbortController();
+  const watching = watchTotal(tables, isOver.signal);
+  const failing = faults?.(isOver.signal) ?? Promise.resolve();
+  const keeping = Array.from({ length: WORKERS }, () => keepAlive(place, isOver.signal));
+  const until = performance.now() + ms;
+  let orders = 0;
   try {
-    await using store = await SqliteStore.open(jobsFile);
-    const transfer = defineJob({ name: "transfer", input: anything(), run: () => {} });
-    await using engine = createEngine({ store, jobs: { transfer } });
-    const items = Array.from({ length: transfers }, () => ({ input: aTransfer() }));
-    const runs = (await Promise.all(slices(items, 100).map((some) => engine.jobs.transfer.batchTrigger(some)))).flat();
-    const isOver = new AbortController();
-    const watching = watchTotal(accounts, isOver.signal);
-    const keeping = Array.from({ length: WORKERS }, () => keepAlive([way, jobsFile, bankFile], isOver.signal));
-    try {
-      for (const { id } of runs) {
-        patience.check();
-        await inTime(engine.waitForRun(id), `transfer ${id} was to end`);
+    do {
+      for (const _ of Array(SLICE)) {
+        await repeated(() => order(place, tables, engine, app, aTransfer(orders)), () => orders++);
       }
-    } finally {
-      isOver.abort();
-    }
-    const deaths = (await Promise.all(keeping)).reduce((sum, each) => sum + each, 0);
-    const made = accounts.prepare("SELECT run_id FROM transfers").all().map(({ run_id }) => String(run_id));
-    return { made, deaths, looks: await watching };
+      for (const id of (await repeated(() => tables.orders())).slice(-SLICE)) {
+        patience.check();
+        // A worker relays the trigger.
+        while (await repeated(() => engine.getRun(id)) === null) await patience.pause(LOOK_EVERY_MS);
+        await inTime(repeated(() => engine.waitForRun(id)), `transfer ${id} was to end`);
+      }
+    } while (performance.now() < until);
   } finally {
-    accounts.close();
-    await Deno.remove(folder, { recursive: true });
+    isOver.abort();
+    await failing;
+  }
+  const deaths = (await Promise.all(keeping)).reduce((sum, each) => sum + each, 0);
+  const looks = await watching;
+  const runs = await repeated(() => engine.getRuns({ limit: 1 }));
+  const ordered = await repeated(() => tables.orders());
+  if (!runs.totalIsAtLeast) assert.equal(runs.total, ordered.length, "orders and runs are not the same number");
+  const result = { made: await repeated(() => tables.made()), orders: ordered.length, deaths, looks };
+  await tables.close();
+  return result;
+}
+
+// deno-lint-ignore no-explicit-any -- what its transactions are given depends on the place
+type AnySource = DataSource<any> & AsyncDisposable;
+
+async function openSource({ way, bank }: BankPlace, store: SqliteStore | PostgresStore): Promise<AnySource> {
+  if (way === "joined") return (store as unknown as { dataSource(): AnySource }).dataSource();
+  return bank.startsWith("postgres:") ? postgresDataSource(bank) : await sqliteDataSource(bank);
+}
+
+/** Orders come by `engine.transaction()`, and by transactions of clients. */
+async function order(
+  { bank }: BankPlace,
+  tables: BankTables,
+  engine: Engine,
+  app: AnySource,
+  transfer: Transfer,
+): Promise<void> {
+  if (transfer.no % 2 === 1) return await tables.order(engine, app, transfer);
+  const key = { idempotencyKey: `order ${transfer.no}` };
+  await engine.transaction(app, (tx) => {
+    if (!bank.startsWith("postgres:")) {
+      if (tx.get("SELECT 1 FROM orders WHERE no = ?", transfer.no) !== undefined) return;
+      const { runId } = tx.trigger("transfer", transfer, key);
+      return void tx.run("INSERT INTO orders VALUES (?, ?)", transfer.no, runId);
+    }
+    return (async () => {
+      const { runId } = await tx.trigger("transfer", transfer, key);
+      // A repetition after an unknown outcome fails at the primary key.
+      await tx.client.query("INSERT INTO orders VALUES ($1, $2)", [transfer.no, runId]);
+    })();
+  });
+}
+
+/** Repeats what fails while the server is away; an order that is there already is one. */
+async function repeated<T>(work: () => Promise<T> | T, done: () => unknown = () => {}): Promise<T> {
+  const giveUpAt = performance.now() + 60_000;
+  while (true) {
+    try {
+      const value = await work();
+      done();
+      return value;
+    } catch (error) {
+      if ((error as { code?: string }).code === "23505") return done() as T;
+      if (performance.now() > giveUpAt || error instanceof assert.AssertionError) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
   }
 }
 
-function openBank(file: string): DatabaseSync {
+function openFile(file: string): BankTables {
   const accounts = new DatabaseSync(file);
   accounts.exec(`PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL;
-    CREATE TABLE accounts (id INTEGER PRIMARY KEY, cents INTEGER NOT NULL); CREATE TABLE transfers (run_id TEXT NOT NULL)`);
+    CREATE TABLE accounts (id INTEGER PRIMARY KEY, cents INTEGER NOT NULL);
+    CREATE TABLE transfers (run_id TEXT NOT NULL);
+    CREATE TABLE orders (no INTEGER PRIMARY KEY, run_id TEXT NOT NULL)`);
   for (let id = 0; id < ACCOUNTS; id++) accounts.prepare("INSERT INTO accounts VALUES (?, ?)").run(id, CENTS);
-  return accounts;
+  const runs = (sql: string) => accounts.prepare(sql).all().map(({ run_id }) => String(run_id));
+  return {
+    total: () => Number(accounts.prepare("SELECT sum(cents) AS cents FROM accounts").get()!.cents),
+    made: () => runs("SELECT run_id FROM transfers"),
+    orders: () => runs("SELECT run_id FROM orders ORDER BY no"),
+    order: async (engine, app, transfer) => {
+      accounts.exec("BEGIN IMMEDIATE");
+      const triggering = engine.inTransaction(app, accounts).trigger("transfer", transfer);
+      accounts.exec(
+        `INSERT INTO orders SELECT ${transfer.no}, id FROM holdfast_outbox ORDER BY no DESC LIMIT 1; COMMIT`,
+      );
+      await triggering;
+    },
+    close: () => accounts.close(),
+  };
 }
 
-function aTransfer() {
+/** Makes the tables of a bank on PostgreSQL. */
+export async function openPostgresBank(url: string): Promise<BankTables> {
+  const pool = new pg.Pool({ connectionString: url, max: 3 });
+  pool.on("error", () => {});
+  await pool.query(`DROP TABLE IF EXISTS accounts, transfers, orders;
+    CREATE TABLE accounts (id int PRIMARY KEY, cents int NOT NULL); CREATE TABLE transfers (run_id text NOT NULL);
+    CREATE TABLE orders (no int PRIMARY KEY, run_id text NOT NULL);
+    INSERT INTO accounts SELECT id, ${CENTS} FROM generate_series(0, ${ACCOUNTS - 1}) id`);
+  const runs = async (sql: string) => (await pool.query(sql)).rows.map(({ run_id }) => String(run_id));
+  return {
+    total: async () => Number((await pool.query("SELECT sum(cents) AS cents FROM accounts")).rows[0].cents),
+    made: () => runs("SELECT run_id FROM transfers"),
+    orders: () => runs("SELECT run_id FROM orders ORDER BY no"),
+    order: async (_engine, _app, { no, ...transfer }) => {
+      const given = JSON.stringify({ no, ...transfer });
+      // As psql or a trigger of a table would.
+      await pool.query("INSERT INTO orders SELECT $1, holdfast.trigger('transfer', $2::jsonb)", [no, given]);
+    },
+    close: () => pool.end(),
+  };
+}
+
+function aTransfer(no: number): Transfer {
   const [from, step, cents] = [ACCOUNTS, ACCOUNTS - 1, 100].map((most) => Math.floor(Math.random() * most));
-  return { from: from!, to: (from! + 1 + step!) % ACCOUNTS, cents: cents! };
-}
-
-function slices<T>(items: readonly T[], length: number): T[][] {
-  return Array.from(
-    { length: Math.ceil(items.length / length) },
-    (_, at) => items.slice(at * length, (at + 1) * length),
-  );
+  return { no, from: from!, to: (from! + 1 + step!) % ACCOUNTS, cents: cents! };
 }
 
 /** Looks at the total until the signal fires. Answers how often it has looked. */
-async function watchTotal(accounts: DatabaseSync, signal: AbortSignal): Promise<number> {
-  const total = accounts.prepare("SELECT sum(cents) AS cents FROM accounts");
+async function watchTotal(tables: BankTables, signal: AbortSignal): Promise<number> {
   let looks = 0;
   do {
-    assert.equal(total.get()!.cents, ACCOUNTS * CENTS, "the total of the accounts has changed");
+    assert.equal(await repeated(() => tables.total()), ACCOUNTS * CENTS, "the total of the accounts has changed");
     looks += 1;
-    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+    await nap(LOOK_EVERY_MS, signal);
   } while (!signal.aborted);
   return looks;
 }
 
 /** Keeps a worker alive, which dies now and then, until the signal fires. Answers how often it has died. */
-async function keepAlive(args: string[], signal: AbortSignal): Promise<number> {
+async function keepAlive(place: BankPlace, signal: AbortSignal): Promise<number> {
   for (let deaths = 0;; deaths++) {
-    await using worker = new Child({ file: new URL("bank_worker.ts", import.meta.url).href }, ...args);
+    await using worker = new Child({ file: new URL("bank_worker.ts", import.meta.url).href }, JSON.stringify(place));
     const { promise: over, resolve } = Promise.withResolvers<"over">();
     const end = () => resolve("over");
     signal.addEventListener("abort", end, { once: true });

@@ -7,11 +7,12 @@ import { Place } from "./place.ts";
 import { Service } from "./service.ts";
 
 /** Which calls to the system fail, as `strace` is told: `when=3+5` is the third and every fifth after it. */
+const ALL_FAIL = "fsync,fdatasync:error=EIO";
 const FAULTS = [
   "fsync,fdatasync:error=EIO:when=3+5",
   "pwrite64:error=ENOSPC:when=5+7",
   "pwrite64:error=EIO:when=2+3",
-  "fsync,fdatasync:error=EIO",
+  ALL_FAIL,
 ];
 const FAILURES = 10; // of each kind at least
 
@@ -26,6 +27,11 @@ export const diskErrors: Scenario = {
     await customers.carryOut(10);
     let failures = 0;
     let workerErrors = 0;
+    const countWorkerErrors = async () => {
+      const { workerErrors: errors } = await service.facts();
+      workerErrors += Object.values(errors).reduce((sum, n) => sum + n, 0);
+      return workerErrors;
+    };
 
     for (let round = 0; round < (isBrief ? 1 : 5); round++) {
       for (const fault of FAULTS) {
@@ -35,10 +41,15 @@ export const diskErrors: Scenario = {
           await using _ = tracer;
           await patience.until(() => tracer.countFailures() >= FAILURES, `${fault} was to strike`);
           await patience.pause(isBrief ? 200 : 3_000);
+          if (fault === ALL_FAIL) {
+            // Ten calls may have failed for one of the two alone.
+            const before = await countWorkerErrors();
+            await customers.areRefused(1);
+            await patience.until(async () => await countWorkerErrors() > before, "the worker was to meet the errors");
+          }
         }
         failures += tracer.countFailures();
-        const { workerErrors: errors } = await service.facts();
-        workerErrors += Object.values(errors).reduce((sum, n) => sum + n, 0);
+        await countWorkerErrors();
         await customers.carryOut(10);
         await customers.seeCompleted(10);
       }
@@ -55,8 +66,6 @@ export const diskErrors: Scenario = {
     const drainedMs = await customers.settle();
     await service.stop();
 
-    assert.ok(customers.counts.refused > 0, "No call was refused, although all writes failed for a while");
-    assert.ok(workerErrors > 0, "The worker itself has not met the errors");
     const { runs, acknowledged } = await audit(place.database, place.ledger, customers);
     return {
       outcome: "held",
