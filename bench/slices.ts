@@ -27,11 +27,17 @@ export interface Slice {
 }
 
 const input = { n: 1 };
+/** 20 rows, about 2 kB of JSON. */
+const rows = Array.from(
+  { length: 20 },
+  (_, n) => ({ id: n, name: `name of row ${n}`, amount: n * 1.5, note: "x".repeat(40) }),
+);
 
 /** Everything that is compared. */
 export const sliced: readonly Sliced[] = [
   { name: "runs of 5 steps, concurrency 100", goal: 0.97, slices: 60, prepare: drain(5, 100, 200) },
   { name: "runs without steps, concurrency 100", goal: 0.97, slices: 80, prepare: drain(0, 100, 400) },
+  { name: "5 steps of 2 kB, concurrency 100", goal: 0.97, slices: 60, prepare: drain(5, 100, 100, () => rows) },
   { name: "runs of 5 steps, concurrency 10", goal: 0.95, slices: 80, prepare: drain(5, 10, 50) },
   { name: "runs of 5 steps, concurrency 1", goal: 0.95, slices: 80, prepare: drain(5, 1, 10) },
   { name: "runs of 2,000 steps, one by one", goal: 0.95, slices: 80, prepare: longRuns(2_000, 100) },
@@ -40,12 +46,17 @@ export const sliced: readonly Sliced[] = [
   { name: "wait, signal, resume", goal: 0.95, slices: 60, prepare: signals(50) },
 ];
 
-function drain(length: number, concurrency: number, runs: number): Sliced["prepare"] {
+function drain(
+  length: number,
+  concurrency: number,
+  runs: number,
+  result: (n: number) => unknown = (n) => n,
+): Sliced["prepare"] {
   const steps = defineJob({
     name: "steps",
     input: benchInput,
     async run(step) {
-      for (let n = 0; n < length; n++) await step.run(`step ${n}`, () => n);
+      for (let n = 0; n < length; n++) await step.run(`step ${n}`, () => result(n));
     },
   });
   return ({ createEngine }, store) => {

@@ -50,6 +50,7 @@ export const UNITS = {
   µs: "less",
   MB: "less",
   kB: "less",
+  B: "less",
   "% of a core": "less",
   "statements/s": "less",
   times: "less",

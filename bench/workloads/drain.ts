@@ -1,6 +1,7 @@
 import type { BenchJob, OpenEngine } from "../engine.ts";
 import { openHoldfast } from "../engines/holdfast.ts";
 import { openPeer } from "../peers.ts";
+import { rateFigures, Stopwatch } from "../rate.ts";
 import { RawDatabase } from "../raw_database.ts";
 import { rawDrain } from "../raw_drain.ts";
 import type { Goal, Measure, Trial, Workload } from "../workload.ts";
@@ -30,7 +31,11 @@ export const drain: Workload = {
 function drainTrial(concurrency: number, goals: readonly Goal[], rounds: number): Trial {
   return {
     name: `concurrency ${concurrency}`,
-    figures: [{ name: "runs", unit: "per second", goals }],
+    figures: [...rateFigures("runs", "a run", goals), {
+      name: "steps a second and core",
+      unit: "per second",
+      goals: [],
+    }],
     rounds,
     peerRounds: 2,
     contenders: {
@@ -49,10 +54,15 @@ function raw(concurrency: number): Measure {
     raw.transaction(() => {
       for (let n = 0; n < count; n++) raw.insertRun("steps", JSON.stringify({ n }));
     });
-    const startedAt = performance.now();
+    const watch = new Stopwatch();
     await rawDrain(raw, { job: "steps", steps: STEPS, concurrency });
-    return [count / (performance.now() - startedAt) * 1_000];
+    return withSteps(watch.rate(count));
   };
+}
+
+/** The same, and how many steps a second a core of its own would execute. */
+function withSteps([perSecond, cpuUs]: readonly [number, number]): number[] {
+  return [perSecond, cpuUs, STEPS / cpuUs * 1_000_000];
 }
 
 function worker(open: OpenEngine, concurrency: number, runs: number): Measure {
@@ -62,9 +72,9 @@ function worker(open: OpenEngine, concurrency: number, runs: number): Measure {
     const inputs = Array.from({ length: count }, (_, n) => ({ n }));
     if (engine.batchTrigger !== null) await engine.batchTrigger("steps", inputs);
     else for (const input of inputs) await engine.trigger("steps", input);
-    const startedAt = performance.now();
+    const watch = new Stopwatch();
     await engine.start();
     await engine.completed(count);
-    return [count / (performance.now() - startedAt) * 1_000];
+    return withSteps(watch.rate(count));
   };
 }

@@ -2,6 +2,7 @@ import { copyFile } from "node:fs/promises";
 import type { OpenEngine } from "../engine.ts";
 import { openHoldfast } from "../engines/holdfast.ts";
 import { openPeer } from "../peers.ts";
+import { rateFigures, Stopwatch } from "../rate.ts";
 import { RawDatabase } from "../raw_database.ts";
 import { rawDrain } from "../raw_drain.ts";
 import type { Setting } from "../setting.ts";
@@ -29,7 +30,7 @@ export const growth: Workload = {
     growthTrial("behind", 100_000),
     {
       name: "100,000 runs queued for one key: the first 200 of them, one after another",
-      figures: [{ name: "worked off", unit: "per second", goals: AS_EMPTY }],
+      figures: rateFigures("worked off", "a run", AS_EMPTY),
       rounds: 3,
       contenders: { empty: ofOneKey(RUNS_OF_ONE_KEY), holdfast: ofOneKey(100_000) },
     },
@@ -39,8 +40,8 @@ export const growth: Workload = {
 function growthTrial(what: "finished" | "waiting" | "behind", count: number): Trial {
   const names = { finished: "finished", waiting: "waiting", behind: "behind a busy key" };
   const figures: Figure[] = [
-    { name: "triggered", unit: "per second", goals: [] },
-    { name: "claimed and completed", unit: "per second", goals: AS_EMPTY },
+    ...rateFigures("triggered", "a trigger", []),
+    ...rateFigures("claimed and completed", "a run", AS_EMPTY),
   ];
   return {
     name: `${count.toLocaleString("en")} ${names[what]}`,
@@ -67,16 +68,17 @@ function worker(open: OpenEngine, runs: number, prepare: (setting: Setting) => P
     const count = setting.size(runs, TOGETHER);
     const path = await prepare(setting);
     await using engine = await open({ path, jobs: { [STOCK_JOB]: () => {} }, concurrency: TOGETHER });
-    const triggeredAt = performance.now();
+    const triggering = new Stopwatch();
     const batch = Array.from({ length: TOGETHER }, () => ({ n: 1 }));
     for (let done = 0; done < count; done += TOGETHER) {
       if (engine.batchTrigger !== null) await engine.batchTrigger(STOCK_JOB, batch);
       else await Promise.all(batch.map((input) => engine.trigger(STOCK_JOB, input)));
     }
-    const startedAt = performance.now();
+    const triggered = triggering.rate(count);
+    const working = new Stopwatch();
     await engine.start();
     await engine.completed(count);
-    return [startedAt - triggeredAt, performance.now() - startedAt].map((ms) => count / ms * 1_000);
+    return [...triggered, ...working.rate(count)];
   };
 }
 
@@ -84,15 +86,16 @@ function raw(finished: number): Measure {
   return async (setting) => {
     const count = setting.size(RUNS, TOGETHER);
     using raw = new RawDatabase(stockRaw(setting, setting.size(finished, 1_000)));
-    const triggeredAt = performance.now();
+    const triggering = new Stopwatch();
     for (let done = 0; done < count; done += TOGETHER) {
       raw.transaction(() => {
         for (let n = 0; n < TOGETHER; n++) raw.insertRun(STOCK_JOB, '{"n":1}');
       });
     }
-    const startedAt = performance.now();
+    const triggered = triggering.rate(count);
+    const working = new Stopwatch();
     await rawDrain(raw, { job: STOCK_JOB, steps: 0, concurrency: TOGETHER });
-    return [startedAt - triggeredAt, performance.now() - startedAt].map((ms) => count / ms * 1_000);
+    return [...triggered, ...working.rate(count)];
   };
 }
 
@@ -103,9 +106,9 @@ function ofOneKey(runs: number): Measure {
     const path = `${setting.folder}/jobs.db`;
     await copyFile(await stock(setting, "queued", setting.size(runs, 100)), path);
     await using engine = await openHoldfast({ path, jobs: { [STOCK_JOB]: () => {} } });
-    const startedAt = performance.now();
+    const watch = new Stopwatch();
     await engine.start();
     await engine.completed(count);
-    return [count / (performance.now() - startedAt) * 1_000];
+    return watch.rate(count);
   };
 }

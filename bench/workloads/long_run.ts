@@ -1,6 +1,7 @@
 import type { OpenEngine } from "../engine.ts";
 import { openHoldfast } from "../engines/holdfast.ts";
 import { openPeer } from "../peers.ts";
+import { rateFigures, Stopwatch } from "../rate.ts";
 import { RawDatabase } from "../raw_database.ts";
 import { percentile } from "../statistics.ts";
 import type { Goal, Measure, Trial, Workload } from "../workload.ts";
@@ -21,7 +22,7 @@ function longTrial(steps: number, goals: readonly Goal[], rounds: number, peerRo
   return {
     name: `${steps.toLocaleString("en")} steps`,
     figures: [
-      { name: "steps", unit: "per second", goals },
+      ...rateFigures("steps", "a step", goals),
       { name: "the last 500", unit: "of the first", goals: [{ above: 0.9 }] },
     ],
     rounds,
@@ -41,12 +42,13 @@ function raw(steps: number): Measure {
     using raw = new RawDatabase(`${folder}/raw.db`);
     raw.insertRun("long", "null");
     const [run] = raw.claim("long", 1);
+    const watch = new Stopwatch();
     const times = [performance.now()];
     for (let n = 0; n < count; n++) {
       raw.transaction(() => raw.recordStep(run!, `step ${n}`, JSON.stringify(n)));
       times.push(performance.now());
     }
-    return Promise.resolve(rates(times));
+    return Promise.resolve([...watch.rate(count), speedAtEnd(times)]);
   };
 }
 
@@ -54,10 +56,12 @@ function oneRun(open: OpenEngine, steps: number): Measure {
   return async ({ folder, size }) => {
     const count = size(steps, 100);
     const times: number[] = [];
+    let watch = new Stopwatch();
     await using engine = await open({
       path: `${folder}/jobs.db`,
       jobs: {
         long: async ({ step }) => {
+          watch = new Stopwatch();
           times.push(performance.now());
           for (let n = 0; n < count; n++) {
             await step(`step ${n}`, () => n);
@@ -69,15 +73,15 @@ function oneRun(open: OpenEngine, steps: number): Measure {
     await engine.trigger("long", { n: 1 });
     await engine.start();
     await engine.completed(1);
-    return rates(times);
+    return [...watch.rate(count), speedAtEnd(times)];
   };
 }
 
-/** Steps per second, and how much of the first steps' speed the last ones have. */
-function rates(times: readonly number[]): number[] {
+/** How much of the first steps' speed the last ones have. */
+function speedAtEnd(times: readonly number[]): number {
   const each = times.slice(1).map((time, n) => time - times[n]!);
   const edge = Math.min(EDGE, Math.floor(each.length / 2));
   const first = percentile(each.slice(0, edge), 0.5);
   const last = percentile(each.slice(-edge), 0.5);
-  return [each.length / (times.at(-1)! - times[0]!) * 1_000, first / last];
+  return first / last;
 }

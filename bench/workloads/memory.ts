@@ -7,6 +7,7 @@ import type { Contender, Figure, Goal, Measure, Workload } from "../workload.ts"
 
 const MANY = 100_000;
 const FEW = 10_000;
+const SETTLE_MS = 1_500;
 const BELOW: readonly Goal[] = [{ below: 5 }];
 
 /** How much memory runs take that are not being executed. */
@@ -67,6 +68,7 @@ function child(contender: Contender, kind: Kind, runs: number): Measure {
         kind,
         String(size(runs, 200)),
         folder,
+        String(size(SETTLE_MS, 50)),
       ],
       stderr: "inherit",
     }).output();
@@ -76,11 +78,12 @@ function child(contender: Contender, kind: Kind, runs: number): Measure {
 }
 
 /** What the other process does. */
-async function grow([contender, kind, count, folder]: readonly string[]): Promise<void> {
+async function grow([contender, kind, count, folder, settleMs]: readonly string[]): Promise<void> {
   const add = contender === "raw"
     ? addRaw(`${folder}/raw.db`)
     : await addTo(contender as Contender, kind as Kind, folder!);
   await add(100);
+  const used = () => usedAfter(Number(settleMs));
   const begun = await used();
   await add(Number(count) / 2);
   const grown = await used();
@@ -130,8 +133,8 @@ async function addTo(contender: Contender, kind: Kind, folder: string): Promise<
   };
 }
 
-async function used(): Promise<{ heap: number; resident: number }> {
-  await pause(1_500);
+async function usedAfter(settleMs: number): Promise<{ heap: number; resident: number }> {
+  await pause(settleMs);
   for (let n = 0; n < 3; n++) collectGarbage();
   await pause(100);
   const { heapUsed, external, rss } = Deno.memoryUsage();

@@ -1,3 +1,4 @@
+import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
 import { createEngine, defineJob, SqliteStore } from "@holdfast/jobs";
 import { benchInput } from "../engines/holdfast.ts";
@@ -21,14 +22,19 @@ export const processes: Workload = {
     name: "",
     figures: [
       { name: "one", unit: "per second", goals: [] },
+      { name: "one, CPU of a run", unit: "µs", goals: [] },
       { name: "two", unit: "of the first", goals: [{ above: 1 }] },
+      { name: "two, CPU of a run", unit: "µs", goals: [] },
       { name: "four", unit: "of the first", goals: [{ above: 1.2 }] },
+      { name: "four, CPU of a run", unit: "µs", goals: [] },
     ],
     rounds: 3,
     contenders: {
       holdfast: async (setting) => {
         const one = await measureDrain(setting, 1);
-        return [one, await measureDrain(setting, 2) / one, await measureDrain(setting, 4) / one];
+        const two = await measureDrain(setting, 2);
+        const four = await measureDrain(setting, 4);
+        return [one.speed, one.cpuUs, two.speed / one.speed, two.cpuUs, four.speed / one.speed, four.cpuUs];
       },
     },
   }],
@@ -42,8 +48,8 @@ const steps = defineJob({
   },
 });
 
-/** Returns how many runs a second several processes complete that are ready when the clock starts. */
-async function measureDrain({ folder, size }: Setting, count: number): Promise<number> {
+/** Returns how many runs a second several processes complete that are ready when the clock starts, and their CPU time. */
+async function measureDrain({ folder, size }: Setting, count: number): Promise<{ speed: number; cpuUs: number }> {
   const path = `${folder}/${count}.db`;
   const runs = size(RUNS, 100);
   {
@@ -69,9 +75,11 @@ async function measureDrain({ folder, size }: Setting, count: number): Promise<n
   while (left.get() !== undefined) await pause(5);
   const seconds = (performance.now() - startedAt) / 1_000;
   await Promise.all(inputs.map((input) => input.close()));
+  const used = await Promise.all(outputs.map((output) => output.read()));
   await Promise.all(outputs.map((output) => output.cancel()));
   await Promise.all(workers.map(({ status }) => status));
-  return runs / seconds;
+  const cpuUs = used.reduce((sum, { value }) => sum + Number(new TextDecoder().decode(value)), 0) / runs;
+  return { speed: runs / seconds, cpuUs };
 }
 
 /** What each of the processes does, until its standard input ends. */
@@ -82,8 +90,11 @@ async function work(path: string): Promise<void> {
   const lines = Deno.stdin.readable.getReader();
   console.log("ready");
   await lines.read();
+  const before = process.cpuUsage();
   await engine.start();
   while (!(await lines.read()).done);
+  const { user, system } = process.cpuUsage(before);
+  console.log(user + system);
 }
 
 if (import.meta.main) await work(Deno.args[0]!);

@@ -1,5 +1,6 @@
 import { createEngine, createHandler, defineJob, SqliteStore } from "@holdfast/jobs";
 import { benchInput } from "../engines/holdfast.ts";
+import { rateFigures, Stopwatch } from "../rate.ts";
 import { RawDatabase } from "../raw_database.ts";
 import type { Setting } from "../setting.ts";
 import type { Measure, Trial, Workload } from "../workload.ts";
@@ -24,7 +25,7 @@ type Handle = (request: Request) => Response | Promise<Response>;
 function requestTrial(name: string, requests: number, together: number): Trial {
   return {
     name,
-    figures: [{ name: "", unit: "per second", goals: [] }],
+    figures: rateFigures("", "a request with its client", []),
     rounds: 5,
     contenders: { raw: raw(requests, together), holdfast: ours(requests, together) },
   };
@@ -38,7 +39,7 @@ function raw(count: number, together: number): Measure {
       database.transaction(() => database.insertRun(jobName, JSON.stringify(input)));
       return Response.json({ disposition: "created" });
     };
-    return [await measure(setting, handle, count, together)];
+    return await measure(setting, handle, count, together);
   };
 }
 
@@ -48,12 +49,12 @@ function ours(count: number, together: number): Measure {
     const nothing = defineJob({ name: "nothing", input: benchInput, run: () => {} });
     await using engine = createEngine({ store, jobs: { nothing } });
     await engine.migrate();
-    return [await measure(setting, createHandler(engine).fetch, count, together)];
+    return await measure(setting, createHandler(engine).fetch, count, together);
   };
 }
 
-/** Returns how many requests a second are answered. */
-async function measure({ size }: Setting, handle: Handle, requests: number, together: number): Promise<number> {
+/** Returns how many requests a second are answered, and the processor time of each. */
+async function measure({ size }: Setting, handle: Handle, requests: number, together: number): Promise<number[]> {
   const count = size(requests, TOGETHER);
   await using server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, handle);
   const url = `http://127.0.0.1:${server.addr.port}/trigger`;
@@ -64,9 +65,9 @@ async function measure({ size }: Setting, handle: Handle, requests: number, toge
     await response.json();
   };
   await send(0); // the connection is open, and what is loaded on demand is loaded
-  const startedAt = performance.now();
+  const watch = new Stopwatch();
   for (let done = 0; done < count; done += together) {
     await Promise.all(Array.from({ length: together }, (_, n) => send(done + n)));
   }
-  return count / (performance.now() - startedAt) * 1_000;
+  return watch.rate(count);
 }

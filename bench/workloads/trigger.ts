@@ -1,6 +1,7 @@
 import type { OpenEngine } from "../engine.ts";
 import { openHoldfast } from "../engines/holdfast.ts";
 import { openPeer } from "../peers.ts";
+import { rateFigures, Stopwatch } from "../rate.ts";
 import { RawDatabase } from "../raw_database.ts";
 import type { Measure, Workload } from "../workload.ts";
 
@@ -8,8 +9,6 @@ const INPUT = { n: 1 };
 const INPUT_TEXT = JSON.stringify(INPUT);
 const TOGETHER = 100;
 const jobs = { nothing: () => {} };
-
-const PER_SECOND = { name: "", unit: "per second" } as const;
 
 /** How fast runs are triggered while no worker is started. */
 export const trigger: Workload = {
@@ -19,7 +18,7 @@ export const trigger: Workload = {
   trials: [
     {
       name: "one after another",
-      figures: [{ ...PER_SECOND, goals: [{ atLeast: 0.8, of: "raw" }] }],
+      figures: rateFigures("", "a run", [{ atLeast: 0.8, of: "raw" }]),
       rounds: 5,
       peerRounds: 3,
       contenders: {
@@ -31,7 +30,7 @@ export const trigger: Workload = {
     },
     {
       name: "100 at once, each awaited",
-      figures: [{ ...PER_SECOND, goals: [{ atLeast: 0.5, of: "raw" }] }],
+      figures: rateFigures("", "a run", [{ atLeast: 0.5, of: "raw" }]),
       rounds: 5,
       peerRounds: 3,
       contenders: {
@@ -43,7 +42,7 @@ export const trigger: Workload = {
     },
     {
       name: "batches of 100",
-      figures: [{ ...PER_SECOND, goals: [{ atLeast: 0.5, of: "raw" }] }],
+      figures: rateFigures("", "a run", [{ atLeast: 0.5, of: "raw" }]),
       rounds: 5,
       peerRounds: 3,
       contenders: {
@@ -59,13 +58,13 @@ function rawInTransactions(runs: number, each: number): Measure {
   return ({ folder, size }) => {
     const count = size(runs, TOGETHER);
     using raw = new RawDatabase(`${folder}/raw.db`);
-    const startedAt = performance.now();
+    const watch = new Stopwatch();
     for (let done = 0; done < count; done += each) {
       raw.transaction(() => {
         for (let n = 0; n < each; n++) raw.insertRun("nothing", INPUT_TEXT);
       });
     }
-    return Promise.resolve([count / (performance.now() - startedAt) * 1_000]);
+    return Promise.resolve(watch.rate(count));
   };
 }
 
@@ -73,9 +72,9 @@ function oneByOne(open: OpenEngine, runs: number): Measure {
   return async ({ folder, size }) => {
     const count = size(runs, TOGETHER);
     await using engine = await open({ path: `${folder}/jobs.db`, jobs });
-    const startedAt = performance.now();
+    const watch = new Stopwatch();
     for (let done = 0; done < count; done++) await engine.trigger("nothing", INPUT);
-    return [count / (performance.now() - startedAt) * 1_000];
+    return watch.rate(count);
   };
 }
 
@@ -83,11 +82,11 @@ function atOnce(open: OpenEngine, runs: number): Measure {
   return async ({ folder, size }) => {
     const count = size(runs, TOGETHER);
     await using engine = await open({ path: `${folder}/jobs.db`, jobs });
-    const startedAt = performance.now();
+    const watch = new Stopwatch();
     for (let done = 0; done < count; done += TOGETHER) {
       await Promise.all(Array.from({ length: TOGETHER }, () => engine.trigger("nothing", INPUT)));
     }
-    return [count / (performance.now() - startedAt) * 1_000];
+    return watch.rate(count);
   };
 }
 
@@ -96,8 +95,8 @@ function inBatches(open: OpenEngine, runs: number): Measure {
     const count = size(runs, TOGETHER);
     await using engine = await open({ path: `${folder}/jobs.db`, jobs });
     const batch = Array.from({ length: TOGETHER }, () => INPUT);
-    const startedAt = performance.now();
+    const watch = new Stopwatch();
     for (let done = 0; done < count; done += TOGETHER) await engine.batchTrigger!("nothing", batch);
-    return [count / (performance.now() - startedAt) * 1_000];
+    return watch.rate(count);
   };
 }
