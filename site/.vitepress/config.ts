@@ -86,7 +86,7 @@ function linkToRepository(env: { path?: string }, tokens: readonly Token[]): voi
     if (href === null || /^[a-z]+:|^#|^\//.test(href) || env.path === undefined) continue;
     const target = join(dirname(env.path), href.split("#")[0]!);
     const isFolder = statSync(target).isDirectory();
-    if (!isFolder && /^(?!\.\.|adr\b)/.test(relative(DOCS, target))) continue;
+    if (!isFolder && /^(?!\.\.|adr\b|.*\.json$)/.test(relative(DOCS, target))) continue;
     const kind = isFolder ? "tree" : "blob";
     token.attrSet("href", `${repository}/${kind}/main/${relative(ROOT, target).replaceAll("\\", "/")}`);
     token.attrSet("target", "_blank");
