@@ -46,19 +46,28 @@ Deno.test("holdfast reads a file without the right to write it, and then says th
   assert.match(cancelled.error, /attempt to write a readonly database/);
 });
 
-Deno.test("holdfast --help takes less than 0.15 s of processor time: what a command needs is loaded when it is called", async () => {
+Deno.test("holdfast --help takes less than three times the processor time of an empty program, since it loads no engine", async () => {
+  const cli = JSON.stringify(new URL("../../src/cli/mod.ts", import.meta.url).href);
+  const help = `import { runCli } from ${cli}; await runCli(["--help"], { print: () => {} });`;
+  await measureSeconds(help); // the first time compiles
+
+  const empty: number[] = [];
+  const seconds: number[] = [];
+  for (let pair = 0; pair < 4; pair++) {
+    empty.push(await measureSeconds(""));
+    seconds.push(await measureSeconds(help));
+  }
+
+  assert.ok(Math.min(...seconds) < 3 * Math.min(...empty), `${seconds} s, empty ${empty} s`);
+});
+
+/** The processor time of a program. */
+async function measureSeconds(program: string): Promise<number> {
   const code = `
     import process from "node:process";
-    import { runCli } from ${JSON.stringify(new URL("../../src/cli/mod.ts", import.meta.url).href)};
-    await runCli(["--help"], { print: () => {} });
+    ${program}
     const { user, system } = process.cpuUsage();
     console.log((user + system) / 1e6);`;
-  const measure = async () => {
-    const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["eval", code], stdin: "null" }).output();
-    return Number(new TextDecoder().decode(stdout).trim() || NaN);
-  };
-
-  const seconds = [await measure(), await measure(), await measure(), await measure()]; // the first one compiles
-
-  assert.ok(Math.min(...seconds.slice(1)) < 0.15, `${seconds} s`);
-});
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["eval", code], stdin: "null" }).output();
+  return Number(new TextDecoder().decode(stdout).trim() || NaN);
+}
