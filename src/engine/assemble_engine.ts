@@ -22,6 +22,7 @@ import { Lifecycle } from "./lifecycle.ts";
 import type { Jobs } from "./job_handle.ts";
 import { HeldRuns } from "./runs/held_runs.ts";
 import { RunChanges } from "./runs/run_changes.ts";
+import { RunReader } from "./runs/run_reader.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { ChangeWatch } from "../events/change_watch.ts";
 import { Hub } from "../events/hub.ts";
@@ -56,6 +57,8 @@ const DEFAULT_MAX_STREAM_BYTES = 16_777_216;
 export interface EngineParts<L> {
   /** What all executions share: the store, the hub, the host and the settings. Calls to this store are measured. */
   deps: ExecutionDeps;
+  /** Reads runs for those who wait for them. */
+  reader: RunReader;
   /** Adds runs. */
   triggers: Triggers;
   /** Makes transactions. */
@@ -265,6 +268,7 @@ export function assembleEngine<J extends Jobs, L>(
   };
   return {
     deps,
+    reader: new RunReader(store),
     triggers,
     transactions,
     schedules,

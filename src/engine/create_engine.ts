@@ -273,7 +273,8 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
   }
 
   get #waiting(): WaitForRunDeps {
-    return { ...this.#parts.deps, changes: this.#parts.lifecycle.changes };
+    const { deps, lifecycle, reader } = this.#parts;
+    return { ...deps, changes: lifecycle.changes, reader };
   }
 
   /** Refuses to wait for a run inside the function of a step: the step would hold a slot of the worker meanwhile. */

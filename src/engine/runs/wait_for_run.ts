@@ -8,6 +8,7 @@ import type { Store } from "../../store/store.ts";
 import { hasWorker } from "../../store/reads.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import { readRun } from "./read_run.ts";
+import type { RunReader } from "./run_reader.ts";
 
 /** How long to wait for a run. */
 export interface WaitOptions {
@@ -16,7 +17,10 @@ export interface WaitOptions {
 }
 
 /** The dependencies of waiting for a run. */
-export type WaitForRunDeps = Pick<ExecutionDeps, "hub" | "host" | "store" | "warn"> & { changes: ChangePoller };
+export type WaitForRunDeps = Pick<ExecutionDeps, "hub" | "host" | "store" | "warn"> & {
+  changes: ChangePoller;
+  reader: RunReader;
+};
 
 const OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
 
@@ -52,7 +56,7 @@ export interface Awaited<T> {
  */
 export async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRunDeps): Promise<T> {
   const { find, timeout, verb } = awaited;
-  const { hub, host, changes, store } = deps;
+  const { hub, host, changes, reader } = deps;
   let look: () => void = () => {};
   const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
   const stops = [
@@ -70,7 +74,7 @@ export async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: Wa
     while (true) {
       // Subscribe before reading the run: an event between the two would otherwise be missed.
       const changed = new Promise<void>((resolve) => look = resolve);
-      const run = await readRun(store, runId);
+      const run = await reader.read(runId);
       const found = await find(run);
       if (found !== null) return found;
       if (run.status === "failed") {
