@@ -1,8 +1,10 @@
+import { WorkError } from "../model/error.ts";
 import type { Job, StepTriggerOptions } from "../model/job.ts";
 import type { DataSource, TransactionOptions } from "../model/data_source.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { StepPlace, StoreAnswers, StoreWrites } from "../store/transaction.ts";
 import type { Soon } from "../values/at_once.ts";
+import { isInstance } from "../values/is_instance.ts";
 import type { JsonText } from "../values/json.ts";
 
 /** A transaction to make. */
@@ -65,4 +67,10 @@ export class Mistake extends Error {
   constructor(error: unknown) {
     super("The code of a transaction is wrong", { cause: error });
   }
+}
+
+/** What the caller of a transaction gets for an error: what the function has thrown, or what is wrong with it. */
+export function unwrapped(error: unknown): unknown {
+  const cause = error instanceof WorkError ? error.cause : error;
+  return isInstance(cause, Mistake) ? (cause as Mistake).cause : cause;
 }

@@ -274,6 +274,27 @@ forEachSource(
   },
 );
 
+forEachSource("engine.inTransaction() refuses coalesce and a source of another engine by a TypeError", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+  await using other = createEngine({ store, jobs: { note } });
+  await engine.migrate();
+
+  await rows.begin(async (client) => {
+    const tx = engine.inTransaction(rows.source, client);
+    const coalesced = tx.trigger(note, { n: 1 }, { concurrencyKey: "k", coalesce: "skip" });
+    const triggered = tx.trigger(note, { n: 1 }, { coalesce: undefined as never });
+    await assert.rejects(coalesced, new TypeError("coalesce needs a data source that is joined"));
+    await triggered;
+  });
+
+  assert.throws(() => other.inTransaction(rows.source, {}), {
+    name: "TypeError",
+    message: "The data source of engine.inTransaction() is not one of the dataSources of createEngine()",
+  });
+  assert.deepEqual(await rows.outbox(), ["trigger note "]);
+});
+
 Deno.test("engine.inTransaction() works in the file of the store, and refuses what is no client", async () => {
   const database = new DatabaseSync(":memory:");
   const store = await SqliteStore.from(database as unknown as SqliteDriver);

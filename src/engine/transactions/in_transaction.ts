@@ -1,3 +1,4 @@
+import { unwrapped } from "../../execution/transactions.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import type { Host } from "../../model/host.ts";
 import type { Job, StepTriggerOptions } from "../../model/job.ts";
@@ -34,9 +35,13 @@ export function callsInTransaction(source: DataSource, client: unknown, deps: De
       return andThen(before, () => execute(sql, parameters));
     }, undefined);
   };
+  const call = <T>(work: () => Soon<T>) =>
+    inPromise(work).catch((error) => {
+      throw unwrapped(error);
+    });
   return {
     trigger: (job: Job | string, input: unknown, options: StepTriggerOptions & ActorOptions = {}) =>
-      inPromise(() => {
+      call(() => {
         const asked = requests();
         return andThen(
           asked.triggerSoon(job, input, options),
@@ -44,7 +49,7 @@ export function callsInTransaction(source: DataSource, client: unknown, deps: De
         );
       }),
     signal: (waitId, signal, options) =>
-      inPromise(() => {
+      call(() => {
         const asked = requests();
         asked.signalNow(waitId, signal, options);
         return insert(asked);

@@ -1,5 +1,6 @@
 import { Mistake } from "../../execution/transactions.ts";
 import type { NewOutboxRow } from "../../model/effects.ts";
+import type { StepTriggerOptions } from "../../model/job.ts";
 import type { Requests } from "./requests.ts";
 
 /** The requests of a function as rows of the outbox: as they were given, with what the run inherits. */
@@ -11,8 +12,8 @@ export function toRows(
   return [
     ...runs.map(({ id, jobName, payload, labels, flow: { priority, fairnessKey } }, index): NewOutboxRow => {
       const inherited = { labels, priority, ...(fairnessKey === null ? {} : { fairnessKey }) };
-      const given = { ...options[index], ...inherited };
-      if ("coalesce" in given) throw new Mistake(new TypeError("coalesce needs a data source that is joined"));
+      const given: StepTriggerOptions = { ...options[index], ...inherited };
+      if (given.coalesce !== undefined) throw new Mistake(new TypeError("coalesce needs a data source that is joined"));
       return { id, kind: "trigger", name: jobName, value: payload, options: JSON.stringify(given), storeId, at };
     }),
     ...signals.map(({ waitId, signal: { signalId, payload } }, index): NewOutboxRow => {

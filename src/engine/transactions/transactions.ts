@@ -4,6 +4,7 @@ import {
   type TransactionEnd,
   type TransactionRequest,
   type Transactions,
+  unwrapped,
 } from "../../execution/transactions.ts";
 import type { DataSource, TransactionOptions } from "../../model/data_source.ts";
 import type { SourceWrites } from "../../model/effects.ts";
@@ -118,8 +119,7 @@ export class EngineTransactions implements Transactions {
         signals: answers.signals.map(({ run: _, ...receipt }) => receipt),
       };
     } catch (error) {
-      if (!(error instanceof WorkError)) throw error;
-      throw isInstance(error.cause, Mistake) ? (error.cause as Mistake).cause : error.cause;
+      throw unwrapped(error);
     }
   }
 
@@ -210,7 +210,11 @@ export class EngineTransactions implements Transactions {
 
   /** Does `Engine.inTransaction()`. */
   inTransaction(source: DataSource, client: unknown): AsyncTransactionCalls {
-    this.#check(source, { subject: "engine.inTransaction()", options: {} });
+    try {
+      this.#check(source, { subject: "engine.inTransaction()", options: {} });
+    } catch (error) {
+      throw unwrapped(error);
+    }
     return callsInTransaction(source, client, this.#deps);
   }
 
