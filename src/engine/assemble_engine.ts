@@ -230,7 +230,7 @@ export function assembleEngine<J extends Jobs, L>(
     host,
     hub,
     sources,
-    jobs: [...jobs.newest.keys()],
+    jobs: [...jobs.newest.values()].flatMap(({ name, changes: { aliases } }) => [name, ...aliases]),
     storeId: () => transactions.storeId(),
     intervalMs: settings.pollingInterval,
     triggers,

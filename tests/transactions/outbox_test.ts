@@ -23,6 +23,13 @@ const positive: Schema<{ n: number }> = {
     },
   },
 };
+const optional: Schema<number | undefined> = {
+  "~standard": {
+    version: 1,
+    vendor: "test",
+    validate: (value) => value === null ? { issues: [{ message: "must not be null" }] } : { value: value as number },
+  },
+};
 const note = defineJob({ name: "note", input: positive, run: () => null });
 const review = defineJob({ name: "review", input: anything, run: (step) => step.wait("review") });
 
@@ -273,6 +280,33 @@ forEachSource(
     ]);
   },
 );
+
+const open = defineJob({
+  name: "open",
+  input: optional,
+  run: (_step, input) => input === undefined ? "nothing" : input,
+});
+const renamed = defineJob({ name: "after", aliases: ["before"], input: anything, run: () => null });
+
+forEachSource("an input that is undefined, and the former name of a job, go through the outbox", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = createEngine({ store, jobs: { open, renamed }, dataSources: { app: rows.source } });
+
+  const { runs } = await engine.transaction(rows.source, (tx) => {
+    const { trigger } = tx as { trigger(job: unknown, input?: unknown): unknown };
+    const triggered = [trigger(open), trigger("before", 1)];
+    return rows.source.kind === "sqlite" ? undefined : Promise.all(triggered).then(() => {});
+  });
+  const table = rows.source.kind === "sqlite" ? "holdfast_outbox" : "holdfast.outbox";
+  await rows.execute(`INSERT INTO ${table} (kind, name, value) VALUES ('trigger', 'before', '2')`);
+  await engine.start();
+  while ((await rows.outbox()).length > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(runs![0]!.id))!.output, "nothing");
+  const { runs: after } = await engine.getRuns({ jobName: "after" });
+  assert.deepEqual(after.map(({ input, status }) => [input, status]), [[2, "completed"], [1, "completed"]]);
+});
 
 forEachSource("engine.inTransaction() refuses coalesce and a source of another engine by a TypeError", async (rows) => {
   await using store = new MemoryStore();

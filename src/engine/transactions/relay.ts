@@ -4,7 +4,7 @@ import type { DataSource } from "../../model/data_source.ts";
 import type { NewOutboxRow, OutboxRow, StuckRows } from "../../model/effects.ts";
 import { ConflictError, StoreError } from "../../model/error.ts";
 import type { Signal, SignalReceipt } from "../../model/wait.ts";
-import { parseValue } from "../../values/json.ts";
+import { decode, parseValue } from "../../values/json.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import type { Triggers } from "../triggers/triggers.ts";
@@ -31,7 +31,7 @@ interface Expected {
 export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub" | "store"> {
   /** The data sources of the engine, with their names. */
   sources: ReadonlyMap<DataSource, string>;
-  /** The names of the jobs of the engine. */
+  /** The names of the jobs of the engine, and their aliases. */
   jobs: readonly string[];
   /** The id of the store. */
   storeId: () => Promise<string>;
@@ -211,13 +211,14 @@ export class Relay {
     add = (request: NewRun) => this.#deps.triggers.add(request),
   ): Promise<Relayed> {
     const { triggers, signal } = this.#deps;
-    const parsed = parseValue(value);
     const given = options === null ? {} : JSON.parse(options) as TriggerOptions & { by?: string };
-    if (kind === "signal") return { signal: await signal(name, { signalId: id, payload: parsed }, given.by ?? null) };
+    if (kind === "signal") {
+      return { signal: await signal(name, { signalId: id, payload: parseValue(value) }, given.by ?? null) };
+    }
     if (given.coalesce !== undefined) {
       throw new TypeError("coalesce is not possible: it would decide anew after a crash");
     }
-    const run = await triggers.requestNow(name, parsed, given);
+    const run = await triggers.requestNow(name, decode(value), given);
     const added = await add({ ...run, id }).catch((error) => {
       if (error instanceof ConflictError) return null; // it was added before, and deleted since
       throw error;
