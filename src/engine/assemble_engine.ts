@@ -44,7 +44,7 @@ import { watchStrandedJobs } from "./runs/stranded_jobs.ts";
 import { shortestOf } from "./runs/purge_loop.ts";
 import { currentWait } from "./runs/current_wait.ts";
 import { Relay } from "./transactions/relay.ts";
-import { runSweeps } from "./transactions/sweep.ts";
+import { runSweeps, sweepAll } from "./transactions/sweep.ts";
 import { EngineTransactions } from "./transactions/transactions.ts";
 import { Triggers } from "./triggers/triggers.ts";
 import type { Surroundings } from "../execution/surroundings.ts";
@@ -191,6 +191,12 @@ export function assembleEngine<J extends Jobs, L>(
     inBackground: (work) => lifecycle.inBackground(work),
   });
   const retention = readRetention(options.retention ?? {});
+  const sweepDeps = {
+    ...deps,
+    sources: transactions.unjoined,
+    storeId: () => transactions.storeId(),
+    shortestRetentionMs: shortestOf(retention),
+  };
   const lifecycle: Lifecycle = new Lifecycle({
     jobs,
     settings,
@@ -198,14 +204,10 @@ export function assembleEngine<J extends Jobs, L>(
     retention,
     migrateSources: () => transactions.migrate(),
     relay: (abortSignal) => relay.run(abortSignal),
+    relayDue: (abortSignal) => relay.relayDue(abortSignal),
     stuckRows: () => relay.stuck,
-    sweep: (abortSignal) =>
-      runSweeps({
-        ...deps,
-        sources: transactions.unjoined,
-        storeId: () => transactions.storeId(),
-        shortestRetentionMs: shortestOf(retention),
-      }, abortSignal),
+    sweep: (abortSignal) => runSweeps(sweepDeps, abortSignal),
+    sweepDue: (abortSignal) => sweepAll(sweepDeps, abortSignal),
     declareSchedules: () => schedules.declare(),
     scheduler,
     watchStranded: (abortSignal) => watchStrandedJobs({ ...deps, logger }, abortSignal),

@@ -276,8 +276,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** Adds a plugin, such as `persistLogs()`. */
   use(plugin: Plugin): this;
   /**
-   * Fires the slots that are due and executes everything that is due now, but not runs that sleep or wait, and then
-   * deletes what `retention` no longer keeps: for tests, cron and serverless.
+   * Relays the outboxes of data sources, fires the slots that are due, executes everything that is due now, but not runs
+   * that sleep or wait, and then deletes what `retention` no longer keeps: for tests, cron and serverless.
    *
    * @returns How many runs it executed, and `nextDueAt`: call it again then, and after each trigger and signal.
    * @throws {RangeError} `maxRuns` is not a positive integer, or `timeout` is negative.

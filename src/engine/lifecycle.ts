@@ -70,8 +70,12 @@ export interface LifecycleOptions {
   stuckRows: () => EngineCondition["stuckRows"];
   /** Relays the outboxes of data sources, until the signal fires. */
   relay: (abortSignal: AbortSignal) => Promise<void>;
+  /** Relays what the outboxes have now, unless the signal fires. */
+  relayDue: (abortSignal: AbortSignal) => Promise<void>;
   /** Deletes old effects of data sources, until the signal fires. */
   sweep: (abortSignal: AbortSignal) => Promise<void>;
+  /** Deletes the effects that are old now, unless the signal fires. */
+  sweepDue: (abortSignal: AbortSignal) => Promise<void>;
   /** Writes statistics and measures the event loop while the engine is started. */
   monitor: Pick<Monitor, "start" | "reportIdle" | "stop">;
 }
@@ -226,9 +230,11 @@ export class Lifecycle {
     const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());
     try {
       const stopCount = this.#stopCount;
+      await this.#options.relayDue(enough.signal);
       const nextSlotAt = await this.#options.scheduler.fireDue(enough.signal);
       const { executed, nextTimerAt } = await this.#worker.drain(maxRuns, enough.signal);
       const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
+      await this.#options.sweepDue(enough.signal); // before the runs that the effects belong to are deleted
       await purgeInSlices(this.#deps.store, this.#options.retention, this.#deps, { mayGoOn });
       await this.#options.monitor.reportIdle();
       const isEarly = nextTimerAt === "now" || enough.signal.aborted;

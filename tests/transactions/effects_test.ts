@@ -219,6 +219,24 @@ forEachSource("a started engine sweeps once a minute", async (rows) => {
   assert.deepEqual(await rows.effects(), []);
 });
 
+forEachSource("runUntilIdle() sweeps before it deletes runs that retention does not keep", async (rows) => {
+  const host = new FakeHost();
+  await using store = new MemoryStore({ host });
+  const { job } = aBooking(rows);
+  const options = { jobs: { job }, dataSources: { app: rows.source }, retention: { completed: 1_000 } };
+  await using engine = createEngine({ store, host, ...options });
+  await engine.trigger(job, null);
+  await engine.runUntilIdle();
+  const young = await rows.effects();
+
+  host.advance(1_001);
+  await engine.runUntilIdle();
+
+  assert.equal(young.length, 1);
+  assert.deepEqual(await rows.effects(), []);
+  assert.equal((await engine.getRuns()).total, 0);
+});
+
 forEachSource("step.transaction() that throws leaves neither rows nor an effect, and is tried again", async (rows) => {
   await using store = new MemoryStore({ host: new FakeHost() });
   let attempts = 0;

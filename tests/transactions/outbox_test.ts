@@ -308,6 +308,34 @@ forEachSource("an input that is undefined, and the former name of a job, go thro
   assert.deepEqual(after.map(({ input, status }) => [input, status]), [[2, "completed"], [1, "completed"]]);
 });
 
+forEachSource("runUntilIdle() relays what the outbox has, and executes it", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+  await engine.migrate();
+
+  await rows.begin(async (client) => {
+    await engine.inTransaction(rows.source, client).trigger(note, { n: 1 });
+  });
+  const { executed } = await engine.runUntilIdle();
+
+  assert.equal(executed, 1);
+  assert.deepEqual(await rows.outbox(), []);
+});
+
+forEachSource("runUntilIdle() does not fail because a data source does", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+  const errors: string[] = [];
+  engine.on("worker:error", ({ error }) => void errors.push(String(error)));
+  await engine.trigger(note, { n: 1 });
+  rows.source.effects.takeRows = () => Promise.reject(new Error("it is down"));
+
+  const { executed } = await engine.runUntilIdle();
+
+  assert.equal(executed, 1);
+  assert.deepEqual(errors, ["Error: it is down"]);
+});
+
 forEachSource("engine.inTransaction() refuses coalesce and a source of another engine by a TypeError", async (rows) => {
   await using store = new MemoryStore();
   await using engine = anEngine(store, rows);

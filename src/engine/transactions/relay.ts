@@ -157,6 +157,15 @@ export class Relay {
     await Promise.all(this.#looking); // the data source may be closed after this
   }
 
+  /** Relays until the outboxes have nothing more, or the signal fires. What fails is relayed later. */
+  async relayDue(abortSignal: AbortSignal): Promise<void> {
+    try {
+      for (let moved = 1; moved > 0 && !abortSignal.aborted;) moved = await this.relayAll();
+    } catch (error) {
+      this.#deps.hub.publishError(error);
+    }
+  }
+
   /** Relays what the outboxes have now. Answers how many rows it has moved. */
   async relayAll(): Promise<number> {
     let moved = 0;

@@ -28,10 +28,15 @@ export async function runSweeps(deps: SweepDeps, abortSignal: AbortSignal): Prom
   const intervalMs = Math.max(SHORTEST_INTERVAL_MS, Math.min(LONGEST_INTERVAL_MS, ...keptMs.map((ms) => ms / 2)));
   while (!abortSignal.aborted) {
     await pause(deps.host, intervalMs * (0.9 + deps.host.random() / 5), abortSignal);
-    for (const { effects } of deps.sources) {
-      if (abortSignal.aborted) return;
-      await sweep(effects, deps).catch((error) => deps.hub.publishError(error));
-    }
+    await sweepAll(deps, abortSignal);
+  }
+}
+
+/** Sweeps each data source, unless the signal has fired. What fails is tried again by the next sweep. */
+export async function sweepAll(deps: SweepDeps, abortSignal: AbortSignal): Promise<void> {
+  for (const { effects } of deps.sources) {
+    if (abortSignal.aborted) return;
+    await sweep(effects, deps).catch((error) => deps.hub.publishError(error));
   }
 }
 
