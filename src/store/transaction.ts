@@ -23,7 +23,10 @@ export interface WaitOfJob {
   version: number;
 }
 
-/** Finds a wait by means of the connection of a transaction, at once on SQLite; `null`: there is none. */
+/**
+ * Finds the wait that a signal to this one is for, by means of the connection of a transaction, at once on SQLite: if it
+ * has ended with its run, that of its name in the newest retry from the failure that has one. `null`: there is none.
+ */
 export type FindWait = (waitId: string) => WaitOfJob | null | Promise<WaitOfJob | null>;
 
 /** What the store has to write with a transaction. */

@@ -36,7 +36,20 @@ const slow = defineJob({
   waits: { slow: inTime },
   run: (step) => step.wait("slow"),
 });
-const jobs = { stored, declared, slow };
+let fails = true;
+// Its mail with the id of the wait is sent before it fails.
+const mailed = defineJob({
+  name: "mailed",
+  input: anything,
+  async run(step) {
+    const wait = await step.prepareWait("answer", { schema: answer });
+    await step.run("mail", () => {
+      if (fails) throw new Error("the mail service is down");
+    });
+    return await step.waitFor(wait);
+  },
+});
+const jobs = { stored, declared, slow, mailed };
 const WRONG = { stored: { approved: "yes" }, declared: { approved: false } };
 const RIGHT = { approved: true };
 
@@ -114,6 +127,28 @@ for (const [name, open] of JOINED) {
       await end();
     });
   }
+
+  Deno.test(`${name}: tx.signal() to a wait of a run that was retried from its failure ends that of the newest retry`, async () => {
+    const { store, source, end } = await open();
+    fails = true;
+    const { engine, runId, wait } = await aWait(store, source, "mailed");
+    const { id: failed } = await engine.retrigger(runId, { from: "failure" });
+    await engine.runUntilIdle();
+    fails = false;
+    const { id: retried } = await engine.retrigger(failed, { from: "failure" });
+    await engine.runUntilIdle();
+
+    const refused = engine.transaction(source, sending(source, [wait.id, { approved: "yes" }]) as never);
+    await assert.rejects(refused, { name: "ValidationError", code: "invalid_input" });
+    const { signals } = await engine.transaction(source, sending(source, [wait.id, RIGHT]) as never);
+    await engine.runUntilIdle();
+
+    const [current] = await engine.getWaits(retried);
+    assert.deepEqual(signals!.map(({ wait, disposition }) => [wait.id, disposition]), [[current!.id, "accepted"]]);
+    assert.equal((await engine.getRun(retried))!.status, "completed");
+    await engine.stop();
+    await end();
+  });
 
   Deno.test(`${name}: a transaction whose function has caught the refusal of a signal commits the rest`, async () => {
     const { store, source, end } = await open();

@@ -97,10 +97,12 @@ export class Requests {
     const by = checkActor(options, "signal()");
     const { maxValueBytes, findWait, checkPayload } = this.#deps;
     const checked = checkSignal(signal, maxValueBytes);
-    const refusal = findWait === null
-      ? undefined
-      : andThen(findWait(waitId), (found) => found === null ? undefined : checkPayload(found, checked));
-    return andThen(refusal, () => {
+    const found = findWait === null ? null : findWait(waitId);
+    const current = andThen(
+      found,
+      (found) => found === null ? waitId : andThen(checkPayload(found, checked), () => found.wait.id),
+    );
+    return andThen(current, (waitId) => {
       this.#check();
       const trace = this.#traceOfSignal(waitId, checked, this.signals.length);
       this.signalsBy.push(by);

@@ -82,7 +82,7 @@ async function transactOnce(
       return { step: { recorded: toStepRecord(found) }, runs: [], signals: [] };
     }
     const findWait = async (waitId: string) => {
-      const [row] = await open.query(`select ${database.toCall("get_wait", { waitId })} as r`, []);
+      const [row] = await open.query(`select ${database.toCall("get_current_wait", { waitId })} as r`, []);
       return row!.r === null ? null : toWaitOfJob(readAnswer(row!.r as string) as Parameters<typeof toWaitOfJob>[0]);
     };
     const writes = await callWork((tx) => work(tx, findWait), toTx(open.client), abortSignal);

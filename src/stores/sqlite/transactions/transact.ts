@@ -4,7 +4,7 @@ import type { StepRecord } from "../../../model/step.ts";
 import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionSignal } from "../../../store/transaction.ts";
 import type { SignalOutcome } from "../../../model/wait.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { findWait } from "../reads/find_wait.ts";
+import { findCurrentWait } from "../reads/find_wait.ts";
 import { Undone } from "../write_batch.ts";
 import { enqueueRuns } from "../writes/enqueue.ts";
 import { deliver } from "../writes/pauses.ts";
@@ -33,7 +33,7 @@ export function transactNow(
 ): StoreAnswers | { thrown: WorkError } {
   const recorded = step === null ? null : findRecord(db, step);
   if (recorded !== null) return { step: { recorded }, runs: [], signals: [] };
-  const done = inSavepoint(db, statements, (tx) => work(tx, (waitId) => findWait(db, waitId)));
+  const done = inSavepoint(db, statements, (tx) => work(tx, (waitId) => findCurrentWait(db, waitId)));
   if ("thrown" in done) return done;
   const writes = done.value;
   try {

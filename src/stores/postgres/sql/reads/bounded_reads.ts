@@ -119,6 +119,21 @@ begin
     from {schema}.pauses w join {schema}.runs r on r.seq = w.run_seq where w.id = p ->> 'waitId' and w.kind = 'wait');
 end $$;
 
+-- The wait that a signal to this one is for: if it has ended with its run, that of its name in the newest retry from the
+-- failure that has one.
+create or replace function fn.get_current_wait(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+begin
+  return (with recursive retries (seq, retriggered_as, nth, wait_name) as (
+      select r.seq, case when w.status in ('closed', 'cancelled') then r.retriggered_as end, 0, w.name
+      from {schema}.pauses w join {schema}.runs r on r.seq = w.run_seq where w.id = p ->> 'waitId' and w.kind = 'wait'
+      union all select n.seq, n.retriggered_as, nth + 1, wait_name
+      from retries join {schema}.runs n on n.id = retries.retriggered_as and n.origin_id is not null)
+    select to_jsonb(w) || jsonb_build_object('run_id', r.id, 'job', r.job) from retries
+    join {schema}.runs r on r.seq = retries.seq
+    join {schema}.pauses w on w.run_seq = r.seq and w.kind = 'wait' and w.name = retries.wait_name
+    order by nth desc limit 1);
+end $$;
+
 -- Log lines of a run after one. \`dropped\` is how many lines the first of them stands for. See Store.readLogs().
 create or replace function fn.read_logs(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT}); v_run bigint; v_no bigint; v_dropped bigint;
