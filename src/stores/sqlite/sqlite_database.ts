@@ -237,10 +237,14 @@ export function storeError(
 /** SQLite's message, with advice where there is some. */
 function reasonOf(error: unknown, code: number | null): string {
   const message = error instanceof Error ? error.message : String(error);
-  const advice = code === null ? undefined : ADVICE.get(code);
+  const advice = IN_TRANSACTION.test(message) ? USE_TRANSACTION : code === null ? undefined : ADVICE.get(code);
   return advice === undefined ? message : `${message}; ${advice}`;
 }
 
+// The result code says only that it is an error.
+const IN_TRANSACTION = /within a transaction$/;
+const USE_TRANSACTION =
+  "Holdfast was called inside a transaction of yours: use engine.transaction() or engine.inTransaction()";
 const CHECK_PERMISSIONS = "check that this process may write to the file and to its directory";
 const ADVICE = new Map([
   [CANNOT_OPEN, CHECK_PERMISSIONS],

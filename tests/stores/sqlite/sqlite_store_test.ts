@@ -486,7 +486,7 @@ for (const [what, text] of [["state", "FROM holdfast_pauses"], ["list", "LIMIT ?
 }
 
 for (const driver of ["node:sqlite", "better-sqlite3"]) {
-  Deno.test(`SqliteStore.from() reads while whoever has lent it its ${driver} has a transaction open`, () =>
+  Deno.test(`SqliteStore.from() reads, and refuses to write, while whoever has lent it its ${driver} has a transaction open`, () =>
     withFile(async (path) => {
       const database = driver === "node:sqlite" ? new DatabaseSync(path) : new Database(path);
       await using store = afterClose(await SqliteStore.from(database as DatabaseSync), () => database.close());
@@ -497,6 +497,10 @@ for (const driver of ["node:sqlite", "better-sqlite3"]) {
       const { total } = await getRuns(store, {});
       const state = await store.getRunState(added!.run.id);
       const page = await store.readJournal(0, 1_000);
+      await assert.rejects(store.enqueue([aRun()]), {
+        name: "StoreError",
+        message: /inside a transaction of yours: use engine\.transaction\(\) or engine\.inTransaction\(\)$/,
+      });
       database.exec("COMMIT");
 
       assert.deepEqual([total, state!.run.status, page!.rows.length], [1, "pending", 1]);
