@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
+import { defineJob } from "../../src/model/job.ts";
+import { anything } from "../support/stores/for_each_store.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, aServer, cliJobs, fill } from "./places.ts";
-import { getRun, getRuns, getWaits } from "../../src/store/reads.ts";
+import { getMessages, getRun, getRuns, getWaits } from "../../src/store/reads.ts";
 
 Deno.test("holdfast cancel, retrigger and delete change runs by their ids", async () => {
   await using file = await aFile();
@@ -226,4 +228,29 @@ Deno.test("holdfast tail follows all runs of a job over HTTP until it is ended",
 
   assert.equal(code, 0);
   assert.ok(json.every(({ jobName }) => jobName === "import-csv"));
+});
+
+Deno.test("holdfast send sends a message by a service, and refuses a database, which cannot check it", async () => {
+  await using file = await aFile();
+  const chat = defineJob({
+    name: "chat",
+    input: anything,
+    messages: { text: anything },
+    run: (step) => step.receive("text"),
+  });
+  await using server = await aServer(file.store, { jobs: { chat } });
+  const { lines: [triggered] } = await callCli(["trigger", "chat", ...server.args]);
+  const runId = triggered!.split(" ")[0]!;
+  const send = ["send", runId, "text", '{"a":1}', "--id", "m1"];
+
+  const sent = await callCli([...send, ...server.args]);
+  const again = await callCli([...send, ...server.args, "--json"]);
+  const refused = await callCli([...send, ...file.args]);
+
+  assert.deepEqual([sent.code, sent.lines], [0, ["Message m1 is accepted"]]);
+  assert.deepEqual(again.json, [{ runId, messageId: "m1", disposition: "duplicate", started: false }]);
+  assert.equal(refused.code, 2);
+  assert.match(refused.notes.join("\n"), /A database cannot check a message, .*: send it by a service/);
+  const [message] = await getMessages(file.store, runId);
+  assert.deepEqual([message!.id, message!.payload], ["m1", { a: 1 }]);
 });

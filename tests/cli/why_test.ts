@@ -136,3 +136,33 @@ Deno.test("holdfast why says that no worker is live, and which one was lost", as
   assert.match(said[0]!, new RegExp(`^Running: n${nobody}\n  Worker web-9 was lost: its lease expired [\\w ]+ ago; `));
   assert.match(said[1]!, new RegExp(`^Pending: n${nobody}$`));
 });
+
+Deno.test("holdfast why says of a run that has ended why its clean-up has not", async () => {
+  await using file = await aFile();
+  let isDown = true;
+  const order = defineJob({
+    name: "order",
+    input: anything,
+    run: declined,
+    onEnd: { run: (step) => step.run("refund", () => isDown ? declined() : null) },
+  });
+  await using engine = createEngine({ store: file.store, jobs: { order }, logger: null });
+  const { id } = await engine.trigger(order, null);
+  await engine.runUntilIdle({ maxRuns: 1 });
+  const { endRunId } = (await engine.getRun(id))!;
+
+  const pending = await whyOf(file, id);
+  await engine.runUntilIdle();
+  const failed = await whyOf(file, id);
+  isDown = false;
+  await engine.retrigger(endRunId!);
+  await engine.runUntilIdle();
+  const completed = await whyOf(file, id);
+
+  assert.match(pending, new RegExp(`^Failed .* ago: HTTP 402\n  Its clean-up, run ${endRunId}: Pending: `));
+  assert.match(
+    failed,
+    new RegExp(`^Failed .* ago: HTTP 402\n  Its clean-up, run ${endRunId}: Failed .* ago: HTTP 402$`),
+  );
+  assert.match(completed, /^Failed .* ago: HTTP 402$/);
+});

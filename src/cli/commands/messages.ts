@@ -1,5 +1,6 @@
 import type { ClientMessage } from "../../model/message.ts";
 import type { Command } from "../command.ts";
+import { UsageError } from "../arguments.ts";
 import { describeInstant } from "../output/describe.ts";
 import { toJsonLine } from "../../values/escape_text.ts";
 import { askApi, findRunId } from "../service/api.ts";
@@ -38,10 +39,15 @@ export const messages: Command = {
 export const send: Command = {
   name: "send",
   usage: "RUN NAME [JSON|-]",
-  about: "send a message with this payload (null) to a run",
+  about: "send a message with this payload (null) to a run, by a service",
   arity: [2, 3],
   options: { id: { value: "ID", about: "identifies a repeated message (each call sends another one)" } },
   async run({ args, service, output, terminal }) {
+    if (service.kind !== "http") {
+      throw new UsageError(
+        "A database cannot check a message, whose schema is in the code: send it by a service, http(s)://...",
+      );
+    }
     const [given, name, json = "null"] = args.positionals as [string, string, string?];
     const payload = await readJsonArgument(json, terminal);
     const runId = await findRunId(service, given);

@@ -239,13 +239,25 @@ export const why: Command = {
   async run({ args, service, output }) {
     const runId = await findRunId(service, args.positionals[0]!);
     const explanation = await askApi(service, "GET /explain", { query: { runId } });
+    const cleanUp = explanation.reasons[0]!.kind === "ended" ? await explainCleanUp(service, runId) : null;
     output.object(explanation, ({ status, message, reasons }) => {
       output.line(sentenceOf(status, message));
       for (const { message } of reasons.slice(1)) output.line(`  ${message}`);
+      if (cleanUp !== null) output.line(`  ${cleanUp}`);
     });
     return 0;
   },
 };
+
+/** Why the run that cleans up after one has not completed; `null`: it or its retry has, or there is none. */
+async function explainCleanUp(service: Service, runId: string): Promise<string | null> {
+  const { endRunId } = await askApi(service, "GET /run", { query: { runId } });
+  if (endRunId === undefined) return null;
+  const end = await askApi(service, "GET /run", { query: { runId: endRunId } });
+  if (end.status === "completed" || end.completedAs !== undefined) return null;
+  const { status, message } = await askApi(service, "GET /explain", { query: { runId: endRunId } });
+  return `Its clean-up, run ${endRunId}: ${sentenceOf(status, message)}`;
+}
 
 /** `Pending: behind run ...`. A message that begins with the status stays. */
 function sentenceOf(status: string, message: string): string {
