@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { type FlatField, messageOf, type WaitAction } from "../../model/flat_form.ts";
 import type { Wait } from "../../model/wait.ts";
+import { PROTECTIVE_HEADERS } from "../response.ts";
 
 /** What a page asks for, and what was entered before. */
 export interface Question {
@@ -52,13 +53,13 @@ const STYLE_HASH = createHash("sha256").update(STYLE).digest("base64");
 
 /** The headers of each answer: a document without scripts, and without anything from elsewhere. */
 export const PAGE_HEADERS: Readonly<Record<string, string>> = {
+  ...PROTECTIVE_HEADERS,
   "content-type": "text/html; charset=utf-8",
   "content-security-policy":
     `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`,
   "cache-control": "no-store",
   // With `no-referrer` a browser would send `Origin: null` with the form.
   "referrer-policy": "same-origin",
-  "x-content-type-options": "nosniff",
   "x-robots-tag": "noindex",
 };
 

@@ -4,7 +4,7 @@ import type { Json } from "../../values/json.ts";
 import { propertyOf } from "../../values/property_of.ts";
 import type { McpCall } from "../mcp_call.ts";
 import { readJson } from "../requests/read_json.ts";
-import { jsonResponse } from "../response.ts";
+import { jsonResponse, PROTECTIVE_HEADERS } from "../response.ts";
 
 /** The version without sessions: each request says everything. */
 export const STATELESS = "2026-07-28";
@@ -92,7 +92,7 @@ export async function answerRpc(
     }
     if (!isObject(params)) throw new RpcError("params", "params must be an object");
     isStateless = readVersion(call.request.headers, params) === STATELESS;
-    if (id === null) return new Response(null, { status: 202 });
+    if (id === null) return new Response(null, { status: 202, headers: PROTECTIVE_HEADERS });
     const served = methodsOf(isStateless);
     // Before anything else is checked: clients look for methods by their code.
     if (!Object.hasOwn(served, method)) throw new RpcError("method", `There is no method "${method}"`);

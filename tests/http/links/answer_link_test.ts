@@ -170,8 +170,9 @@ forEachStore("every page has the headers that keep it to itself", async (world) 
       /^default-src 'none'; style-src 'sha256-[\w+/]{43}='; form-action 'self'; base-uri 'none'; frame-ancestors 'none'$/,
     );
     assert.deepEqual(
-      ["cache-control", "referrer-policy", "x-robots-tag", "x-content-type-options"].map((name) => headers.get(name)),
-      ["no-store", "same-origin", "noindex", "nosniff"],
+      ["cache-control", "referrer-policy", "x-robots-tag", "x-content-type-options", "cross-origin-resource-policy"]
+        .map((name) => headers.get(name)),
+      ["no-store", "same-origin", "noindex", "nosniff", "same-origin"],
     );
   }
 });

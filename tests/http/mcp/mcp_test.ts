@@ -621,6 +621,17 @@ Deno.test("POST /mcp refuses batches, null as an id and what is no JSON-RPC; it 
   assert.deepEqual(await post("", "DELETE"), [405, "method_not_allowed"]);
 });
 
+Deno.test("POST /mcp answers everything with the protective headers, notifications too", async () => {
+  const server = aServer();
+  await using _service = server.service;
+
+  for (const body of ["no", '{"jsonrpc":"2.0","id":1,"method":"ping"}', '{"jsonrpc":"2.0","method":"ping"}']) {
+    const { headers } = await server.handler.fetch(new Request("http://localhost/mcp", { method: "POST", body }));
+    const sent = ["cross-origin-resource-policy", "x-content-type-options"].map((name) => headers.get(name));
+    assert.deepEqual(sent, ["same-origin", "nosniff"], body);
+  }
+});
+
 Deno.test("10,000 random requests never lead to a 5xx", async () => {
   const errors: unknown[] = [];
   const service = aService(
