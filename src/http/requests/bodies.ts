@@ -99,26 +99,36 @@ export const NOTE: Body<{ note?: string | undefined }> = {
   },
 };
 
-// A larger body is none that was meant to say where a retrigger begins.
-const MAX_IGNORED_BYTES = 4_096;
+/** No body: with a `by` it is refused. Any other is ignored, also one that cannot be read. */
+export const NO_BODY: Body<void> = {
+  schema: null,
+  read: async (request, settings) => void await readIgnored(request, settings),
+};
 
-/**
- * No body of a retrigger: with a `from` it is refused, since the retry would begin at the start. Any other body is
- * ignored, also one that cannot be read.
- */
+/** No body of a retrigger: with a `from` it is refused, too, since the retry would begin at the start. */
 export const NO_FROM: Body<void> = {
   schema: null,
-  read: async (request, { host, limits }) => {
-    if (request.body === null || request.bodyUsed) return;
-    const read = readJson(request, { host, limits: { ...limits, maxBodyBytes: MAX_IGNORED_BYTES } });
-    const body = await read.catch((error) => {
-      if (error instanceof HoldfastError) return null;
-      throw error;
-    });
-    if (typeof body !== "object" || body === null || !Object.hasOwn(withoutActor(body), "from")) return;
+  read: async (request, settings) => {
+    const body = await readIgnored(request, settings);
+    if (typeof body !== "object" || body === null || !Object.hasOwn(body, "from")) return;
     throw new ValidationError('The body has a field "from": give it as a parameter of the URL, such as from=failure');
   },
 };
+
+// A larger body is none that was meant to say how or who.
+const MAX_IGNORED_BYTES = 4_096;
+
+/** Reads the body of a route that takes none; `null`: there is none, or it cannot be read. */
+async function readIgnored(request: Request, { host, limits }: ReadJsonOptions): Promise<Json> {
+  if (request.body === null || request.bodyUsed) return null;
+  const read = readJson(request, { host, limits: { ...limits, maxBodyBytes: MAX_IGNORED_BYTES } });
+  return withoutActor(
+    await read.catch((error) => {
+      if (error instanceof HoldfastError) return null;
+      throw error;
+    }),
+  );
+}
 
 /** The parsed body of a bulk operation. */
 export interface BulkRequest {

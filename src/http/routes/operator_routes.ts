@@ -2,7 +2,7 @@ import { operate } from "../access/guards.ts";
 import { toClientSchedule } from "../client_schedule.ts";
 import { METRICS_TYPE, writeMetrics } from "../metrics.ts";
 import { oneOf } from "../openapi/json_schema.ts";
-import { NOTE } from "../requests/bodies.ts";
+import { NO_BODY, NOTE } from "../requests/bodies.ts";
 import { all, milliseconds, optional, type Query, required } from "../requests/parameters.ts";
 import { JSON_HEADERS, jsonResponse } from "../response.ts";
 import { withoutUndefined } from "../without_undefined.ts";
@@ -11,7 +11,12 @@ import { route } from "../route.ts";
 const JOB = required("jobName");
 const SCHEDULE = required("name");
 const WINDOWS = ["1h", "24h", "7d"] as const;
-const ofSchedule = { query: SCHEDULE, answers: { schema: "Schedule" }, errors: ["not_found", "conflict"] } as const;
+const ofSchedule = {
+  query: SCHEDULE,
+  body: NO_BODY,
+  answers: { schema: "Schedule" },
+  errors: ["not_found", "conflict"],
+} as const;
 
 const DEFAULT_TICK_MS = 25_000;
 // Its guard could have a name, too.
@@ -155,6 +160,7 @@ export const OPERATOR_ROUTES = {
     path: "/schedules/trigger",
     summary: "Triggers a schedule now, without a slot",
     query: SCHEDULE,
+    body: NO_BODY,
     answers: { schema: "TriggerResult" },
     errors: ["invalid_input", "not_found", "conflict"],
     guard: operate("trigger"),

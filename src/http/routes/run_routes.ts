@@ -5,7 +5,7 @@ import type { BulkOperation } from "../../model/run.ts";
 import { getRun } from "../../store/reads.ts";
 import { bulk, followRun, followRuns, readItems, run, scoped, send, signal, trigger, wait } from "../access/guards.ts";
 import { logsJson, messagesJson, runsJson, stepsJson, streamJson, waitsJson } from "../json_lists.ts";
-import { bulk as bulkBody, NO_FROM, SEND, SIGNAL, TRIGGER } from "../requests/bodies.ts";
+import { bulk as bulkBody, NO_BODY, NO_FROM, SEND, SIGNAL, TRIGGER } from "../requests/bodies.ts";
 import {
   all,
   FROM,
@@ -74,6 +74,7 @@ const change = <Method extends string, Path extends string>(
     path,
     summary,
     query: RUN_ID,
+    body: NO_BODY,
     answers: { schema: "Success" },
     errors: ["not_found", "conflict"],
     guard: run(operation),

@@ -133,7 +133,8 @@ forEachStore("by in a body is refused, with hooks and without", async (world) =>
   const { query } = await aWaitingRun(service);
   const { id } = await service.engine.trigger("echo", 1);
   await service.engine.cancel(id);
-  const bodies: [string, Record<string, unknown>][] = [
+  const { id: openId } = await service.engine.trigger("echo", 2);
+  const bodies: [string, Record<string, unknown>, method?: string][] = [
     ["/trigger", { jobName: "echo", input: 1 }],
     [`/signal?${query}`, { signalId: "s", payload: 1 }],
     [`/retrigger?runId=${id}`, {}],
@@ -142,17 +143,23 @@ forEachStore("by in a body is refused, with hooks and without", async (world) =>
     ["/runs/retrigger", { runIds: [id] }],
     ["/runs/resume", { runIds: [id] }],
     ["/runs/delete", { runIds: [id] }],
+    [`/cancel?runId=${openId}`, {}],
+    [`/resume?runId=${openId}`, {}],
+    [`/run?runId=${id}`, {}, "DELETE"],
+    ["/schedules/pause?name=nightly", {}],
+    ["/schedules/resume?name=nightly", {}],
+    ["/schedules/trigger?name=nightly", {}],
   ];
   const before = (await service.engine.getRuns()).total;
 
-  for (const [path, body] of bodies) {
+  for (const [path, body, method = "POST"] of bodies) {
     for (
       const send of [
         ask,
         (method: string, path: string, body: Record<string, unknown>) => open.ask(method, path, { body }),
       ]
     ) {
-      const { status, body: answer } = await send("POST", path, { ...body, by: "mallory" });
+      const { status, body: answer } = await send(method, path, { ...body, by: "mallory" });
       assert.deepEqual([status, answer.error, answer.code], [400, "by is set by the service", "invalid_request"], path);
     }
   }
