@@ -21,7 +21,7 @@ import { deepFreeze } from "../deep_freeze.ts";
 import type { ListSource } from "../json_lists.ts";
 import { noSuchRun } from "../response.ts";
 import type { ItemsQuery } from "../streams/item_query.ts";
-import { followItems, itemsNow } from "../streams/item_stream.ts";
+import { endedItems, followItems, itemsNow } from "../streams/item_stream.ts";
 import type { Resume } from "../streams/resume.ts";
 import type { PermittedStream, Streams } from "../streams/streams.ts";
 import { withoutUndefined } from "../without_undefined.ts";
@@ -170,6 +170,7 @@ export class Access extends Caller {
         tenant: await this.#tenant(),
       }),
       (register) => followItems({ ...internals, host: this.host }, query, register),
+      () => endedItems(query),
     );
   }
 

@@ -1,10 +1,11 @@
 import { isCut, type StreamReader, type StreamReading } from "../../events/stream_reader.ts";
+import { HoldfastError } from "../../model/error.ts";
 import type { Host } from "../../model/host.ts";
 import { formatPlace, STREAM_START, type StreamPlace } from "../../model/stream.ts";
 import type { Store } from "../../store/store.ts";
 import type { StreamText } from "../../store/stream_text.ts";
 import { jsonResponse, noSuchRun, PROTECTIVE_HEADERS } from "../response.ts";
-import { EventStream } from "./event_stream.ts";
+import { endedStream, EventStream } from "./event_stream.ts";
 import type { ItemsQuery } from "./item_query.ts";
 import type { SentStream } from "./streams.ts";
 
@@ -62,6 +63,16 @@ export async function followItems(source: ItemsSource, query: ItemsQuery, regist
   if (query.live === "long-poll") return await longPoll(reading, source, query, register);
   const from = isLost ? null : text.chunks[0]?.first ?? text.end.items;
   return new ItemEvents(reading, source, query, register).begin(from);
+}
+
+/**
+ * Answers a request that would follow a stream, but has to end at once.
+ *
+ * @throws {HoldfastError} It is a long poll, whose client would ask again at once (`unavailable`).
+ */
+export function endedItems({ live }: ItemsQuery): Response {
+  if (live === "long-poll") throw new HoldfastError("unavailable", "Nothing can be waited for now");
+  return endedStream();
 }
 
 async function longPoll(

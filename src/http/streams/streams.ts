@@ -113,27 +113,31 @@ export class Streams {
    * @param authorise See {@linkcode Streams.open}.
    * @param answer Makes the response. It is given what registers the stream: that counts it, ends it in time, and returns
    * a function to call when it has ended.
+   * @param answerEnded Makes the response if the stream has ended before it began.
    */
   openItems(
     authorise: () => Promise<PermittedStream>,
     answer: (register: (stream: SentStream) => () => void) => Promise<Response>,
+    answerEnded: () => Response,
   ): Promise<Response> {
     return this.#authorise(
       authorise,
       ({ tenant, ...shown }) => answer((stream) => this.#register(stream, shown, tenant)),
+      answerEnded,
     );
   }
 
   async #authorise(
     authorise: () => Promise<PermittedStream>,
     open: (permitted: PermittedStream) => Promise<Response>,
+    answerEnded = endedStream,
   ): Promise<Response> {
     const closing: Predicate[] = [];
     this.#authorising.add(closing);
     try {
       const permitted = await authorise();
       const { tenant: _, ...shown } = permitted;
-      if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return endedStream();
+      if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return answerEnded();
       return await open(permitted);
     } finally {
       this.#authorising.delete(closing);

@@ -405,6 +405,24 @@ forEachStore("GET /stream ends at maxStreamMs, and when the engine stops", async
   assert.ok(first.all.length > 0);
 });
 
+forEachStore(
+  "GET /stream that is opened after the engine has stopped ends at once, and says when to come back",
+  async (context) => {
+    const service = aService({}, context);
+    const { path, write } = await aStream(context, service);
+    await write("a");
+    await service.engine.stop();
+
+    const events = await fetch(service, `${path}&offset=-1&live=sse`);
+    const poll = await service.ask("GET", `${path}&offset=-1&live=long-poll`);
+    const now = await service.ask("GET", path);
+
+    assert.deepEqual([events.status, await events.text()], [200, "retry: 1000\n\n"]);
+    assert.deepEqual([poll.status, poll.body.code, poll.headers.get("retry-after")], [503, "unavailable", "1"]);
+    assert.deepEqual([now.status, now.body], [200, ["a"]]);
+  },
+);
+
 forEachStore("GET /streams lists the streams of a run", async (context) => {
   await using service = aService({}, context);
   const { id, write } = await aStream(context, service);
