@@ -1,12 +1,12 @@
 import type { Worker } from "../execution/worker.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { runAround, type SendEnd, type SendInfo } from "../model/around.ts";
-import { StoreError, ValidationError } from "../model/error.ts";
+import { NotFoundError, StoreError, ValidationError } from "../model/error.ts";
 import type { JobFlow } from "../model/flow.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { Job } from "../model/job.ts";
 import { type KeyedRun, parseMessagePayload } from "../model/job/job_messages.ts";
-import { MAX_MESSAGE_ID, type SendResult, type SentMessage } from "../model/message.ts";
+import { describeTarget, MAX_MESSAGE_ID, type SendResult, type SentMessage } from "../model/message.ts";
 import { actorOf, type ActorOptions, encodeOrigin, type OriginText, readActor, traceOf } from "../model/origin.ts";
 import type { Labels, RunText } from "../model/run.ts";
 import type { NewRun } from "../store/new_run.ts";
@@ -117,7 +117,7 @@ export class Messages {
       : await this.#toKey(to, asked, start, guard);
     const outcome = await this.#sendAround(
       request,
-      (traced) => guard === null ? this.#post(traced) : this.#postGuarded(traced, guard),
+      (traced) => guard === null ? this.#post(traced) : this.#postGuarded(to, traced, guard),
     );
     if ("changed" in outcome) throw new TypeError("A message without an expected run cannot find another one");
     const { run: { id: runId }, started } = outcome;
@@ -208,13 +208,18 @@ export class Messages {
     }, (error) => ({ kind: "refused", error }));
   }
 
-  /** Sends a message once the guard has allowed it for the very run that then takes it. */
-  async #postGuarded(request: SendRequest, guard: MessageGuard): Promise<SendOutcome> {
+  /**
+   * Sends a message once the guard has allowed it for the very run that then takes it.
+   *
+   * @param to The address as it was given: a guard may have made another key of it.
+   */
+  async #postGuarded(to: string | KeyedRun, request: SendRequest, guard: MessageGuard): Promise<SendOutcome> {
     const { id, name, payload } = request.message;
     let outcome = await this.#post({ ...request, expect: "" }); // no run: only a duplicate is answered
     for (let changes = 0; "changed" in outcome; changes++) {
       const runId = outcome.found?.id ?? null;
-      if (runId === null && request.start === null) return await this.#post(request); // it says that there is none
+      // It is not sent to a run that there is by now: the guard was not asked about that.
+      if (runId === null && request.start === null) throw noSuchTarget(to);
       if (changes === MAX_CHANGES) {
         throw new StoreError(`The run of a message has changed ${MAX_CHANGES} times meanwhile`);
       }
@@ -258,6 +263,13 @@ export class Messages {
     if (found === undefined) throw new UnknownJobError(jobName, jobs.newest.keys());
     return found.job;
   }
+}
+
+/** The refusal of a message to a run that does not exist. */
+function noSuchTarget(to: string | KeyedRun): NotFoundError {
+  if (typeof to === "string") return new NotFoundError(`There is no ${describeTarget({ runId: to })}`);
+  const jobName = typeof to.job === "string" ? to.job : to.job.name;
+  return new NotFoundError(`There is no ${describeTarget({ jobNames: [jobName], key: to.key })}`);
 }
 
 /**

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import type { HandlerAuth, RequestedMessage } from "../../../src/http/access/auth_hooks.ts";
+import { internalsOf } from "../../../src/engine/engine_internals.ts";
 import { defineJob } from "../../../src/model/job.ts";
 import { anything } from "../../support/stores/for_each_store.ts";
 import { aService } from "../../support/http/http.ts";
@@ -187,6 +188,38 @@ Deno.test("POST /send with start asks onTrigger first, and keeps the keys of ten
   assert.notEqual(ofA.body.runId, ofB.body.runId);
   assert.equal(again.body.runId, ofA.body.runId);
   assert.equal((await service.engine.getRun(ofA.body.runId))!.idempotencyKey, "a/room");
+});
+
+Deno.test("POST /send names an unknown run by the key that the client has sent, and not as it is stored", async () => {
+  await using service = aService({ auth: hooks([]) }, undefined, { chat });
+
+  const body = { jobName: "talk", key: "room", ...HI };
+  const { status, body: answer } = await service.ask("POST", "/send", { headers: OF_A, body });
+
+  assert.deepEqual([status, answer.error], [404, 'There is no run of job "talk" with the key "room"']);
+});
+
+Deno.test("POST /send asks the hooks about a run that is triggered while they are asked for none", async () => {
+  await using service = aService({ auth: hooks([]) }, undefined, { chat });
+  const { store } = internalsOf(service.engine);
+  const { send } = store;
+  let calls = 0;
+  // Right after the first look, which finds no run, there is one of another caller.
+  store.send = async (request) => {
+    const outcome = await send.call(store, request);
+    calls += 1;
+    if (calls === 1) await service.engine.trigger("chat", null, { labels: { org: "b" }, idempotencyKey: "a/room" });
+    return outcome;
+  };
+
+  const { status } = await service.ask("POST", "/send", {
+    headers: OF_A,
+    body: { jobName: "chat", key: "room", ...HI },
+  });
+
+  const { runs: [run] } = await service.engine.getRuns();
+  assert.equal(status, 404);
+  assert.deepEqual(await service.engine.getMessages(run!.id), []);
 });
 
 Deno.test("POST /send is refused by a hook, and then nothing is stored", async () => {
