@@ -142,10 +142,14 @@ export function refuse(thrown: unknown): Refusal {
   return { response: errorResponse(thrown.code, textOf(thrown), detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
 }
 
-/** The message for the client. The issues are sent as data, so the message only counts them. */
+/** The message of a refusal as a client sees it. */
+export function messageOf(error: HoldfastError): string {
+  return isInstance(error, UnknownJobError) ? `There is no job "${error.jobName}"` : error.message;
+}
+
+/** The same where issues are sent as data: the message only counts them. */
 function textOf(error: HoldfastError): string {
-  if (isInstance(error, UnknownJobError)) return `There is no job "${error.jobName}"`;
-  if (!(error instanceof ValidationError) || error.issues.length === 0) return error.message;
+  if (!(error instanceof ValidationError) || error.issues.length === 0) return messageOf(error);
   const { summary, issues, issuesLeftOut } = error;
   const count = issues.length + issuesLeftOut;
   const leftOut = issuesLeftOut === 0 ? "" : `, of which ${issuesLeftOut} are left out`;

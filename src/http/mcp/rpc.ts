@@ -4,7 +4,7 @@ import type { Json } from "../../values/json.ts";
 import { propertyOf } from "../../values/property_of.ts";
 import type { McpCall } from "../mcp_call.ts";
 import { readJson } from "../requests/read_json.ts";
-import { jsonResponse, PROTECTIVE_HEADERS } from "../response.ts";
+import { jsonResponse, messageOf, PROTECTIVE_HEADERS } from "../response.ts";
 
 /** The version without sessions: each request says everything. */
 export const STATELESS = "2026-07-28";
@@ -191,7 +191,7 @@ export function refusalText(error: unknown): string | null {
   if (
     !["invalid_request", "invalid_input", "conflict", "key_in_use", "not_found", "wait_expired"].includes(error.code)
   ) return null;
-  return error.message;
+  return messageOf(error);
 }
 
 /** The issues of a refusal, as data of an error. */

@@ -8,6 +8,7 @@ import { mcp, type McpOptions } from "../../../src/http/mcp/mcp.ts";
 import { notFound } from "../../../src/http/response.ts";
 import { signedLinks } from "../../../src/links/signed_links.ts";
 import { createEngine, MemoryStore } from "@holdfast/jobs";
+import { internalsOf } from "../../../src/engine/engine_internals.ts";
 import { defineJob } from "../../../src/model/job.ts";
 import { rpc, type RpcAnswer, type RpcOptions } from "../../mcp/stateless_client.ts";
 import { aService } from "../../support/http/http.ts";
@@ -63,6 +64,7 @@ const words = defineJob({
     return "done";
   },
 });
+const gone = defineJob({ name: "gone", input: z.object({}), run: () => null });
 const JOBS = { sum, broken, refund, choose, nested, words };
 const tools = Object.values(JOBS).map((job) => ({ job, description: `Does ${job.name}` }));
 
@@ -407,6 +409,18 @@ Deno.test("who acts is recorded with what MCP does: the run, the answer and the 
   const [wait] = await server.engine.getWaits(answered);
   const run = await server.engine.getRun(cancelled);
   assert.deepEqual([wait!.signalledBy, run!.triggeredBy, run!.cancelledBy], Array(3).fill("user-of-a"));
+});
+
+Deno.test("a tool does not say which jobs there are to whoever names one that there is not", async () => {
+  const server = aServer({ operate: true });
+  await using _service = server.service;
+  const other = createEngine({ store: internalsOf(server.engine).store, jobs: { gone }, logger: null });
+  const { id: runId } = await other.trigger("gone", {});
+  await other.runUntilIdle();
+
+  const { result } = await server.call("retry_run", { runId });
+
+  assert.deepEqual(result.content, [{ type: "text", text: 'There is no job "gone"' }]);
 });
 
 Deno.test("runs of other jobs are no tasks", async () => {
