@@ -23,6 +23,8 @@ export interface ItemsQuery {
   isHead: boolean;
   /** The `ETag` that the client has. */
   etag: string | null;
+  /** With `live=long-poll`: fires when the client has left. */
+  left: AbortSignal | null;
 }
 
 const MORE: Query<Omit<ItemsQuery, "runId" | "name">> = {
@@ -52,6 +54,7 @@ const MORE: Query<Omit<ItemsQuery, "runId" | "name">> = {
       isText: readChoice(query, "as", ["text"] as const) === "text",
       isHead: request.method === "HEAD",
       etag: request.headers.get("if-none-match"),
+      left: live === "long-poll" ? request.signal : null,
     };
   },
 };

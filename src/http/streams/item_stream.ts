@@ -81,8 +81,11 @@ async function longPoll(
   query: ItemsQuery,
   register: Register,
 ): Promise<Response> {
-  const unregister = register({ close: () => reading.stop(), keepAlive: () => {} });
-  const cancel = host.schedule(LONG_POLL_MS, () => reading.stop());
+  const stop = () => reading.stop();
+  const unregister = register({ close: stop, keepAlive: () => {} });
+  const cancel = host.schedule(LONG_POLL_MS, stop);
+  query.left?.addEventListener("abort", stop);
+  if (query.left?.aborted) stop();
   const place = reading.place;
   try {
     const text = await reading.nextText();
@@ -100,8 +103,9 @@ async function longPoll(
       },
     });
   } finally {
+    query.left?.removeEventListener("abort", stop);
     cancel();
-    reading.stop();
+    stop();
     unregister();
   }
 }

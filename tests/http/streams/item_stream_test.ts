@@ -301,6 +301,29 @@ forEachStore("GET /stream with live=long-poll waits for items, or for 25 seconds
   assert.equal(service.handler.closeStreams(() => true), 0);
 });
 
+forEachStore(
+  "GET /stream with live=long-poll no longer counts as a stream once its client has left",
+  async (context) => {
+    const { host } = context;
+    await using service = aService({ limits: { maxStreams: 1 } }, context);
+    const { path } = await aStream(context, service);
+    const { next } = await show(await fetch(service, path));
+    const url = `http://localhost${path}&offset=${next}&live=long-poll`;
+    const client = new AbortController();
+    const left = service.handler.fetch(new Request(url, { signal: client.signal }));
+    await host.settle();
+    const refused = await service.ask("GET", `${path}&offset=-1&live=sse`);
+
+    client.abort();
+    await left;
+    const abandoned = await service.handler.fetch(new Request(url, { signal: client.signal }));
+
+    assert.equal(refused.status, 503);
+    assert.equal(abandoned.status, 204);
+    assert.equal(service.handler.closeStreams(() => true), 0);
+  },
+);
+
 forEachStore("GET /stream with live=sse sends items as they come, and says where it ends", async (context) => {
   const { host } = context;
   await using service = aService({}, context);
