@@ -58,7 +58,8 @@ export async function listen(handler: FetchHandler, { port, hostname }: ListenOp
 }
 
 /**
- * Turns a handler into a listener of `node:http`. Event streams are sent as they come, and end when the client leaves.
+ * Turns a handler into a listener of `node:http`. Event streams are sent as they come, and end when the client leaves; the
+ * `signal` of a request fires then, too.
  *
  * The body must not have been read before, as `express.json()` does: register the handler before it. Such a request is
  * answered with 500 and a message that says so. An error that the handler throws is 500 and is printed.
@@ -75,7 +76,9 @@ export function toNodeListener(handler: FetchHandler): NodeListener {
 async function answer(handler: FetchHandler, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
   try {
     if (mayHaveBody(incoming) && incoming.readableDidRead) return refuse(outgoing, 500, BODY_WAS_READ);
-    const request = toRequest(incoming);
+    const client = new AbortController();
+    outgoing.once("close", () => client.abort());
+    const request = toRequest(incoming, client.signal);
     if (request === null) return refuse(outgoing, 400, "There can be no such request");
     const { status, headers, body } = await handler.fetch(request);
     outgoing.writeHead(status, [...headers].flat());
@@ -105,7 +108,7 @@ function mayHaveBody({ method }: IncomingMessage): boolean {
 }
 
 /** `null`: no `Request` can have this address, or this method. */
-function toRequest(incoming: IncomingMessage): Request | null {
+function toRequest(incoming: IncomingMessage, signal: AbortSignal): Request | null {
   const { method = "GET", headersDistinct: { host } } = incoming;
   // A router of Express takes the path that it is mounted at away from `url`.
   const { originalUrl, url = "/" } = incoming as IncomingMessage & { originalUrl?: string };
@@ -119,7 +122,7 @@ function toRequest(incoming: IncomingMessage): Request | null {
     // Relative to it, a path that begins with "//" would be that of another host.
     const { origin } = new URL(`${scheme}://${host}`);
     const address = new URL(target.startsWith("/") ? origin + target : target);
-    return new Request(address, { method, headers, body, duplex: "half" } as RequestInit);
+    return new Request(address, { method, headers, body, signal, duplex: "half" } as RequestInit);
   } catch {
     return null; // such as the method TRACE, or an address with a password
   }

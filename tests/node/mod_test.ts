@@ -89,6 +89,32 @@ Deno.test("listen() rejects when the port is in use", async () => {
   await once(server, "close");
 });
 
+Deno.test("listen() aborts the signal of a request whose client has left", async () => {
+  const asked = Promise.withResolvers<Request>();
+  const left = Promise.withResolvers<void>();
+  const handler = {
+    fetch: async (request: Request) => {
+      request.signal.addEventListener("abort", () => left.resolve());
+      asked.resolve(request);
+      await left.promise;
+      return new Response();
+    },
+  };
+  const server = await listen(handler, { port: 0, hostname: "127.0.0.1" });
+  const { port } = server.address() as AddressInfo;
+  const client = new AbortController();
+  const answer = fetch(`http://127.0.0.1:${port}/`, { signal: client.signal });
+  const { signal } = await asked.promise;
+
+  assert.equal(signal.aborted, false);
+  client.abort();
+  await assert.rejects(answer);
+  await left.promise;
+
+  server.close();
+  await once(server, "close");
+});
+
 /** Sends a request to a server whose requests pass a middleware first. */
 async function sendThrough(
   middleware: (incoming: IncomingMessage) => Promise<void>,
