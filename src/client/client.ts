@@ -2,6 +2,7 @@ import type { Children } from "../model/children.ts";
 import type { RunStatus } from "../model/run.ts";
 import type { ClientStep } from "../model/step.ts";
 import type { Stream, StreamPart } from "../model/stream.ts";
+import type { Duration } from "../values/duration.ts";
 import type { Json, Jsonify } from "../values/json.ts";
 import type { LogEntry } from "../model/log.ts";
 import type { ClientMessage, SendResult } from "../model/message.ts";
@@ -28,7 +29,7 @@ import type {
 } from "./client_types.ts";
 import { follow, untilAnswered } from "./follow.ts";
 import { readItems } from "./read_items.ts";
-import { openService, type Query, type ServiceOptions } from "./service.ts";
+import { openService, type ServiceOptions } from "./service.ts";
 
 /**
  * Calls a service of `createHandler()`. No call is repeated, except those of `watch`, `watchRuns` and `waitForRun`:
@@ -136,13 +137,13 @@ export interface Client<J extends ClientJobs> {
   /**
    * Waits until a run has completed.
    *
-   * @param options.timeout For how long, in milliseconds. Default, and from 25 days on: without limit.
+   * @param options.timeout For how long. Default, and from 25 days on: without limit.
    * @throws {ClientError} It failed (`run_failed`), was cancelled (`run_cancelled`) or deleted (`not_found`), or has not
    * completed in time (`timeout`).
    */
   waitForRun<Name extends JobName<J>>(
     runId: RunId<Name>,
-    options?: CallOptions & { timeout?: number },
+    options?: CallOptions & { timeout?: Duration },
   ): Promise<CompletedRunOf<J, Name>>;
 }
 
@@ -175,14 +176,14 @@ export interface Client<J extends ClientJobs> {
 export function createClient<J extends ClientJobs>(options: ServiceOptions): Client<J> {
   const ask = openService(options);
   const askOfRun = (route: string) => (runId: string, options?: CallOptions) =>
-    ask(route, { query: toQuery({ ...options, runId }), ...options });
+    ask(route, { ...options, runId }, options);
   const readWaits = askOfRun("GET /waits");
 
   const client: Client<J> = {
     trigger: (jobName, input, options) =>
-      ask("POST /trigger", { body: { jobName, input, ...options, abortSignal: undefined }, ...options }),
+      ask("POST /trigger", {}, options, { jobName, input, ...options, abortSignal: undefined }),
     run: askOfRun("GET /run"),
-    page: (filter, options) => ask("GET /runs", { query: toQuery({ ...filter, ...options }), ...options }),
+    page: (filter, options) => ask("GET /runs", { ...filter, ...options }, options),
     async *runs(filter, options) {
       for (const shown: string[] = [];;) {
         const page = await client.page(filter, { limit: 1_000, total: false, before: shown.at(-1), ...options }).catch(
@@ -201,21 +202,21 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
     steps: askOfRun("GET /steps"),
     logs: askOfRun("GET /logs"),
     waits: readWaits,
-    wait: (runId, waitId, options) => ask("GET /wait", { query: { runId, waitId }, ...options }),
-    signal: (runId, waitId, body, options) => ask("POST /signal", { query: { runId, waitId }, body, ...options }),
+    wait: (runId, waitId, options) => ask("GET /wait", { runId, waitId }, options),
+    signal: (runId, waitId, body, options) => ask("POST /signal", { runId, waitId }, options, body),
     messages: askOfRun("GET /messages"),
-    send: (to, message, options) =>
-      typeof to === "string"
-        ? ask("POST /send", { query: { runId: to }, body: message, ...options })
-        : ask("POST /send", { body: { ...to, ...message }, ...options }),
+    send(to, message, options) {
+      const keyed = typeof to === "object" && to;
+      return ask("POST /send", { runId: keyed ? null : to }, options, { ...keyed, ...message });
+    },
     async ask(to, message, options) {
       const { runId, messageId } = await client.send(to, message, options);
       const stepName = `respond:${messageId}`;
       for await (const event of client.watch(runId, options)) {
         if (event.type !== "snapshot" && (event as { stepName?: string }).stepName !== stepName) continue;
-        const steps = await untilAnswered(() => client.steps(runId, options), options);
-        const answer = steps.find(({ name }) => name === stepName);
-        if (answer) return answer.output as never; // of the type that the caller expects
+        for (const { name, output } of await untilAnswered(client.steps, runId, options)) {
+          if (name === stepName) return output as never; // of the type that the caller expects
+        }
       }
       await client.waitForRun(runId, options); // it says how the run has ended
       throw new ClientError(`Run "${runId}" has not answered message "${messageId}"`, "conflict");
@@ -234,31 +235,32 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
       });
       for await (const event of follow(ask, "GET /subscribe", { runId }, readSnapshot, options)) {
         yield event;
-        if (/^run:(comp|fail|canc|del)/.test(event.type)) return;
+        if (/^run:(com|f|ca|de)/.test(event.type)) return; // run:complete, run:fail, run:cancel, run:delete
       }
     },
     watchRuns: (filter, options) =>
       follow(
         ask,
         "GET /runs/subscribe",
-        toQuery(filter),
+        filter,
         async () => ({ type: "snapshot" as const, page: await client.page(filter, options) }),
         options,
       ),
     readStream: (runId, stream, options) => readItems(ask, runId, stream, options),
     async waitForRun(runId, { timeout, abortSignal } = {}) {
       const timing = new AbortController();
+      const ms = toMs(timeout);
       // A longer timer would fire at once: 25 days are without limit.
-      const timer = timeout! < 2 ** 31
+      const timer = ms! < 2 ** 31
         ? setTimeout(
-          () => timing.abort(new ClientError(`Run "${runId}" has not completed within ${timeout} ms`, "timeout")),
-          timeout,
+          () => timing.abort(new ClientError(`Run "${runId}" has not completed within ${ms} ms`, "timeout")),
+          ms,
         )
         : 0;
       const options = { abortSignal: AbortSignal.any([timing.signal, abortSignal ?? timing.signal]) };
       try {
         for await (const _ of client.watch(runId, options));
-        const run = await untilAnswered(() => client.run(runId, options), options);
+        const run = await untilAnswered(client.run, runId, options);
         const { status, error } = run;
         if (status === "completed") return run as never; // it has its output
         throw new ClientError(`Run "${runId}" ended as ${status}${error ? `: ${error}` : ""}`, `run_${status}`);
@@ -270,10 +272,12 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
   return client;
 }
 
-/** A filter, and which page, as parameters. */
-function toQuery(
-  { labels, abortSignal: _, ...query }: ClientFilter & PageOptions & Record<string, unknown> = {},
-): Query {
-  for (const key in labels) query[`label.${key}`] = labels[key];
-  return query;
+/** The milliseconds of a duration. The module of the server, which also checks it, would be too large here. */
+function toMs(duration: Duration | undefined): number | undefined {
+  if (typeof duration !== "string") return duration;
+  let ms = 0;
+  for (const [, count, unit] of duration.matchAll(/([\d.]+) ?(ms|mil|[smhdw])/g)) {
+    ms += count as never * { ms: 1, mil: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5, w: 6048e5 }[unit as "ms"];
+  }
+  return ms;
 }

@@ -18,7 +18,7 @@ export class ClientError extends Error {
   constructor(
     message: string,
     code: string,
-    details: { status?: number; issues?: readonly Issue[]; retryAfter?: number | null; cause?: unknown } = {},
+    details?: { status?: number; issues?: readonly Issue[]; retryAfter?: number | null; cause?: unknown },
   ) {
     super(message);
     Object.assign(this, { name: "ClientError", code, status: null, issues: [], retryAfter: null }, details);

@@ -14,7 +14,7 @@ import { sseLines } from "./sse_lines.ts";
 export function follow<Snapshot>(
   send: Service,
   route: string,
-  query: Query,
+  query: Query | undefined,
   readSnapshot: () => Promise<Snapshot>,
   options?: CallOptions,
   // deno-lint-ignore no-explicit-any -- the service sends events, and the client states of which job
@@ -25,7 +25,7 @@ export function follow<Snapshot>(
   let progress: string;
   return reconnect(send, route, () => ({ ...query, lastEventId: lastId }), async function* (lines) {
     // Connected first, and read then: what happens in between is in the stream.
-    if (!lastId) yield await readSnapshot();
+    if (!lastId) yield readSnapshot();
     let repeated = [progress!, ...shown];
     for await (const [field, value] of lines) {
       if (field === "id") {
@@ -38,7 +38,7 @@ export function follow<Snapshot>(
         const key = value!.slice(0, value!.lastIndexOf('"timestamp"'));
         const at = repeated.indexOf(key);
         delete repeated[at];
-        if (event.type === "gap") yield await readSnapshot();
+        if (event.type === "gap") yield readSnapshot();
         else if (at < 0) {
           if (event.progress) progress = key;
           else if (lastId) shown.push(key);
@@ -70,7 +70,7 @@ export function reconnect<T>(
   return repeat(async function* (onLine) {
     let reader: ReadableStreamDefaultReader<string> | undefined;
     try {
-      const { body }: Response = await send(route, { query: query(), ...options }, true);
+      const { body }: Response = await send(route, query(), options, undefined, true);
       if (!body) return true;
       return yield* read(sseLines(reader = body.pipeThrough(new TextDecoderStream()).getReader(), onLine));
     } finally {
@@ -85,9 +85,13 @@ export function reconnect<T>(
  *
  * @throws {ClientError} The service refuses it, other than for now.
  */
-export async function untilAnswered<T>(call: () => Promise<T>, options?: CallOptions): Promise<T> {
+export async function untilAnswered<T>(
+  call: (runId: string, options?: CallOptions) => Promise<T>,
+  runId: string,
+  options?: CallOptions,
+): Promise<T> {
   const answers = repeat(async function* () {
-    yield await call();
+    yield call(runId, options);
   }, options);
   return (await answers.next()).value as T;
 }

@@ -15,7 +15,7 @@ export function readItems<T>(
   let from = after ? -1 : 0;
   const name = (stream as Stream).name ?? stream;
   const query = () => ({ runId, name, offset, live: "sse", resets: "event" });
-  return reconnect(send, "GET /stream", query, async function* (lines) {
+  return reconnect(send, "GET /stream", query, async function* (lines): AsyncGenerator<StreamPart<T>, true | void> {
     let event;
     let items: T[] = [];
     for await (const [field, value] of lines) {
@@ -35,7 +35,6 @@ export function readItems<T>(
         if (data.streamClosed) return true;
       }
     }
-    return false;
   }, options);
 }
 

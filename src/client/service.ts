@@ -14,23 +14,23 @@ export interface ServiceOptions {
   fetch?: typeof fetch;
 }
 
-/** Parameters of a query. A list is repeated, `undefined` is left out. */
-export type Query = Readonly<Record<string, unknown>>;
-
-/** A request to a service. */
-export interface ServiceRequest extends CallOptions {
-  /** The parameters. */
-  query?: Query;
-  /** A body, which is sent as JSON. */
-  body?: unknown;
-}
+/** Parameters of a query. A list is repeated, `labels` are one parameter each, `undefined` and `abortSignal` are left out. */
+export type Query = Readonly<Record<string, unknown>> & CallOptions & {
+  readonly labels?: Readonly<Record<string, string>>;
+};
 
 /**
  * Sends a request, and returns the JSON of an answer that is not an error, or the answer itself if it is a stream. A
- * route is its method and its path, such as `GET /run`.
+ * route is its method and its path, such as `GET /run`. A body is sent as JSON.
  */
-// deno-lint-ignore no-explicit-any -- the service answers what the interface promises, and the client states
-export type Service = (route: string, request: ServiceRequest, isStream?: boolean) => Promise<any>;
+export type Service = (
+  route: string,
+  query: Query,
+  options?: CallOptions,
+  body?: unknown,
+  isStream?: boolean,
+  // deno-lint-ignore no-explicit-any -- the service answers what the interface promises, and the client states
+) => Promise<any>;
 
 /**
  * Connects nothing yet, but checks the address.
@@ -40,13 +40,20 @@ export type Service = (route: string, request: ServiceRequest, isStream?: boolea
 export function openService({ url, headers, fetch = globalThis.fetch }: ServiceOptions): Service {
   const base = URL.parse(url, globalThis.location?.href)?.href.replace(/\/$/, "");
   if (!base) throw new TypeError(`url must be absolute here: ${url}`);
-  return async (route, { query, body, abortSignal }, isStream) => {
+  return async (
+    route,
+    { labels, abortSignal: _, ...query }: Record<string, unknown> & Query,
+    { abortSignal } = {},
+    body,
+    isStream,
+  ) => {
     const throwLost = (cause: Error) => {
       abortSignal?.throwIfAborted();
       throw new ClientError(`${route} was not answered: ${cause.message}`, "network", { cause });
     };
     const [method, path] = route.split(" ");
     const target = new URL(base + path);
+    for (const key in labels) query[`label.${key}`] = labels[key];
     for (const name in query) {
       for (const value of [query[name]].flat()) if (value != null) target.searchParams.append(name, value as string);
     }

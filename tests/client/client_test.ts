@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { ClientError, createClient } from "../../src/client/mod.ts";
+import { type Duration, toMs } from "../../src/values/duration.ts";
 import { aService } from "./a_service.ts";
 
 Deno.test("trigger() and waitForRun() answer the run with its output", async () => {
@@ -216,6 +217,25 @@ Deno.test("waitForRun() and ask() read again what was not answered", async () =>
 
   assert.deepEqual([run.output, answer], [{ text: "Hello, Ada! " }, { heard: "hi" }]);
   assert.ok(lost >= 4, `${lost} reads`);
+});
+
+Deno.test("waitForRun() takes durations with a unit, as the server does", async () => {
+  await using service = await aService();
+  const { client } = service;
+  const waiting = await client.trigger("approve", {});
+  const { runId } = await client.trigger("greet", { name: "Ada" });
+  const short = [20, "20ms", "20 milliseconds", "0.02s", "0.02 seconds", "0.0005m", "0.0005min", "0m1s"];
+  const long = ["1h", "2 hours", "3d", "1d12h", "2w", "5 minutes"];
+
+  for (const timeout of short as Duration[]) {
+    await assert.rejects(client.waitForRun(waiting.runId, { timeout }), {
+      code: "timeout",
+      message: `Run "${waiting.runId}" has not completed within ${toMs(timeout)} ms`,
+    });
+  }
+  for (const timeout of long as Duration[]) {
+    assert.equal((await client.waitForRun(runId, { timeout })).status, "completed");
+  }
 });
 
 Deno.test("waitForRun() with a timeout that no timer can have waits without limit", async () => {
