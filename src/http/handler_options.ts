@@ -20,11 +20,8 @@ export interface HandlerOptions<Context = unknown> {
    * `GET /health/live`: a process is not to be restarted because its store is locked.
    */
   onRequest?: () => unknown;
-  /**
-   * The minimum interval between two progress events of a run in a stream, in milliseconds; 0: no throttling. Default
-   * 100.
-   */
-  sseThrottleMs?: number;
+  /** The minimum interval between two progress events of a run in a stream; 0: no throttling. Default 100 ms. */
+  sseThrottleMs?: Duration;
   /** The authorization hooks. Default: every caller may do everything. */
   auth?: HandlerAuth<Context>;
   /** Limits for requests and streams. */
@@ -124,6 +121,8 @@ export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowe
   mcp: HandlerMcp | null;
   /** Limits for requests and streams. */
   limits: Limits;
+  /** The minimum interval between two progress events of a run, in milliseconds. */
+  sseThrottleMs: number;
 }
 
 const KNOWN = namesOf<keyof HandlerOptions>()(
@@ -166,7 +165,8 @@ export function checkOptions<Context>(
   if (limits.maxStreamMs !== Infinity) checkInteger("limits.maxStreamMs", limits.maxStreamMs, 1);
   const { basePath = "", trustedOrigins = [], showFailures = false } = options;
   const { onRequest = () => {}, onError = logError } = options;
-  const { sseThrottleMs = DEFAULT_SSE_THROTTLE_MS, host = systemHost } = options;
+  const { host = systemHost } = options;
+  const sseThrottleMs = toMs(options.sseThrottleMs ?? DEFAULT_SSE_THROTTLE_MS) as number; // checked below
   if (typeof showFailures !== "boolean") throw new TypeError("showFailures must be a boolean");
   checkBasePath(basePath);
   const { ui = null, mcp = null } = options;

@@ -36,8 +36,9 @@ Deno.test("checkOptions() takes the smallest and the largest numbers", () => {
   assert.deepEqual([sseThrottleMs, limits], [0, smallest]);
 });
 
-Deno.test("checkOptions() takes maxStreamMs with a unit", () => {
-  assert.equal(checkOptions({ limits: { maxStreamMs: "2h" } }).limits.maxStreamMs, 7_200_000);
+Deno.test("checkOptions() takes durations with a unit", () => {
+  const { limits, sseThrottleMs } = checkOptions({ limits: { maxStreamMs: "2h" }, sseThrottleMs: "250ms" });
+  assert.deepEqual([limits.maxStreamMs, sseThrottleMs], [7_200_000, 250]);
 });
 
 Deno.test("checkOptions() takes origins as browsers write them", () => {

@@ -11,7 +11,7 @@ import {
 } from "../../model/run.ts";
 import { checkName } from "../../values/name.ts";
 import { conditionSchema, COUNT, FLAG, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
-import { MAX_DIGEST_MS, MIN_DIGEST_MS, readResume, type Resume } from "../streams/resume.ts";
+import { readResume, type Resume } from "../streams/resume.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { toMs } from "../../values/duration.ts";
 import { tidyText } from "../../values/text.ts";
@@ -126,11 +126,14 @@ export function milliseconds<Name extends string>(
   name: Name,
   least: number,
   most: number,
-  defaultMs: number,
+  { default: defaultMs, description = 'Milliseconds, or a duration such as "30s"' }: {
+    default?: number;
+    description?: string;
+  },
 ): Query<{ [N in Name]?: number }> {
   const integer = { type: "integer", minimum: least, maximum: most };
-  const schema = { anyOf: [integer, TEXT], default: defaultMs };
-  return optional(name, schema, { description: 'Milliseconds, or a duration such as "30s"' }, (query) => {
+  const schema = withoutUndefined({ anyOf: [integer, TEXT], default: defaultMs });
+  return optional(name, schema, { description }, (query) => {
     const text = readText(query, name);
     if (text === undefined) return undefined;
     const ms = /^\d+$/.test(text) ? Number(text) : toMs(text);
@@ -209,14 +212,17 @@ export const RESUME: Query<{ resume: Resume }> = {
   read: (query, request) => ({ resume: readResume(request, query) }),
 };
 
+const DIGEST = milliseconds("digestMs", 100, 60_000, {
+  description: "Sends a summary of each interval of so many milliseconds instead of its events",
+});
+
 /** The same for a stream that can be sent as summaries. */
 export const RESUME_LIST: Query<{ resume: Resume }> = {
-  ...RESUME,
-  parameters: [...RESUME.parameters, {
-    name: "digestMs",
-    schema: { type: "integer", minimum: MIN_DIGEST_MS, maximum: MAX_DIGEST_MS },
-    description: "Sends a summary of each interval of so many milliseconds instead of its events",
-  }],
+  parameters: [...RESUME.parameters, ...DIGEST.parameters],
+  read: (query, request) => {
+    const { digestMs = null } = DIGEST.read(query, request);
+    return { resume: { ...readResume(request, query), digestMs } };
+  },
 };
 
 function readFilter(query: URLSearchParams, more: RunFilter): RunFilter {

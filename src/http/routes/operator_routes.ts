@@ -24,7 +24,7 @@ const TICK_TIMEOUT: Query<{ timeout?: number; name?: string }> = milliseconds(
   "timeout",
   1_000,
   900_000,
-  DEFAULT_TICK_MS,
+  { default: DEFAULT_TICK_MS },
 );
 
 /** The routes that concern no single run: numbers, jobs, workers, health, schedules, and the document of the routes. */

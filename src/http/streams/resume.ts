@@ -1,4 +1,3 @@
-import { ValidationError } from "../../model/error.ts";
 import type { Fact } from "../../model/fact.ts";
 import type { RunEvent } from "../../model/event.ts";
 import { type Cursor, parseCursor } from "../../model/journal.ts";
@@ -21,27 +20,11 @@ export interface Resume {
  * Reads how the client of an event stream resumes. The stream sends ids if the client reads event streams (every
  * `EventSource` says so in `Accept`), or has received one before: as the header `Last-Event-ID`, or as `lastEventId`
  * of the query.
- *
- * @throws {ValidationError} `digestMs` is not valid.
  */
 export function readResume(request: Request, query: URLSearchParams): Resume {
   const id = request.headers.get("last-event-id") ?? query.get("lastEventId");
   const readsEvents = request.headers.get("accept")?.toLowerCase().includes("text/event-stream") ?? false;
-  return { cursor: parseCursor(id), hasIds: readsEvents || id !== null, digestMs: readDigestMs(query) };
-}
-
-/** The shortest interval of summaries. */
-export const MIN_DIGEST_MS = 100;
-/** The longest one. */
-export const MAX_DIGEST_MS = 60_000;
-
-function readDigestMs(query: URLSearchParams): number | null {
-  const texts = query.getAll("digestMs");
-  const [text] = texts;
-  if (text === undefined) return null;
-  const value = /^\d+$/.test(text) ? Number(text) : NaN;
-  if (texts.length === 1 && value >= MIN_DIGEST_MS && value <= MAX_DIGEST_MS) return value;
-  throw new ValidationError(`The parameter digestMs must be an integer from ${MIN_DIGEST_MS} to ${MAX_DIGEST_MS}`);
+  return { cursor: parseCursor(id), hasIds: readsEvents || id !== null, digestMs: null };
 }
 
 const ENDS: readonly Fact[1][] = ["completed", "failed", "cancelled"];
