@@ -1,3 +1,5 @@
+import { Buffer } from "node:buffer";
+import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import { type EngineInternals, internalsOf } from "../engine/engine_internals.ts";
 import { findLinkedWait } from "../engine/runs/linked_wait.ts";
 import { actionsOf, flatFieldsOf } from "../model/flat_form.ts";
@@ -96,32 +98,23 @@ const TOKEN = /^([\w-]{6})\.([\w-]{1,2000})\.([\w-]{43})$/;
 export function signedLinks(options: SignedLinksOptions): SignedLinks {
   checkOptionNames(options, { keys: true, url: true }, "signedLinks()");
   const url = checkUrl(options.url);
-  const secrets = checkKeys(options.keys);
-  let imported: Promise<Key[]> | undefined;
-  const keys = () => imported ??= Promise.all(secrets.map(toKey));
-  const read = async (token: string): Promise<SignedLink | null> => {
+  const keys = checkKeys(options.keys).map(toKey);
+  const read = (token: string): SignedLink | null => {
     const parts = typeof token === "string" && token.length <= MAX_TOKEN_LENGTH ? TOKEN.exec(token) : null;
     if (parts === null) return null;
     const [, keyId, body, mac] = parts as unknown as [string, string, string, string]; // the pattern has three
-    const signature = toBytes(mac);
-    // What encodes the same bytes in another way is another token.
-    if (signature === null || toText(signature) !== mac) return null;
-    for (const { id, key } of await keys()) {
-      if (id !== keyId) continue;
-      const signed = new TextEncoder().encode(`${SIGNED_FOR}${keyId}.${body}`);
-      if (await crypto.subtle.verify("HMAC", key, signature, signed)) return toLink(body, mac);
-    }
-    return null;
+    const isSigned = keys.some((key) => key.id === keyId && isSame(macOf(key, body), mac));
+    return isSigned ? toLink(body, mac) : null;
   };
   return {
     url,
-    read,
+    read: (token) => Promise.resolve(read(token)),
+    // deno-lint-ignore require-await -- so that what is not valid rejects
     toWait: async (wait, given = {}) => {
       checkOptionNames(given, { for: true, actions: true, expiresAt: true }, "toWait()");
-      const body = toText(new TextEncoder().encode(JSON.stringify(toBody(wait, given))));
-      const [{ id, key }] = await keys() as [Key]; // there is one at least
-      const signed = new TextEncoder().encode(`${SIGNED_FOR}${id}.${body}`);
-      const token = `${id}.${body}.${toText(new Uint8Array(await crypto.subtle.sign("HMAC", key, signed)))}`;
+      const body = Buffer.from(JSON.stringify(toBody(wait, given))).toString("base64url");
+      const [key] = keys as [Key]; // there is one at least
+      const token = `${key.id}.${body}.${macOf(key, body)}`;
       if (token.length > MAX_TOKEN_LENGTH) {
         throw new TypeError(`The link to wait "${wait.name}" is too long: its actions have long labels`);
       }
@@ -129,7 +122,7 @@ export function signedLinks(options: SignedLinksOptions): SignedLinks {
     },
     open: async (token, engine) => {
       const { store, host }: EngineInternals = internalsOf(engine);
-      const link = await read(token);
+      const link = read(token);
       if (link === null || Date.parse(link.expiresAt) <= host.now()) return null;
       const { wait } = await findLinkedWait(store, link);
       if (wait === null) return null;
@@ -142,7 +135,22 @@ export function signedLinks(options: SignedLinksOptions): SignedLinks {
 interface Key {
   /** The begin of the tokens that it signs. */
   id: string;
-  key: CryptoKey;
+  secret: string;
+}
+
+function toKey(secret: string): Key {
+  const print = createHash("sha256").update(`${SIGNED_FOR}id\n${secret}`).digest("base64url");
+  return { id: print.slice(0, KEY_ID_LENGTH), secret };
+}
+
+/** The signature of a body, as a token has it. */
+function macOf({ id, secret }: Key, body: string): string {
+  return createHmac("sha256", secret).update(`${SIGNED_FOR}${id}.${body}`).digest("base64url");
+}
+
+/** Whether two signatures are the same text: what encodes the same bytes in another way is another token. */
+function isSame(one: string, other: string): boolean {
+  return timingSafeEqual(Buffer.from(one), Buffer.from(other)); // the pattern says how long they are
 }
 
 function checkKeys(keys: unknown): readonly string[] {
@@ -168,16 +176,6 @@ function checkUrl(address: unknown): string {
     'url must be the address of the handler, such as "https://app.example.com/api/jobs": https (http for localhost), ' +
       "without query and fragment",
   );
-}
-
-async function toKey(secret: string): Promise<Key> {
-  const encoder = new TextEncoder();
-  const print = await crypto.subtle.digest("SHA-256", encoder.encode(`${SIGNED_FOR}id\n${secret}`));
-  const hmac = { name: "HMAC", hash: "SHA-256" };
-  return {
-    id: toText(new Uint8Array(print)).slice(0, KEY_ID_LENGTH),
-    key: await crypto.subtle.importKey("raw", encoder.encode(secret), hmac, false, ["sign", "verify"]),
-  };
 }
 
 type Body = [runId: string, waitName: string, expiresAt: number, recipient: string | null, actions?: readonly string[]];
@@ -219,9 +217,7 @@ function checkAnswers(wait: Wait, actions: readonly string[] | undefined): void 
 
 function toLink(body: string, mac: string): SignedLink | null {
   try {
-    const [runId, waitName, expiresAt, named, actions]: Body = JSON.parse(
-      new TextDecoder("utf-8", { fatal: true }).decode(toBytes(body)!),
-    );
+    const [runId, waitName, expiresAt, named, actions]: Body = JSON.parse(Buffer.from(body, "base64url").toString());
     return {
       runId,
       waitName,
@@ -232,18 +228,5 @@ function toLink(body: string, mac: string): SignedLink | null {
     };
   } catch {
     return null; // signed by this key for something else
-  }
-}
-
-/** Bytes as base64url (RFC 4648, section 5), without padding. */
-function toText(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-}
-
-function toBytes(text: string): Uint8Array<ArrayBuffer> | null {
-  try {
-    return Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
-  } catch {
-    return null;
   }
 }
