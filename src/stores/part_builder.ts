@@ -60,7 +60,7 @@ export class PartBuilder<T> implements Part<T> {
       if (this.#room <= 0) break;
       const record = toRecord(source);
       this.items.push(record);
-      this.#room -= lengthOf(record);
+      if (this.#room !== Infinity) this.#room -= lengthOf(record);
     }
     return this.toPart();
   }

@@ -1,12 +1,10 @@
-import { isTerminal, type RunText } from "../../model/run.ts";
+import { isTerminal } from "../../model/run.ts";
 import type { Wait } from "../../model/wait.ts";
 import { getWaits } from "../../store/reads.ts";
 import type { Store } from "../../store/store.ts";
 
 /** The wait that a link is for. */
 export interface LinkedWait {
-  /** The newest retry of the run, or the run itself; `null`: there is none. */
-  run: RunText | null;
   /** Its wait of that name; `null`: it has none. */
   wait: Wait | null;
   /** Whether the run may still prepare it. */
@@ -24,6 +22,9 @@ export async function findLinkedWait(
   store: Pick<Store, "readRuns" | "readWaits">,
   { runId, waitName }: { runId: string; waitName: string },
 ): Promise<LinkedWait> {
+  const findWait = async (id: string) => (await getWaits(store, id)).find(({ name }) => name === waitName) ?? null;
+  const named = await findWait(runId);
+  if (named?.status === "pending") return { wait: named, mayCome: true }; // its run has not ended, so it has no retry
   const readRun = async (id: string) => (await store.readRuns([id], 1))[0] ?? null;
   let run = await readRun(runId);
   for (let at = 0; at < MAX_RETRIES && run !== null && run.retriggeredAs !== null; at++) {
@@ -31,8 +32,6 @@ export async function findLinkedWait(
     if (retry === null) break; // deleted: nothing asks any more but what is left
     run = retry;
   }
-  if (run === null) return { run, wait: null, mayCome: false };
-  const waits = await getWaits(store, run.id);
-  const wait = waits.find(({ name }) => name === waitName) ?? null;
-  return { run, wait, mayCome: !isTerminal(run.status) };
+  if (run === null) return { wait: null, mayCome: false };
+  return { wait: run.id === runId ? named : await findWait(run.id), mayCome: !isTerminal(run.status) };
 }

@@ -2,7 +2,6 @@ import type { Engine } from "../../engine/engine.ts";
 import { findLinkedWait } from "../../engine/runs/linked_wait.ts";
 import { ConflictError, HoldfastError, NotFoundError, ValidationError, WaitExpiredError } from "../../model/error.ts";
 import { actionsOf, type FlatField, flatFieldsOf, type FlatValue, type WaitAction } from "../../model/flat_form.ts";
-import type { RunText } from "../../model/run.ts";
 import type { Wait } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
 import { isInstance } from "../../values/is_instance.ts";
@@ -85,14 +84,14 @@ export class LinkAnswers {
     }
     if (Date.parse(link.expiresAt) <= host.now()) return expired();
     checkCrossSite(request, url, trustedOrigins);
-    await callHook("onRequest", onRequest, host);
-    const { run, wait, mayCome } = await findLinkedWait(store, link);
-    if (run === null || (wait === null && !mayCome)) return closed();
+    if (onRequest !== null) await callHook("onRequest", onRequest, host);
+    const { wait, mayCome } = await findLinkedWait(store, link);
+    if (wait === null && !mayCome) return closed();
     if (wait === null) {
       const headers = { "retry-after": RETRY_AFTER_SECONDS };
       return sayPage(503, "This question is not open now", "Please try again in a minute.", headers);
     }
-    await this.#check(link, run, wait);
+    await this.#check(link, wait);
     if (wait.status !== "pending") return answered(link, wait);
     const actions = actionsOf(wait.metadata).filter(({ label }) => link.actions?.includes(label) ?? true);
     // A link with certain actions offers no other answer.
@@ -110,10 +109,10 @@ export class LinkAnswers {
   }
 
   /** Calls the hook: who may answer a question may have changed since the link was sent. */
-  async #check(link: Link, run: RunText, wait: Wait): Promise<void> {
+  async #check(link: Link, wait: Wait): Promise<void> {
     const { store, settings: { auth, host } } = this.#deps;
     if (auth?.onLink === undefined) return;
-    const [whole = null] = await store.readRuns([run.id], Infinity);
+    const [whole = null] = await store.readRuns([wait.runId], Infinity);
     if (whole === null) throw new NotFoundError("There is no such run");
     const { for: named, actions, expiresAt } = link;
     const seen = deepFreeze({ for: named, actions, expiresAt });
