@@ -161,7 +161,8 @@ async function answer(
   const isAnonymous = isOpen(found, deps);
   const access = new Access(isAnonymous ? null : await authenticate(request, deps), isAnonymous, deps);
   checkCrossSite(request, url, settings.trustedOrigins);
-  if (found?.isProbe !== true) await callHook("onRequest", settings.onRequest, settings.host);
+  const { onRequest, host } = settings;
+  if (onRequest !== null && found?.isProbe !== true) await callHook("onRequest", onRequest, host);
   const route = found ?? pickRoute(matching, request.method);
   checkParameterNames(url.searchParams, route.parameters);
   const report = (thrown: unknown) => void refuseRequest(thrown, request, settings);

@@ -108,7 +108,9 @@ export interface HandlerLimits {
 type Limits = Required<HandlerLimits> & { maxStreamMs: number };
 
 /** The options of a handler, checked and complete. */
-export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowedHosts" | "ui" | "links" | "mcp">> {
+export interface Settings
+  extends
+    Required<Omit<HandlerOptions, "auth" | "allowedHosts" | "ui" | "links" | "mcp" | "sseThrottleMs" | "onRequest">> {
   /** The hooks; `null`: every caller may do everything. */
   auth: HandlerAuth<unknown> | null;
   /** The allowed hosts; `null`: any. */
@@ -123,6 +125,8 @@ export interface Settings extends Required<Omit<HandlerOptions, "auth" | "allowe
   limits: Limits;
   /** The minimum interval between two progress events of a run, in milliseconds. */
   sseThrottleMs: number;
+  /** Called before each request; `null`: nothing is. */
+  onRequest: (() => unknown) | null;
 }
 
 const KNOWN = namesOf<keyof HandlerOptions>()(
@@ -164,7 +168,7 @@ export function checkOptions<Context>(
   checkInteger("limits.maxMetricJobs", limits.maxMetricJobs, 0);
   if (limits.maxStreamMs !== Infinity) checkInteger("limits.maxStreamMs", limits.maxStreamMs, 1);
   const { basePath = "", trustedOrigins = [], showFailures = false } = options;
-  const { onRequest = () => {}, onError = logError } = options;
+  const { onRequest, onError = logError } = options;
   const { host = systemHost } = options;
   const sseThrottleMs = toMs(options.sseThrottleMs ?? DEFAULT_SSE_THROTTLE_MS) as number; // checked below
   if (typeof showFailures !== "boolean") throw new TypeError("showFailures must be a boolean");
@@ -176,7 +180,7 @@ export function checkOptions<Context>(
     throw new TypeError("links must be what signedLinks() returns");
   }
   if (mcp !== null && typeof mcp?.answer !== "function") throw new TypeError("mcp must be what mcp() returns");
-  checkFunction("onRequest", onRequest);
+  if (onRequest !== undefined) checkFunction("onRequest", onRequest);
   checkFunction("onError", onError);
   checkInteger("sseThrottleMs", sseThrottleMs, 0);
   checkTrustedOrigins(trustedOrigins);
@@ -186,7 +190,7 @@ export function checkOptions<Context>(
   }
   return {
     basePath,
-    onRequest: onRequest.bind(options),
+    onRequest: onRequest?.bind(options) ?? null,
     sseThrottleMs,
     auth,
     limits,
