@@ -5,6 +5,7 @@ import { isName } from "../values/name.ts";
 import type { FailureKind } from "./failure.ts";
 import type { RetryPolicy } from "./retry.ts";
 import type { TerminalStatus } from "./run.ts";
+import { stepId } from "./step.ts";
 
 /** How a run ended, for the function that cleans up after it. */
 export interface EndContext<Input = unknown> {
@@ -120,8 +121,8 @@ export function undoName(stepName: string): string {
 
 /**
  * The steps of a run that its end runs have undone, with the end run that did. A step that was killed has no record and
- * can be undone all the same: its name then follows from that of the step that undid it, unless there was no room for
- * it. PostgresStore has the same rule in SQL.
+ * can be undone all the same: its name then follows from that of the step that undid it. One for whose name there was no
+ * room is always known by what that step is named after, too. PostgresStore has the same rule in SQL.
  *
  * @param undoers The completed steps of the end runs whose names begin with `undo `, with the end run.
  * @param recorded The names of the steps that the run has records of.
@@ -132,7 +133,7 @@ export function undoneSteps(undoers: ReadonlyMap<string, string>, recorded: Iter
   for (const name of recorded) {
     const undoer = undoers.get(undoName(name));
     if (undoer === undefined) continue;
-    undone.set(name, undoer);
+    undone.set(name, undoer).set(undoneAs(name), undoer);
     left.delete(undoName(name));
   }
   for (const [undoing, undoer] of left) {
@@ -140,4 +141,27 @@ export function undoneSteps(undoers: ReadonlyMap<string, string>, recorded: Iter
     undone.set(name, undoer).set(name.replace(/ \((\d+)\)$/, "#$1"), undoer);
   }
   return undone;
+}
+
+/** Under which name a step is known to be undone: a retry that executes it again may have no record of its own name. */
+function undoneAs(stepName: string): string {
+  const name = undoName(stepName).slice("undo ".length);
+  return name.replace(/ \((\d+)\)$/, "#$1") === stepName ? stepName : name;
+}
+
+/**
+ * The idempotency key of a step for external systems: the same in every attempt, every execution and every retry from
+ * the failure, until an end run has undone the step.
+ *
+ * @param originId The first run of the chain of retries.
+ * @param undone The end run that has undone a step, by its name; left out: none was undone.
+ */
+export function idempotencyKeyOf(
+  name: string,
+  originId: string,
+  undone?: { readonly [name: string]: string },
+): string {
+  if (undone === undefined) return stepId(originId, name);
+  const known = undoneAs(name);
+  return stepId(Object.hasOwn(undone, known) ? undone[known]! : originId, name);
 }

@@ -120,18 +120,3 @@ export function startedAt({ startedAgoMs }: Pick<StepWrite, "startedAgoMs">, now
 export function stepId(runId: string, name: string): string {
   return `${runId}/${name}`;
 }
-
-/**
- * The idempotency key of a step for external systems: the same in every attempt, every execution and every retry from
- * the failure, until an end run has undone the step.
- *
- * @param originId The first run of the chain of retries.
- * @param undone The end run that has undone a step, by its name; left out: none was undone.
- */
-export function idempotencyKeyOf(
-  name: string,
-  originId: string,
-  undone: { readonly [name: string]: string } = {},
-): string {
-  return stepId(Object.hasOwn(undone, name) ? undone[name]! : originId, name);
-}

@@ -1,8 +1,7 @@
 import type { EndContext, EndData, UndoOptions, UndoTools } from "../../model/end.ts";
-import { undoName } from "../../model/end.ts";
+import { idempotencyKeyOf, undoName } from "../../model/end.ts";
 import type { Job, StepContext } from "../../model/job.ts";
 import type { TerminalStatus } from "../../model/run.ts";
-import { idempotencyKeyOf } from "../../model/step.ts";
 import type { RunHistory } from "../../store/hold_record.ts";
 import type { Store } from "../../store/store.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";

@@ -2,7 +2,7 @@ import { WorkError } from "../../model/error.ts";
 import type { StepTools } from "../../model/job.ts";
 import type { DataSource, StepTransactionOptions } from "../../model/data_source.ts";
 import type { Report } from "../../model/execution_report.ts";
-import { idempotencyKeyOf } from "../../model/step.ts";
+import { idempotencyKeyOf } from "../../model/end.ts";
 import type { Json, JsonText } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Execution } from "../execution.ts";

@@ -147,15 +147,16 @@ forEachStore(
   },
 );
 
-forEachStore("a step that was killed and undone has another key in a retry", async (context) => {
+/** Kills a step, undoes it, and retries the run from its failure: what the step, the undoing and the retry were given. */
+async function keysOfKilledStep(context: StoreTest, name: string) {
   const keys: string[] = [];
   const begun = Promise.withResolvers<void>();
   const order = defineJob({
     name: "order",
     input: anything,
-    onEnd: { run: (_, end) => end.undo("charge", (_, { stepKey }) => void keys.push(stepKey), { always: true }) },
+    onEnd: { run: (_, end) => end.undo(name, (_, { stepKey }) => void keys.push(stepKey), { always: true }) },
     run: (step) =>
-      step.run("charge", ({ idempotencyKey }) => {
+      step.run(name, ({ idempotencyKey }) => {
         keys.push(idempotencyKey);
         begun.resolve();
         return keys.length > 1 ? null : new Promise(() => {}); // it never ends: the process dies
@@ -174,8 +175,22 @@ forEachStore("a step that was killed and undone has another key in a retry", asy
   await engine.runUntilIdle();
 
   const { endRunId } = (await engine.getRun(id))!;
-  assert.deepEqual(keys.slice(0, 3), [`${id}/charge`, `${id}/charge`, `${endRunId}/charge`]);
+  return { keys: keys.slice(0, 3), id, endRunId };
+}
+
+forEachStore("a step that was killed and undone has another key in a retry", async (context) => {
+  const { keys, id, endRunId } = await keysOfKilledStep(context, "charge");
+
+  assert.deepEqual(keys, [`${id}/charge`, `${id}/charge`, `${endRunId}/charge`]);
 });
+
+for (const name of ["x".repeat(250), "x".repeat(251), "é".repeat(255), `${"𝒳".repeat(127)}y`]) {
+  forEachStore(`so has one with a name of ${name.length} characters, ${name.slice(-1)}`, async (context) => {
+    const { keys, id, endRunId } = await keysOfKilledStep(context, name);
+
+    assert.deepEqual(keys, [`${id}/${name}`, `${id}/${name}`, `${endRunId}/${name}`]);
+  });
+}
 
 forEachStore(
   "a run is neither retried nor deleted while it is cleaned up; cancelling the clean-up gives it up",

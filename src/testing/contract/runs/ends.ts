@@ -315,7 +315,10 @@ test("steps with the longest names are undone", async ({ store }) => {
   assert.equal(new Set(undoing).size, undoing.length);
   for (const name of undoing) assert.ok(name.length <= 255, name);
   assert.deepEqual((await getSteps(store, run.id)).map(({ name }) => name), names.slice(-1));
-  assert.deepEqual(Object.keys((await claimOne(store)).copied!.undone!).sort(), names.slice(0, -1).sort());
+  // Those that have no room are known by what the steps that undid them are named after, too.
+  const undone = new Set([...names.slice(0, -1), ...undoing.map((name) => name.slice("undo ".length))]);
+  undone.delete(`${"𝒳".repeat(120)}y (2)`);
+  assert.deepEqual(Object.keys((await claimOne(store)).copied!.undone!).sort(), [...undone].sort());
 });
 
 test("a step counts as undone if a retry of the end run has undone it", async ({ store }) => {

@@ -84,6 +84,8 @@ begin
         where not exists (select from recorded c where c.undoing = u.name))
     select coalesce(jsonb_object_agg(x.name, x.id), '{}') from (
       select c.name, c.id from recorded c
+      union all select substr(c.undoing, 6), c.id from recorded c
+        where c.undoing <> 'undo ' || regexp_replace(c.name, '#([0-9]+)$', ' (\\1)')
       union all select o.name, o.id from others o
       union all select regexp_replace(o.name, ' \\(([0-9]+)\\)$', '#\\1'), o.id from others o) x);
 end $$;
