@@ -17,7 +17,7 @@ export interface RunQuery extends RunFilter {
   notRetried?: boolean;
   /**
    * Where the count ends, if the page does not end later: default 10,000. 0: `total` is not wanted. A count also ends
-   * after 50 ms. A filter by jobs and statuses alone is counted in full, unless it is 0.
+   * after 50 ms, once 5,000 runs were examined. A filter by jobs and statuses alone is counted in full, unless it is 0.
    */
   countUpTo?: number;
 }

@@ -52,8 +52,10 @@ export const MAX_TIMED = 10;
 
 /** Where the count of a list ends, unless the page ends later or a query says otherwise. */
 export const MAX_COUNTED = 10_000;
-/** When it ends, in milliseconds after the start of the search, if the page is full. */
+/** When it ends, in milliseconds after the start of the search, if the page is full and so many runs were examined. */
 export const MAX_COUNT_MS = 50;
+/** So many runs are always examined: among few, the count does not depend on how busy the machine is. */
+export const MIN_EXAMINED = 5_000;
 
 /** How many matching runs are looked for: one more says that the count has not ended. */
 export function mostCounted({ limit = DEFAULT_RUN_LIMIT, offset = 0, countUpTo = MAX_COUNTED }: RunQuery): number {

@@ -8,7 +8,14 @@ import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "../../sto
 import type { StoredValue } from "../../values/json.ts";
 import { WAIT_VALUES, type WaitText } from "../../model/wait.ts";
 import { PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS, withoutLarge } from "../part_builder.ts";
-import { type Columns, isCountedInFull, MAX_COUNT_MS, mostCounted, storedConditionsOf } from "../run_conditions.ts";
+import {
+  type Columns,
+  isCountedInFull,
+  MAX_COUNT_MS,
+  MIN_EXAMINED,
+  mostCounted,
+  storedConditionsOf,
+} from "../run_conditions.ts";
 import { toLogText, toMessageText, toRunText, toStep, toWaitText } from "./copies.ts";
 import { byIndex, type KeptRun } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
@@ -30,7 +37,8 @@ export function listRuns(
   let [total, lastCounted] = [0, before];
   for (let index = all.length - 1; index >= 0; index--) {
     const run = all[index]!;
-    const isLate = index % SLICE === 0 && total > offset + limit && monotonic() - startedAt >= MAX_COUNT_MS;
+    const isLate = index % SLICE === 0 && all.length - index > MIN_EXAMINED && total > offset + limit &&
+      monotonic() - startedAt >= MAX_COUNT_MS;
     if (isLate && most !== Infinity) return { runs: page, total, hasMore: true, countedTo: run.seq + 1 };
     if (!isWanted(run)) continue;
     if (total === most) return { runs: page, total, hasMore: true, countedTo: lastCounted };

@@ -7,6 +7,7 @@ import {
   MAX_COUNT_MS,
   MAX_PROBED,
   MAX_SORTED,
+  MIN_EXAMINED,
   MIN_PROBED,
   mostCounted,
   statusesOf,
@@ -336,7 +337,7 @@ function* readPage(
   const parameters = terms.flatMap((term) => term.parameters);
   const most = mostCounted(query);
   const seqs: number[] = [];
-  let [found, size] = [0, Math.min(FIRST_SLICE, largestSlice(range, terms.length))];
+  let [found, examined, size] = [0, 0, Math.min(FIRST_SLICE, largestSlice(range, terms.length))];
   for (let before = query.before ?? NO_SEQ;;) {
     before = skipOthers(conditions.timed, before);
     // The time of a scope's list must not depend on the runs of others.
@@ -358,6 +359,7 @@ function* readPage(
     const skip = Math.max(0, offset - found);
     if (seqs.length < wanted && matches > skip) seqs.push(...matching(wanted - seqs.length, skip));
     found += matches;
+    examined += entries;
     if (known !== null && (seqs.length === wanted || entries < size)) {
       return end(seqs, known, offset + seqs.length < known);
     }
@@ -369,7 +371,8 @@ function* readPage(
     }
     if (entries < size) return end(seqs, found, hasMore);
     before = last!; // of a full slice
-    if (found > offset + limit && monotonic() - startedAt >= MAX_COUNT_MS) return end(seqs, found, true, before);
+    const isLate = examined >= MIN_EXAMINED && monotonic() - startedAt >= MAX_COUNT_MS;
+    if (isLate && found > offset + limit) return end(seqs, found, true, before);
     size = Math.min(size * 4, largestSlice(range, terms.length));
     yield;
   }

@@ -4,6 +4,7 @@ import {
   MAX_COUNT_MS,
   MAX_PROBED,
   MAX_SORTED,
+  MIN_EXAMINED,
   MIN_PROBED,
   OPERATORS,
   TIMED_RUNS,
@@ -128,6 +129,7 @@ declare
   v_range text; v_seqs text; v_common text; v_near text; v_check text; v_columns text[]; v_terms text[] := '{}'; v_own_terms text[] := '{}';
   v_names text[] := '{}'; v_froms text[] := '{}'; v_is_own boolean; v_few bigint[]; v_given text[]; v_at int; v_times jsonb := nullif(p -> 'times', 'null');
   v_afters bigint[]; v_lasts bigint[]; v_all bigint; v_windows text[] := '{}'; v_size bigint; v_entries bigint; v_last bigint; v_matches bigint[]; v_found bigint := 0;
+  v_examined bigint := 0;
 begin
   seqs := '{}';
   total := 0;
@@ -294,6 +296,7 @@ begin
     seqs := seqs || v_matches[greatest(0, v_offset - v_found) + 1 :
       greatest(0, v_offset - v_found) + v_wanted - cardinality(seqs)];
     v_found := v_found + cardinality(v_matches);
+    v_examined := v_examined + v_entries;
     if v_known is not null then
       has_more := v_offset + cardinality(seqs) < v_known;
       exit when cardinality(seqs) = v_wanted or v_entries < v_size;
@@ -305,7 +308,9 @@ begin
         exit;
       end if;
       exit when v_entries < v_size;
-      if has_more and cardinality(seqs) = v_limit and clock_timestamp() - v_started >= '${MAX_COUNT_MS} ms'::interval then
+      if has_more and cardinality(seqs) = v_limit and v_examined >= ${MIN_EXAMINED}
+        and clock_timestamp() - v_started >= '${MAX_COUNT_MS} ms'::interval
+      then
         counted_to := v_last;
         exit;
       end if;
