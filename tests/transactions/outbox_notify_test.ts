@@ -78,8 +78,12 @@ test("transactions that add rows while a new one waits send no notification, and
   const soon = "4102444800000";
   for (let n = 0; n < 50; n++) await add(soon);
   await settled();
+  const { rows: [{ id }] } = await psql.query(`SELECT ${schema}.trigger('note', '{"n": 1}') AS id`);
   const whileWaiting = notifications;
-  await psql.query(`RESET ROLE; UPDATE ${schema}.outbox SET at = 0`);
+  await psql.query("RESET ROLE");
+  const { rowCount } = await psql.query(`SELECT FROM ${schema}.outbox WHERE id = $1`, [id]);
+  assert.equal(rowCount, 1);
+  await psql.query(`UPDATE ${schema}.outbox SET at = 0`);
   await add(soon); // nobody has looked for long
   await settled();
   await psql.query(`UPDATE ${schema}.outbox SET error = 'refused'`);

@@ -123,10 +123,13 @@ export class PostgresOutbox implements Outbox {
       `CREATE OR REPLACE FUNCTION ${this.schema}.trigger(job text, input jsonb DEFAULT 'null',
   idempotency_key text DEFAULT NULL, labels jsonb DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS text
   LANGUAGE sql AS $function$
-    INSERT INTO ${this.schema}.outbox (kind, name, value, options) VALUES ('trigger', job, input::text,
-      (options || pg_catalog.jsonb_strip_nulls(
-        pg_catalog.jsonb_build_object('idempotencyKey', idempotency_key, 'labels', labels)))::text)
-    RETURNING id
+    -- RETURNING would need more rights than INSERT.
+    WITH made AS MATERIALIZED (SELECT pg_catalog.gen_random_uuid()::text AS id), added AS (
+      INSERT INTO ${this.schema}.outbox (id, kind, name, value, options) SELECT id, 'trigger', job, input::text,
+        (options || pg_catalog.jsonb_strip_nulls(
+          pg_catalog.jsonb_build_object('idempotencyKey', idempotency_key, 'labels', labels)))::text
+      FROM made)
+    SELECT id FROM made
   $function$`,
       ...(isJoined ? announcement : []),
     ]);
