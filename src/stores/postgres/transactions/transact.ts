@@ -1,4 +1,4 @@
-import { ConflictError, LeaseLostError, WorkError } from "../../../model/error.ts";
+import { ConflictError, LeaseLostError, StoreError, WorkError } from "../../../model/error.ts";
 import type { StepRecord } from "../../../model/step.ts";
 import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionLimits } from "../../../store/transaction.ts";
 import { isOfOneCall, NotSentError, sqlState, storeError } from "../database/client.ts";
@@ -71,7 +71,7 @@ async function transactOnce(
     'idle_in_transaction_session_timeout', '${Math.ceil(timeoutMs) + IDLE_MARGIN_MS}', true)::text as idle`;
   const open = await driver.begin({ isolation: levelOf(isolation), first }).catch((error) => {
     // Nothing has happened yet, whatever it was.
-    return own(sqlState(error) === null ? new NotSentError(error) : error);
+    return own(sqlState(error) === null && !(error instanceof StoreError) ? new NotSentError(error) : error);
   });
   try {
     const [row] = open.first as [{ began: string; r: string | null }];
