@@ -202,14 +202,14 @@ Deno.test("tx.trigger() in a step adds a run with the labels of its run, and onl
 
   const { run } = await bank.perform((tx) => {
     attempts += 1;
-    const { runId } = tx.trigger(note, { attempt: attempts });
+    const { runId } = tx.trigger(note, { attempt: attempts }, { by: "the bank" });
     if (attempts === 1) throw new Error("not yet");
     return runId;
   }, { retry: { maxAttempts: 2, delay: 0 } });
 
   const triggered = (await getRun(bank.store, run.output as string))!;
   assert.deepEqual(triggered.input, { attempt: 2 });
-  assert.deepEqual(triggered.labels, { org: "acme" });
+  assert.deepEqual([triggered.labels, triggered.triggeredBy], [{ org: "acme" }, "the bank"]);
   const [runs] = bank.database.prepare("SELECT count(*) AS n FROM holdfast_runs WHERE job = 'note'").all();
   assert.equal(runs!.n, 1);
 });

@@ -14,6 +14,8 @@ import { Committed, type StepCalls, type TransactedAttempt } from "./step_calls.
 
 const OPTIONS: Record<keyof StepTransactionOptions, true> = { retry: true, isolation: true, timeout: true };
 
+const TRIGGER_OPTIONS = { ...STEP_TRIGGER_OPTIONS, by: true };
+
 type Work = (tx: never, tools: StepTools) => unknown;
 
 /** Implements `step.transaction()`: a step whose record and whose rows are one commit. */
@@ -81,7 +83,7 @@ export class TransactionCalls {
           options,
           work: (tx) => work(tx as never, tools),
           create: (job, input, given) => {
-            checkOptionNames(given, STEP_TRIGGER_OPTIONS, "tx.trigger()");
+            checkOptionNames(given, TRIGGER_OPTIONS, "tx.trigger()");
             return startedRun(execution, `tx.trigger() in "${name}"`, job, input, given);
           },
         })
