@@ -23,7 +23,8 @@ export function checkName(text: unknown, subject: string, maxLength = MAX_LENGTH
   throw new ValidationError(`${subject} ${ruleOf(maxLength)}`);
 }
 
-function ruleOf(maxLength: number): string {
+/** The rule of a name of up to so many characters, for messages. */
+export function ruleOf(maxLength: number): string {
   return `must be a string of 1 to ${maxLength} characters, well-formed and without control characters`;
 }
 

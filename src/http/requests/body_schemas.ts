@@ -12,10 +12,11 @@ import {
   PERIOD_RULE,
   PRIORITY_RULE,
 } from "../../model/flow.ts";
+import { MAX_MESSAGE_ID } from "../../model/message.ts";
 import { type Duration, toMs } from "../../values/duration.ts";
 import { INSTANT_RULE, isInstant } from "../../values/instant.ts";
 import type { Json } from "../../values/json.ts";
-import { checkLabels, isName, NAME_RULE } from "../../values/name.ts";
+import { checkLabels, isName, NAME_RULE, ruleOf } from "../../values/name.ts";
 import { COALESCE_MODES, CONDITION_LIST, type Labels, RUN_STATUSES } from "../../model/run.ts";
 import { INSTANT, type JsonSchema, LABELS, NUMBER, TEXT } from "../openapi/json_schema.ts";
 
@@ -99,11 +100,14 @@ export const signalBody = z.object({
   payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
 });
 
+const messageId = z.custom<string>((value) => isName(value) && value.length <= MAX_MESSAGE_ID, ruleOf(MAX_MESSAGE_ID))
+  .check(z.meta({ ...TEXT, minLength: 1, maxLength: MAX_MESSAGE_ID }));
+
 /** The body of `POST /send`. Other fields are left out. */
 export const sendBody = z.object({
   name,
   payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
-  id: z.optional(name),
+  id: z.optional(messageId),
   jobName: z.optional(name),
   key: z.optional(name),
   start: z.optional(

@@ -116,7 +116,11 @@ Deno.test("POST /send refuses what is no message, and a run that takes none", as
   assert.equal((await ask(`?runId=${id}`, { name: "text" }))[0], 400);
   assert.equal((await ask(`?runId=${id}`, { name: "txt", payload: 1 }))[0], 400);
   assert.equal((await ask(`?runId=${id}`, { name: "text", payload: { text: 1 } }))[0], 400);
-  assert.equal((await ask(`?runId=${id}`, { ...HI, id: "x".repeat(201) }))[0], 400);
+  for (const wrong of ["", "x".repeat(201)]) {
+    const { status, body } = await service.ask("POST", `/send?runId=${id}`, { body: { ...HI, id: wrong } });
+    const message = "must be a string of 1 to 200 characters, well-formed and without control characters";
+    assert.deepEqual([status, body.issues], [400, [{ path: ["id"], message }]]);
+  }
   assert.equal((await ask("", HI))[0], 400);
   assert.equal((await ask(`?runId=${id}`, { ...HI, jobName: "chat", key: "k" }))[0], 400);
   assert.equal((await ask("", { ...HI, jobName: "chat" }))[0], 400);
