@@ -308,6 +308,51 @@ forEachSource("an input that is undefined, and the former name of a job, go thro
   assert.deepEqual(after.map(({ input, status }) => [input, status]), [[2, "completed"], [1, "completed"]]);
 });
 
+forEachSource("the outbox keeps the trace that a plugin sets at a trigger, which is asked once", async (rows) => {
+  await using store = new MemoryStore();
+  await using engine = anEngine(store, rows);
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const waiting = await engine.trigger(review, null);
+  await engine.runUntilIdle();
+  const [wait] = await engine.getWaits(waiting.id);
+  const seen: unknown[] = [];
+  engine.use({
+    name: "tracer",
+    install: ({ around }) =>
+      around({
+        trigger: async (info, next) => {
+          info.trace = { traceparent } as never;
+          const outcome = await next();
+          seen.push(outcome.kind === "refused" ? String(outcome.error) : outcome.kind);
+          return outcome;
+        },
+        signal: async (_, next) => {
+          const outcome = await next();
+          seen.push(outcome.kind);
+          return outcome;
+        },
+        execution: (info, next) => {
+          if (info.jobName === "note") seen.push(info.trace?.traceparent);
+          return next();
+        },
+      }),
+  });
+
+  await engine.transaction(rows.source, asks(rows, wait!.id));
+  await rows.begin((client) => engine.inTransaction(rows.source, client).trigger(note, { n: 2 }));
+  await engine.transaction(rows.source, (tx) => {
+    const triggered = (tx as { trigger(job: unknown, input: unknown): unknown }).trigger(note, { n: 3 });
+    const refuse = () => {
+      throw new Error("the user's");
+    };
+    return rows.source.kind === "sqlite" ? refuse() : (triggered as Promise<unknown>).then(refuse);
+  }).catch(() => {});
+  await engine.runUntilIdle();
+
+  const expected = ["triggered", "triggered", "accepted", "Error: the user's", traceparent, traceparent];
+  assert.deepEqual(seen.toSorted(), expected.toSorted());
+});
+
 forEachSource("runUntilIdle() relays what the outbox has, and executes it", async (rows) => {
   await using store = new MemoryStore();
   await using engine = anEngine(store, rows);

@@ -28,7 +28,7 @@ export function callsInTransaction(source: DataSource, client: unknown, deps: De
   const requests = () => new Requests({ ...deps, findWait: null, create: (...given) => triggers.requestNow(...given) });
   const insert = (asked: Requests): Soon<void> => {
     const rows = toRows(asked, null, host.now());
-    asked.commit({ step: null, runs: [], signals: [] });
+    asked.commit({ runs: [], signals: [] });
     relay().wake();
     return rows.reduce<Soon<void>>((before, row) => {
       const { sql, parameters } = source.effects.insertion(row);

@@ -4,9 +4,10 @@ import type { DataSource } from "../../model/data_source.ts";
 import type { NewOutboxRow, OutboxRow, StuckRows } from "../../model/effects.ts";
 import { ConflictError, StoreError } from "../../model/error.ts";
 import type { Signal, SignalReceipt } from "../../model/wait.ts";
+import { actorOf, encodeOrigin } from "../../model/origin.ts";
 import { decode, parseValue } from "../../values/json.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
-import type { TriggerOptions } from "../triggers/new_run.ts";
+import type { RowOptions } from "./outbox_rows.ts";
 import type { Triggers } from "../triggers/triggers.ts";
 
 const FIRST_LOOK_MS = 5;
@@ -122,7 +123,7 @@ export class Relay {
   /** What has become of a row that another engine has relayed: the same again, which changes nothing. */
   async #repeat(row: NewOutboxRow): Promise<Relayed | null> {
     try {
-      return await this.#perform(row, (request) => this.#deps.triggers.enqueue(request)); // the other one published it
+      return await this.#perform(row, (...given) => this.#deps.triggers.enqueue(...given)); // the other one published it
     } catch (error) {
       if (error instanceof StoreError) throw error;
       return null;
@@ -217,10 +218,10 @@ export class Relay {
 
   async #perform(
     { id, kind, name, value, options }: Omit<OutboxRow, "no">,
-    add = (request: NewRun) => this.#deps.triggers.add(request),
+    add = (request: NewRun, isTraced: boolean) => this.#deps.triggers.add(request, isTraced),
   ): Promise<Relayed> {
     const { triggers, signal } = this.#deps;
-    const given = options === null ? {} : JSON.parse(options) as TriggerOptions & { by?: string };
+    const { trace, ...given } = (options === null ? {} : JSON.parse(options) ?? {}) as RowOptions;
     if (kind === "signal") {
       return { signal: await signal(name, { signalId: id, payload: parseValue(value) }, given.by ?? null) };
     }
@@ -228,7 +229,8 @@ export class Relay {
       throw new TypeError("coalesce is not possible: it would decide anew after a crash");
     }
     const run = await triggers.requestNow(name, decode(value), given);
-    const added = await add({ ...run, id }).catch((error) => {
+    const origin = trace === undefined ? run.trace : encodeOrigin(trace, actorOf(run.trace));
+    const added = await add({ ...run, id, trace: origin }, trace !== undefined).catch((error) => {
       if (error instanceof ConflictError) return null; // it was added before, and deleted since
       throw error;
     });

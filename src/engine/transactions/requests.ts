@@ -1,13 +1,14 @@
 import type { SignalInfo, SignalResult, TriggerInfo, TriggerOutcome } from "../../model/around.ts";
 import { type AroundHooks, runAround } from "../../model/around.ts";
+import { unwrapped } from "../../execution/transactions.ts";
 import type { Job, StepTriggerOptions } from "../../model/job.ts";
 import { actorOf, type ActorOptions, checkActor, encodeOrigin, type TraceContext } from "../../model/origin.ts";
 import type { TransactionCalls, TransactionTrigger } from "../../model/transaction.ts";
 import { inPromise } from "./open_transaction.ts";
 import type { DataSource } from "../../model/data_source.ts";
-import { checkSignal, type Signal } from "../../model/wait.ts";
-import type { NewRun } from "../../store/new_run.ts";
-import type { FindWait, StoreAnswers, TransactionSignal, WaitOfJob } from "../../store/transaction.ts";
+import { checkSignal, type Signal, type SignalOutcome } from "../../model/wait.ts";
+import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { FindWait, TransactionSignal, WaitOfJob } from "../../store/transaction.ts";
 import { andThen, isPromise, type Soon } from "../../values/at_once.ts";
 
 /** The dependencies of {@linkcode Requests}. */
@@ -24,6 +25,14 @@ export interface RequestsDeps {
   maxValueBytes: number;
 }
 
+/** What has become of requests. */
+export interface CommittedRequests {
+  /** In the order of the requests; `null`: not known yet, or deleted since. */
+  runs: readonly (Enqueued | null)[];
+  /** In the order of the signals; none if they go through an outbox. */
+  signals: readonly SignalOutcome[];
+}
+
 /** What one execution of the function of a transaction asks the store for. */
 export class Requests {
   /** The runs to add. */
@@ -34,14 +43,17 @@ export class Requests {
   readonly signalsBy: (string | null)[] = [];
   /** The signals to deliver. */
   readonly signals: TransactionSignal[] = [];
+  /** Whether plugins are asked at triggers. */
+  readonly isTraced: boolean;
   readonly #deps: RequestsDeps;
-  readonly #answers = Promise.withResolvers<StoreAnswers>();
+  readonly #answers = Promise.withResolvers<CommittedRequests>();
   /** The checks of payloads that are under way. */
   readonly #checks: Promise<void>[] = [];
   #hasEnded = false;
 
   constructor(deps: RequestsDeps) {
     this.#deps = deps;
+    this.isTraced = deps.around.trigger !== null;
     this.#answers.promise.catch(() => {}); // there may be no plugin
   }
 
@@ -125,14 +137,14 @@ export class Requests {
   }
 
   /** Tells plugins that the transaction was committed. */
-  commit(answers: StoreAnswers): void {
+  commit(answers: CommittedRequests): void {
     this.#answers.resolve(answers);
   }
 
   /** Tells plugins that nothing was committed. */
   rollBack(error: unknown): void {
     this.#hasEnded = true;
-    this.#answers.reject(error);
+    this.#answers.reject(unwrapped(error));
   }
 
   #check(): void {
@@ -169,8 +181,8 @@ export class Requests {
   }
 
   #traceOfSignal(waitId: string, { signalId }: Signal, index: number): TraceContext | null {
-    const { signal } = this.#deps.around;
-    if (signal === null) return null;
+    const { around: { signal }, findWait } = this.#deps;
+    if (signal === null || findWait === null) return null; // the relay asks
     const info: SignalInfo = { waitId, signalId, trace: null };
     let trace: TraceContext | null = null;
     runAround<SignalInfo, SignalResult, void>(signal, info, async (end) => {

@@ -203,8 +203,7 @@ export class EngineTransactions implements Transactions {
   async #relayNow(source: DataSource, requests: Requests, storeId: string): Promise<Relayed[] | null> {
     const rows = toRows(requests, storeId, this.#deps.host.now());
     const relayed = rows.length === 0 ? [] : await this.#deps.relay().relayNow(source, rows);
-    const runs = relayed?.flatMap((one) => "run" in one && one.run !== null ? [one.run] : []) ?? [];
-    if (relayed === null || relayed.length === 0) requests.commit({ step: null, runs, signals: [] });
+    requests.commit({ runs: relayed?.flatMap((one) => "run" in one ? [one.run] : []) ?? [], signals: [] });
     return relayed;
   }
 

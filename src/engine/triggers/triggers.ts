@@ -147,9 +147,9 @@ export class Triggers {
     return { request: { ...run, version, concurrencyKey: old.concurrencyKey, schedule }, old };
   }
 
-  /** Adds a run. */
-  async add(request: NewRun): Promise<Enqueued> {
-    return this.publish(await this.enqueue(request), request);
+  /** Adds a run. `isTraced`: plugins were asked before. */
+  async add(request: NewRun, isTraced = false): Promise<Enqueued> {
+    return this.publish(await this.enqueue(request, isTraced), request);
   }
 
   /** Adds the retry of a run. */
@@ -229,9 +229,9 @@ export class Triggers {
     );
   }
 
-  /** Adds a run, and publishes nothing yet. */
-  enqueue(request: NewRun): Promise<Enqueued> {
-    return this.#addAround(request, (run) => this.#enqueue(run));
+  /** Adds a run, and publishes nothing yet. `isTraced`: plugins were asked before. */
+  enqueue(request: NewRun, isTraced = false): Promise<Enqueued> {
+    return isTraced ? this.#enqueue(request) : this.#addAround(request, (run) => this.#enqueue(run));
   }
 
   #addAround(request: NewRun, add: (run: NewRun) => Promise<Enqueued>): Promise<Enqueued> {
