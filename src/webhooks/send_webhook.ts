@@ -14,6 +14,16 @@ export interface WebhookEndpoint {
   secret: string | readonly string[];
 }
 
+/** What is sent. */
+interface WebhookRequest {
+  /** Its `webhook-id`. */
+  id: string;
+  /** Its body. */
+  body: string;
+  /** The delay before the next attempt, which the receiver may prolong. */
+  delayMs: number;
+}
+
 type Resolve = (hostname: string) => Promise<readonly string[]>;
 
 const MAX_RETRY_AFTER_MS = 12 * 3_600_000;
@@ -21,7 +31,7 @@ const MAX_RETRY_AFTER_MS = 12 * 3_600_000;
 /** Sends a webhook once. No error has a part of the address or the secret: errors are stored. */
 export async function sendWebhook(
   endpoint: WebhookEndpoint,
-  { id, body }: { id: string; body: string },
+  { id, body, delayMs }: WebhookRequest,
   abortSignal: StepTools["abortSignal"],
   { fetch = globalThis.fetch, resolve, allowPrivate = false }: {
     fetch?: (url: string, init: RequestInit) => Promise<Response>;
@@ -39,8 +49,9 @@ export async function sendWebhook(
   if (status >= 200 && status < 300) return { status };
   if (status === 410) throw new NonRetryableError("The receiver answered 410: it wants no more");
   const message = `The receiver answered ${status}`;
-  const delayMs = readDelay(answer.get("retry-after"));
-  throw delayMs === null ? new Error(message) : new RetryAfterError(delayMs, message);
+  const askedMs = readDelay(answer.get("retry-after"));
+  // A receiver that asks for a second, for hours, would use up all attempts in a minute.
+  throw askedMs > delayMs ? new RetryAfterError(askedMs, message) : new Error(message);
 }
 
 /** The address of an endpoint, if it may be used at all. */
@@ -85,9 +96,9 @@ function notReached(error: unknown): never {
   throw new Error(`The receiver could not be reached${isCode ? `: ${code}` : ""}`);
 }
 
-/** The delay that a receiver asks for, at most 12 hours; `null`: it asks for none. */
-function readDelay(header: string | null): number | null {
+/** The delay that a receiver asks for, at most 12 hours; 0: it asks for none. */
+function readDelay(header: string | null): number {
   const delay = header === null ? null : readRetryAfter(header);
-  if (delay === null) return null;
-  return Math.min(Math.max("at" in delay ? delay.at - Date.now() : delay.afterMs, 0), MAX_RETRY_AFTER_MS);
+  if (delay === null) return 0;
+  return Math.min("at" in delay ? delay.at - Date.now() : delay.afterMs, MAX_RETRY_AFTER_MS);
 }

@@ -1,6 +1,6 @@
 import type { JobLimits } from "../model/flow.ts";
 import { defineJob, type Job } from "../model/job.ts";
-import type { RetryPolicy } from "../model/retry.ts";
+import { retryDelay, type RetryPolicy } from "../model/retry.ts";
 import type { Schema } from "../model/schema.ts";
 import type { Duration } from "../values/duration.ts";
 import { isInstance } from "../values/is_instance.ts";
@@ -106,11 +106,11 @@ export function webhookJob<const Name extends string>(
       const sent = await step.run("timestamp", () => ({ id: `msg_${step.runId}`, at: new Date().toISOString() }));
       const body = JSON.stringify({ type, timestamp: sent.at, data });
       try {
-        return await step.run("deliver", async ({ abortSignal }) => {
+        return await step.run("deliver", async ({ abortSignal, attempt }) => {
           const found = await find(endpoint);
-          return found === null
-            ? { skipped: true as const }
-            : await sendWebhook(found, { id: sent.id, body }, abortSignal, options);
+          if (found === null) return { skipped: true as const };
+          const delayMs = retryDelay(retry, attempt, Math);
+          return await sendWebhook(found, { id: sent.id, body, delayMs }, abortSignal, options);
         }, { retry, timeout });
       } catch (error) {
         if (onFail !== undefined) {

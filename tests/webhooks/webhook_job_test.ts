@@ -176,6 +176,18 @@ Deno.test("webhookJob() waits as long as Retry-After asks, but not more than 12 
   assert.deepEqual(delays, [90_000, 12 * HOUR_MS, 12 * HOUR_MS, 5_000]);
 });
 
+Deno.test("webhookJob() keeps its own delays for a receiver that asks for shorter ones", async () => {
+  for (const header of ["0", "1", "Sat, 01 Jan 2000 00:00:00 GMT"]) {
+    const { t, deliver, sent } = aDelivery((n) => n < 4 ? status(503, { "retry-after": header }) : status(200));
+    await using _engine = t;
+    using _date = t.fakeDate();
+    await t.trigger(deliver, INPUT);
+    await t.drain();
+
+    assert.deepEqual(sent.map(({ at }) => at - sent[0]!.at), [0, 5_000, 15_000, 35_000], header);
+  }
+});
+
 Deno.test("webhookJob() completes as skipped if the endpoint is gone, and looks it up at each attempt", async () => {
   let lookups = 0;
   const { t, deliver, sent } = aDelivery(() => status(500), {
