@@ -20,12 +20,9 @@ export function writeCounts(db: SqliteDatabase): void {
   for (const [key, change] of db.counts) {
     if (change === 0) continue;
     const gap = key.indexOf(" ");
-    db.run(
-      "INSERT INTO holdfast_counts (status, job, runs) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET runs = runs + excluded.runs",
-      key.slice(0, gap),
-      key.slice(gap + 1),
-      change,
-    );
+    db.run`
+      INSERT INTO holdfast_counts (status, job, runs) VALUES (${key.slice(0, gap)}, ${key.slice(gap + 1)}, ${change})
+        ON CONFLICT DO UPDATE SET runs = runs + excluded.runs`;
   }
   db.counts.clear();
 }

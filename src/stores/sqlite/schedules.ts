@@ -49,7 +49,7 @@ export function setSchedule(
 
 /** Deletes a schedule. See `Store.deleteSchedule()`. */
 export function deleteSchedule(db: SqliteDatabase, name: string): boolean {
-  return db.run("DELETE FROM holdfast_schedules WHERE name = ?", name) > 0;
+  return db.run`DELETE FROM holdfast_schedules WHERE name = ${name}` > 0;
 }
 
 /** Fires or skips a slot. See `Store.fireSchedule()`. */
@@ -92,17 +92,11 @@ function enqueue(db: SqliteDatabase, run: NewRun, host: Pick<Host, "newId">, now
  * ended, are not looked at again.
  */
 function findOverlap(db: SqliteDatabase, name: string): { isOpen: boolean; openFrom: number | null } {
-  const open = db.get<{ seq: number }>(
-    `SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_schedule
-     WHERE schedule_name = ? AND seq >= (SELECT open_from FROM holdfast_schedules WHERE name = ?)
-       AND completed_at IS NULL ORDER BY seq LIMIT 1`,
-    name,
-    name,
-  );
+  const open = db.get<{ seq: number }>`SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_by_schedule
+    WHERE schedule_name = ${name} AND seq >= (SELECT open_from FROM holdfast_schedules WHERE name = ${name})
+      AND completed_at IS NULL ORDER BY seq LIMIT 1`;
   if (open !== undefined) return { isOpen: true, openFrom: open.seq };
-  const { last } = db.one<{ last: number | null }>(
-    "SELECT max(seq) AS last FROM holdfast_runs WHERE schedule_name = ?",
-    name,
-  );
+  const { last } = db.one<{ last: number | null }>`
+    SELECT max(seq) AS last FROM holdfast_runs WHERE schedule_name = ${name}`;
   return { isOpen: false, openFrom: last === null ? null : last + 1 };
 }

@@ -522,7 +522,7 @@ export function migrateTables(database: SqliteDatabase, migrations: readonly str
 
 /** The version of the tables; 0: there are none. */
 export function readVersion(database: SqliteDatabase): number {
-  const table = database.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_schema'");
+  const table = database.get`SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_schema'`;
   if (table === undefined) return 0;
-  return database.get<{ version: number }>("SELECT version FROM holdfast_schema")?.version ?? 0;
+  return database.get<{ version: number }>`SELECT version FROM holdfast_schema`?.version ?? 0;
 }

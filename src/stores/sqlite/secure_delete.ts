@@ -31,7 +31,7 @@ export class SecureDelete {
 
   /** Starts. The log may still contain data that a dead process has deleted. */
   start(): void {
-    this.#database.get("PRAGMA secure_delete = ON");
+    this.#database.get`PRAGMA secure_delete = ON`;
     this.noteDeletion();
   }
 
@@ -64,7 +64,7 @@ export class SecureDelete {
   #wipe(hasTime: () => boolean): number | null {
     try {
       if (!this.#eraser.erase(hasTime)) return BREAK_MS;
-      const checkpoint = this.#database.get<{ busy: number }>("PRAGMA wal_checkpoint(TRUNCATE)");
+      const checkpoint = this.#database.get<{ busy: number }>`PRAGMA wal_checkpoint(TRUNCATE)`;
       return (checkpoint?.busy ?? 0) === 0 ? null : RETRY_MS;
     } catch {
       return RETRY_MS; // the disk is full, or the owner of the connection has a transaction open on it

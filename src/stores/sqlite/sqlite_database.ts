@@ -32,6 +32,13 @@ export interface SqliteDriverStatement {
 }
 
 /**
+ * A statement. It is written as a template with its parameters in their places, which are never part of the text:
+ * `` db.get`SELECT id FROM holdfast_runs WHERE seq = ${seq}` ``. One that is composed of parts is a string with `?` in their
+ * place, followed by the parameters.
+ */
+export type Statement = string | TemplateStringsArray;
+
+/**
  * A database connection: keeps its statements compiled (four times as fast as compiling each time) and translates its
  * errors.
  *
@@ -43,7 +50,8 @@ export interface SqliteDriverStatement {
  */
 export class SqliteDatabase {
   readonly #driver: SqliteDriver;
-  readonly #statements = new Map<string, SqliteDriverStatement>();
+  /** By their text, and by the template that they are written as: one place in the code has one template. */
+  readonly #statements = new Map<Statement, SqliteDriverStatement>();
   readonly #columns = new Map<string, readonly string[]>();
   /** The cache of the runs that were claimed through this connection. */
   readonly leased: LeaseCache = new LeaseCache();
@@ -110,13 +118,13 @@ export class SqliteDatabase {
   }
 
   /** Runs a statement and returns the number of rows that it changed. */
-  run(sql: string, ...parameters: SqliteValue[]): number {
+  run(sql: Statement, ...parameters: SqliteValue[]): number {
     const result = this.#statement(sql).run(...parameters);
     return Number(typeof result === "object" && result !== null && "changes" in result ? result.changes : result);
   }
 
   /** Runs a statement and returns its first row. */
-  get<R extends object = SqliteRow>(sql: string, ...parameters: SqliteValue[]): R | undefined {
+  get<R extends object = SqliteRow>(sql: Statement, ...parameters: SqliteValue[]): R | undefined {
     // `bun:sqlite` returns `null` for no row.
     return (this.#statement(sql).get(...parameters) ?? undefined) as R | undefined; // see the comment of the class
   }
@@ -126,14 +134,16 @@ export class SqliteDatabase {
    *
    * @throws {StoreError} It returned none: the file is damaged.
    */
-  one<R extends object = SqliteRow>(sql: string, ...parameters: SqliteValue[]): R {
+  one<R extends object = SqliteRow>(sql: Statement, ...parameters: SqliteValue[]): R {
     const row = this.get<R>(sql, ...parameters);
-    if (row === undefined) throw new StoreError(`The database returned no row for: ${sql}`, { code: "internal" });
+    if (row === undefined) {
+      throw new StoreError(`The database returned no row for: ${textOf(sql)}`, { code: "internal" });
+    }
     return row;
   }
 
   /** Runs a statement and returns all its rows. */
-  all<R extends object = SqliteRow>(sql: string, ...parameters: SqliteValue[]): R[] {
+  all<R extends object = SqliteRow>(sql: Statement, ...parameters: SqliteValue[]): R[] {
     return this.#statement(sql).all(...parameters) as R[]; // see the comment of the class
   }
 
@@ -183,16 +193,21 @@ export class SqliteDatabase {
     }
   }
 
-  #statement(sql: string): SqliteDriverStatement {
+  #statement(sql: Statement): SqliteDriverStatement {
     if (this.#putOff !== null) this.#catchUp();
     const { driver } = this;
     let statement = this.#statements.get(sql);
     if (statement === undefined) {
-      statement = driver.prepare(sql);
-      this.#statements.set(sql, statement);
+      const text = textOf(sql);
+      statement = this.#statements.get(text) ?? driver.prepare(text);
+      this.#statements.set(sql, statement).set(text, statement);
     }
     return statement;
   }
+}
+
+function textOf(sql: Statement): string {
+  return typeof sql === "string" ? sql : sql.join("?").trim();
 }
 
 /** Whether a driver is open, as far as it says so. */

@@ -165,8 +165,8 @@ export class SqliteStore {
     const db = this.#db;
     await this.#reads.read(() => {
       // SQLite would wait by blocking the event loop: `WriteBatch` and `RetriedReads` wait instead.
-      db.get("PRAGMA busy_timeout = 0");
-      db.get("PRAGMA journal_mode = WAL");
+      db.get`PRAGMA busy_timeout = 0`;
+      db.get`PRAGMA journal_mode = WAL`;
       db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
       this.#secureDelete?.start();
     }, refusal);
@@ -297,7 +297,7 @@ export class SqliteStore {
         store.#reads.snapshot(() => readChildren(store.#db, pauseId, from, maxLength)),
       fireSchedule: (store, firing) => store.#write((now) => fireSchedule(store.#db, firing, store.#host, now)),
       forgetWorker: (store, workerId) =>
-        store.#write(() => void store.#db.run("DELETE FROM holdfast_workers WHERE id = ?", workerId)),
+        store.#write(() => void store.#db.run`DELETE FROM holdfast_workers WHERE id = ${workerId}`),
       noteStopping: (store, workerId) => store.#write(() => noteStopping(store.#db, workerId)),
       getWorkers: (store) =>
         store.#reads.read(() => {
@@ -378,7 +378,7 @@ export class SqliteStore {
       readFactValues: (store, values, maxLength) =>
         store.#reads.snapshot(() => readFactValues(store.#db, values, maxLength)),
       getVersion: (store) =>
-        store.#reads.read(() => store.#db.one<{ data_version: number }>("PRAGMA data_version").data_version),
+        store.#reads.read(() => store.#db.one<{ data_version: number }>`PRAGMA data_version`.data_version),
     });
   }
 }

@@ -54,42 +54,23 @@ export function insertChunks(
 ): void {
   for (const { stream, position, after, first, count, size, items, isPermanent } of chunks) {
     if (after < position - 1) {
-      db.run(
-        "UPDATE holdfast_chunks SET items = NULL WHERE run_seq = ? AND stream = ? AND position > ? AND position < ?",
-        runSeq,
-        stream,
-        after,
-        position,
-      );
+      db.run`
+        UPDATE holdfast_chunks SET items = NULL WHERE run_seq = ${runSeq} AND stream = ${stream}
+          AND position > ${after} AND position < ${position}`;
     }
-    db.run(
-      `INSERT INTO holdfast_chunks (run_seq, stream, position, follows, first, count, size, at, generation, items)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-      runSeq,
-      stream,
-      position,
-      after,
-      first,
-      count,
-      size,
-      now,
-      isPermanent ? null : generation,
-      items,
-    );
+    db.run`INSERT INTO holdfast_chunks (run_seq, stream, position, follows, first, count, size, at, generation, items)
+      VALUES (${runSeq}, ${stream}, ${position}, ${after}, ${first}, ${count}, ${size}, ${now},
+        ${isPermanent ? null : generation}, ${items})`;
   }
 }
 
 /** Copies the permanent chunks of a run to a retry of it. */
 export function copyChunks(db: SqliteDatabase, runSeq: number, oldSeq: number): void {
-  db.run(
-    `INSERT INTO holdfast_chunks (run_seq, stream, position, follows, first, count, size, at, generation, items)
-     SELECT ?, stream, position, follows, first, count, size, at, generation, items FROM holdfast_chunks c
-     WHERE run_seq = ? AND items IS NOT NULL AND position <= (
-       SELECT max(position) FROM holdfast_chunks p WHERE p.run_seq = c.run_seq AND p.stream = c.stream
-         AND p.generation IS NULL)`,
-    runSeq,
-    oldSeq,
-  );
+  db.run`INSERT INTO holdfast_chunks (run_seq, stream, position, follows, first, count, size, at, generation, items)
+    SELECT ${runSeq}, stream, position, follows, first, count, size, at, generation, items FROM holdfast_chunks c
+    WHERE run_seq = ${oldSeq} AND items IS NOT NULL AND position <= (
+      SELECT max(position) FROM holdfast_chunks p WHERE p.run_seq = c.run_seq AND p.stream = c.stream
+        AND p.generation IS NULL)`;
 }
 
 /** Deletes the items of runs that ended long enough ago. */
@@ -98,15 +79,13 @@ export function purgeChunks(db: SqliteDatabase, { streams }: Retention, now: num
   // A run that was added after that instant has not ended before it: rows of runs are in that order.
   let last = 0;
   for (let purged = 0; purged < MAX_PURGED_STREAMS;) {
-    const run = db.get<{ seq: number; created_at: number; completed_at: number | null }>(
-      `SELECT seq, created_at, completed_at FROM holdfast_runs
-       WHERE seq = (SELECT min(run_seq) FROM holdfast_chunks WHERE run_seq > ?)`,
-      last,
-    );
+    const run = db.get<{ seq: number; created_at: number; completed_at: number | null }>`
+      SELECT seq, created_at, completed_at FROM holdfast_runs
+      WHERE seq = (SELECT min(run_seq) FROM holdfast_chunks WHERE run_seq > ${last})`;
     if (run === undefined || run.created_at > now - streams) return;
     last = run.seq;
     if (run.completed_at === null || run.completed_at > now - streams) continue;
-    db.run("DELETE FROM holdfast_chunks WHERE run_seq = ?", run.seq);
+    db.run`DELETE FROM holdfast_chunks WHERE run_seq = ${run.seq}`;
     purged += 1;
   }
 }
@@ -170,12 +149,9 @@ export function readStream(
     chunks: rows.map(({ position, follows, first, at, items }) => ({ position, at, after: follows, first, items })),
     hasMore: maxLength > 0 && (rows.at(-1)?.position ?? from) < end.position,
     isPlace: after === null || from === 0 ||
-      db.get<{ at: number }>(
-          "SELECT at FROM holdfast_chunks WHERE run_seq = ? AND stream = ? AND position = ?",
-          run.seq,
-          stream,
-          from,
-        )?.at === after.at,
+      db.get<{ at: number }>`
+        SELECT at FROM holdfast_chunks WHERE run_seq = ${run.seq} AND stream = ${stream} AND position = ${from}`?.at ===
+        after.at,
     end: { position: end.position, at: end.at, items: end.first + end.count, bytes: end.size },
     permanent: { position: permanent.position, items: permanent.first + permanent.count, bytes: permanent.size },
     last: last?.position ?? 0,
@@ -189,11 +165,8 @@ export function readStreams(db: SqliteDatabase, runId: string): StreamInfo[] {
   if (run === undefined) return [];
   const streams: StreamInfo[] = [];
   for (let name = "";;) {
-    const next = db.get<{ stream: string }>(
-      "SELECT stream FROM holdfast_chunks WHERE run_seq = ? AND stream > ? ORDER BY stream LIMIT 1",
-      run.seq,
-      name,
-    );
+    const next = db.get<{ stream: string }>`
+      SELECT stream FROM holdfast_chunks WHERE run_seq = ${run.seq} AND stream > ${name} ORDER BY stream LIMIT 1`;
     if (next === undefined) return streams;
     name = next.stream;
     const { last, permanent, end } = endsOf(db, run, name);

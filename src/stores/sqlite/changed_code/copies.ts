@@ -5,10 +5,8 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** What a run has as copies; `null`: it is no retry from the failure. */
 export function readCopied(db: SqliteDatabase, runSeq: number): CopiedHistory | null {
-  const row = db.get<{ copied_up_to: number; unfinished: JsonText; undone: JsonText | null }>(
-    "SELECT copied_up_to, unfinished, undone FROM holdfast_copies WHERE run_seq = ?",
-    runSeq,
-  );
+  const row = db.get<{ copied_up_to: number; unfinished: JsonText; undone: JsonText | null }>`
+    SELECT copied_up_to, unfinished, undone FROM holdfast_copies WHERE run_seq = ${runSeq}`;
   return row === undefined ? null : {
     upTo: row.copied_up_to,
     unfinished: JSON.parse(row.unfinished),
@@ -32,12 +30,9 @@ export function writeCopied(
   pauses: readonly RecordName[],
   undone: ReadonlyMap<string, string>,
 ): void {
-  const steps = db.all<{ name: string }>(
-    `SELECT name FROM holdfast_steps
-     WHERE run_seq = ? AND (status <> 'completed' OR name IN (SELECT value FROM json_each(?))) ORDER BY position, seq`,
-    old.seq,
-    JSON.stringify([...undone.keys()]),
-  );
+  const steps = db.all<{ name: string }>`SELECT name FROM holdfast_steps
+    WHERE run_seq = ${old.seq} AND (status <> 'completed' OR name IN (SELECT value
+      FROM json_each(${JSON.stringify([...undone.keys()])}))) ORDER BY position, seq`;
   const former = readCopied(db, old.seq);
   const allUndone = { ...former?.undone, ...Object.fromEntries(undone) };
   const unfinished: RecordName[] = [

@@ -32,13 +32,9 @@ export function holdRun(
 }
 
 function checkRepeated(db: SqliteDatabase, lease: Lease): void {
-  const repeated = db.get(
-    `SELECT 1 FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq
-     WHERE r.id = ? AND r.lease_claim = ? AND h.generation = ? AND h.since IS NOT NULL`,
-    lease.runId,
-    lease.claimId,
-    lease.generation,
-  );
+  const repeated = db.get`SELECT 1 FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq
+    WHERE r.id = ${lease.runId} AND r.lease_claim = ${lease.claimId} AND h.generation = ${lease.generation}
+      AND h.since IS NOT NULL`;
   if (repeated === undefined) throw new LeaseLostError(lease);
 }
 
@@ -48,11 +44,8 @@ function writeHold(
   hold: NewHold,
   now: number,
 ): void {
-  const last = db.get<{ prints: JsonText }>(
-    "SELECT prints FROM holdfast_holds WHERE run_seq = ? AND recorded = ?",
-    run.seq,
-    run.recorded,
-  );
+  const last = db.get<{ prints: JsonText }>`
+    SELECT prints FROM holdfast_holds WHERE run_seq = ${run.seq} AND recorded = ${run.recorded}`;
   db.run(
     `INSERT INTO holdfast_holds (run_seq, queue, code, message, details, since, generation, recorded, prints)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -77,8 +70,8 @@ export function deleteHold(
   { seq, lease_generation: generation, origin_id }: { seq: number; lease_generation: number; origin_id: string | null },
 ): void {
   // A run that was claimed once at most was never held.
-  if (generation > 1) db.run("DELETE FROM holdfast_holds WHERE run_seq = ?", seq);
-  if (origin_id !== null) db.run("DELETE FROM holdfast_copies WHERE run_seq = ?", seq);
+  if (generation > 1) db.run`DELETE FROM holdfast_holds WHERE run_seq = ${seq}`;
+  if (origin_id !== null) db.run`DELETE FROM holdfast_copies WHERE run_seq = ${seq}`;
 }
 
 /** Makes a held run due. See `Store.resumeHeld()`. */
@@ -92,13 +85,11 @@ export function resumeHeld(
   const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
   if (run === undefined || run.held === null) return null;
   withdrawOffer(db, run.seq);
-  db.run(
-    `UPDATE holdfast_holds SET since = NULL, offered_in = '', prints = '[]', continues = max(continues, ?)
-     WHERE run_seq = ?`,
-    continues ? 1 : 0,
-    run.seq,
-  );
-  db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, run.seq);
+  db.run`
+    UPDATE holdfast_holds SET since = NULL, offered_in = '', prints = '[]',
+      continues = max(continues, ${continues ? 1 : 0})
+    WHERE run_seq = ${run.seq}`;
+  db.run`UPDATE holdfast_runs SET updated_at = ${now} WHERE seq = ${run.seq}`;
   db.facts.note(factBy([run.seq, "resumed"], by));
   enterQueue(db, run.seq, now);
   return toRunText({ ...run, updated_at: now, held: null });
@@ -110,10 +101,8 @@ export function readHoldOfClaim(
   { seq, lease_generation: generation }: { seq: number; lease_generation: number },
 ): { isResumed: boolean; continues: boolean } {
   // A run that is claimed first was never held.
-  const hold = generation === 1 ? undefined : db.get<{ continues: number; generation: number }>(
-    "SELECT continues, generation FROM holdfast_holds WHERE run_seq = ?",
-    seq,
-  );
+  const hold = generation === 1 ? undefined : db.get<{ continues: number; generation: number }>`
+    SELECT continues, generation FROM holdfast_holds WHERE run_seq = ${seq}`;
   return { isResumed: hold?.generation === generation, continues: hold?.continues === 1 };
 }
 
@@ -127,11 +116,8 @@ interface HoldRow {
 
 /** The hold of a run. See `Store.getHold()`. */
 export function readHold(db: SqliteDatabase, runId: string): HoldRecord | null {
-  const row = db.get<HoldRow>(
-    `SELECT h.code, h.message, h.details, h.since, h.prints
-     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ? AND h.since IS NOT NULL`,
-    runId,
-  );
+  const row = db.get<HoldRow>`SELECT h.code, h.message, h.details, h.since, h.prints
+    FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ${runId} AND h.since IS NOT NULL`;
   if (row === undefined) return null;
   const { code, message, since } = row;
   return {

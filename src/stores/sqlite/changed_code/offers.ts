@@ -29,9 +29,9 @@ export function offerHeldRuns(db: SqliteDatabase, jobs: readonly KnownJob[], liv
 }
 
 function hasHeld(db: SqliteDatabase): boolean {
-  return db.get(
-    "SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_by_queue WHERE since IS NOT NULL AND queue >= '' LIMIT 1",
-  ) !== undefined;
+  return db.get`
+    SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_by_queue WHERE since IS NOT NULL AND queue >= '' LIMIT 1` !==
+    undefined;
 }
 
 /** The first held runs that can be offered to a version and print of a job, with the queue of that print. */
@@ -70,13 +70,9 @@ interface HeldGroup {
 function* groupsFor(db: SqliteDatabase, { name, version }: KnownJob, live: LiveQueues): Generator<HeldGroup> {
   let group: HeldGroup | undefined = { offered_in: "", prints: "" };
   while (true) {
-    group = db.get<HeldGroup>(
-      `SELECT offered_in, prints FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
-       WHERE since IS NOT NULL AND queue = ? AND (offered_in, prints) > (?, ?) ORDER BY offered_in, prints LIMIT 1`,
-      queueName(name, version),
-      group.offered_in,
-      group.prints,
-    );
+    group = db.get<HeldGroup>`SELECT offered_in, prints FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
+      WHERE since IS NOT NULL AND queue = ${queueName(name, version)}
+        AND (offered_in, prints) > (${group.offered_in}, ${group.prints}) ORDER BY offered_in, prints LIMIT 1`;
     if (group === undefined) return;
     if (group.offered_in !== "" && live().has(group.offered_in)) continue;
     yield group;
@@ -85,7 +81,7 @@ function* groupsFor(db: SqliteDatabase, { name, version }: KnownJob, live: LiveQ
 
 function offer(db: SqliteDatabase, seq: number, queue: string, now: number): void {
   withdrawOffer(db, seq);
-  db.run("UPDATE holdfast_holds SET offered_in = ? WHERE run_seq = ?", queue, seq);
+  db.run`UPDATE holdfast_holds SET offered_in = ${queue} WHERE run_seq = ${seq}`;
   // After the runs that are not held: it keeps none of them from its key.
   db.run(
     `UPDATE holdfast_runs SET queue = ?, position = ${OWN_POSITION} + ? WHERE seq = ?`,
@@ -102,25 +98,19 @@ function offer(db: SqliteDatabase, seq: number, queue: string, now: number): voi
  * @param generation That of the lease which the claim gives.
  */
 export function endHold(db: SqliteDatabase, runSeq: number, generation: number | null = null): void {
-  db.run(
-    `UPDATE holdfast_holds SET since = NULL, offered_in = '', generation = coalesce(?, generation)
-     WHERE run_seq = ? AND since IS NOT NULL`,
-    generation,
-    runSeq,
-  );
+  db.run`UPDATE holdfast_holds SET since = NULL, offered_in = '', generation = coalesce(${generation}, generation)
+    WHERE run_seq = ${runSeq} AND since IS NOT NULL`;
 }
 
 /** Forgets which prints have tried a held run: it has recorded something. */
 export function forgetPrints(db: SqliteDatabase, runSeq: number): void {
-  db.run("UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ? AND since IS NOT NULL", runSeq);
+  db.run`UPDATE holdfast_holds SET prints = '[]' WHERE run_seq = ${runSeq} AND since IS NOT NULL`;
 }
 
 /** Takes a held run out of the queue of the print to which it is offered. The caller puts it into a queue again. */
 export function withdrawOffer(db: SqliteDatabase, seq: number): void {
-  const left = db.get<{ queue: string; fairness_key: string | null }>(
-    "SELECT queue, fairness_key FROM holdfast_runs WHERE seq = ? AND queue_state IS NOT NULL",
-    seq,
-  );
+  const left = db.get<{ queue: string; fairness_key: string | null }>`
+    SELECT queue, fairness_key FROM holdfast_runs WHERE seq = ${seq} AND queue_state IS NOT NULL`;
   if (left === undefined) return;
   db.run(`UPDATE holdfast_runs SET queue_state = NULL, queue = job, position = ${OWN_POSITION} WHERE seq = ?`, seq);
   touchGroup(db, left.queue, left.fairness_key);

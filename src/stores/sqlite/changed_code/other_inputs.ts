@@ -6,12 +6,9 @@ import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
 
 /** The input of a run as parsed by another schema. See `Store.getInput()`. */
 export function readInput(db: SqliteDatabase, runId: string, schemaPrint: string): { input: JsonText | null } | null {
-  const row = db.get<{ input: JsonText | null }>(
-    `SELECT o.input FROM holdfast_runs r JOIN holdfast_other_inputs o ON o.run_seq = r.seq
-     WHERE r.id = ? AND o.schema_print = ?`,
-    runId,
-    schemaPrint,
-  );
+  const row = db.get<{ input: JsonText | null }>`
+    SELECT o.input FROM holdfast_runs r JOIN holdfast_other_inputs o ON o.run_seq = r.seq
+    WHERE r.id = ${runId} AND o.schema_print = ${schemaPrint}`;
   return row === undefined ? null : { input: row.input };
 }
 
@@ -28,16 +25,10 @@ export function writeInput(
     ...leaseParameters(lease),
   );
   if (run === undefined) throw new LeaseLostError(lease);
-  const added = db.run(
-    "INSERT INTO holdfast_other_inputs (run_seq, schema_print, input) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-    run.seq,
-    schemaPrint,
-    input,
-  );
-  if (added > 0) db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, run.seq);
-  return db.one<{ input: JsonText | null }>(
-    "SELECT input FROM holdfast_other_inputs WHERE run_seq = ? AND schema_print = ?",
-    run.seq,
-    schemaPrint,
-  ).input;
+  const added = db.run`
+    INSERT INTO holdfast_other_inputs (run_seq, schema_print, input) VALUES (${run.seq}, ${schemaPrint}, ${input})
+      ON CONFLICT DO NOTHING`;
+  if (added > 0) db.run`UPDATE holdfast_runs SET updated_at = ${now} WHERE seq = ${run.seq}`;
+  return db.one<{ input: JsonText | null }>`
+    SELECT input FROM holdfast_other_inputs WHERE run_seq = ${run.seq} AND schema_print = ${schemaPrint}`.input;
 }

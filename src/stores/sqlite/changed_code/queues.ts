@@ -7,11 +7,8 @@ export function queuesOf(db: SqliteDatabase, jobName: string): string[] {
   const queues = [jobName];
   let [after, before] = versionRange(jobName);
   while (true) {
-    const next = db.get<{ job: string }>(
-      "SELECT job FROM holdfast_counts WHERE job > ? AND job < ? AND runs > 0 ORDER BY job LIMIT 1",
-      after,
-      before,
-    );
+    const next = db.get<{ job: string }>`
+      SELECT job FROM holdfast_counts WHERE job > ${after} AND job < ${before} AND runs > 0 ORDER BY job LIMIT 1`;
     if (next === undefined) return queues;
     queues.push(next.job);
     after = next.job;

@@ -11,11 +11,9 @@ const OPEN = RUN_STATUSES.filter((status) => !isTerminal(status));
 
 /** The jobs and versions of open runs that no live worker knows. See `Store.getStrandedJobs()`. */
 export function findStrandedJobs(db: SqliteDatabase, now: number): StrandedJob[] {
-  const open = db.all<{ job: string; runs: number }>(
-    `SELECT job, sum(runs) AS runs FROM holdfast_counts
-     WHERE status IN (SELECT value FROM json_each(?)) AND runs > 0 GROUP BY job`,
-    JSON.stringify(OPEN),
-  );
+  const open = db.all<{ job: string; runs: number }>`
+    SELECT job, sum(runs) AS runs FROM holdfast_counts
+    WHERE status IN (SELECT value FROM json_each(${JSON.stringify(OPEN)})) AND runs > 0 GROUP BY job`;
   const known = liveQueues(db, now);
   return open.filter(({ job }) => !known.has(job)).map(({ job, runs }) => ({
     jobName: jobNameOf(job),

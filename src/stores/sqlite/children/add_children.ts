@@ -23,13 +23,9 @@ interface PauseOnChildren {
 /** Whether a pause lacks children that were added before those of a request. See `Store.pause()`. */
 export function lacksChildren(db: SqliteDatabase, runId: string, { kind, name, children }: NewPause): boolean {
   if (kind !== "children") return false;
-  const known = db.get<{ total: number | null; added: number | null }>(
-    `SELECT total, added FROM holdfast_pauses
-     WHERE run_seq = (SELECT seq FROM holdfast_runs WHERE id = ?) AND kind = ? AND name = ?`,
-    runId,
-    kind,
-    name,
-  );
+  const known = db.get<{ total: number | null; added: number | null }>`
+    SELECT total, added FROM holdfast_pauses
+    WHERE run_seq = (SELECT seq FROM holdfast_runs WHERE id = ${runId}) AND kind = ${kind} AND name = ${name}`;
   return (known?.added ?? 0) < (children === null ? known?.total ?? Infinity : children.from);
 }
 
@@ -50,7 +46,7 @@ export function addChildren(
   let unfinished = pause.unfinished ?? request.total;
   const asked = request.runs.slice(Math.max(0, added - request.from));
   if (pause.status !== "pending" || asked.length === 0) return cancelled;
-  const parent = db.one<{ id: string; depth: number }>("SELECT id, depth FROM holdfast_runs WHERE seq = ?", parentSeq);
+  const parent = db.one<{ id: string; depth: number }>`SELECT id, depth FROM holdfast_runs WHERE seq = ${parentSeq}`;
   const place: ParentOfRun = { seq: parentSeq, id: parent.id, pauseSeq: pause.seq, depth: parent.depth + 1 };
   const former = findFormer(db, parentSeq, pause.name);
   for (const run of asked) {
@@ -70,13 +66,9 @@ export function addChildren(
     }
     added += 1;
   }
-  db.run(
-    "UPDATE holdfast_pauses SET total = ?, added = ?, unfinished = ? WHERE seq = ?",
-    request.total,
-    added,
-    unfinished,
-    pause.seq,
-  );
+  db.run`
+    UPDATE holdfast_pauses SET total = ${request.total}, added = ${added}, unfinished = ${unfinished}
+      WHERE seq = ${pause.seq}`;
   if (unfinished === 0) resolveChildren(db, parentSeq, pause.seq, now);
   return cancelled;
 }
@@ -87,14 +79,9 @@ function addMember(
   no: number,
   member: { run_seq: number; result: JsonText | null; payload: JsonText | null },
 ): void {
-  db.run(
-    "INSERT INTO holdfast_children (pause_seq, no, run_seq, result, payload) VALUES (?, ?, ?, ?, ?)",
-    pauseSeq,
-    no,
-    member.run_seq,
-    member.result,
-    member.payload,
-  );
+  db.run`
+    INSERT INTO holdfast_children (pause_seq, no, run_seq, result, payload)
+      VALUES (${pauseSeq}, ${no}, ${member.run_seq}, ${member.result}, ${member.payload})`;
 }
 
 /** A pause of an old run, and how many children it has. */
@@ -110,14 +97,11 @@ interface FormerPause {
 function findFormer(db: SqliteDatabase, parentSeq: number, name: string): FormerPause[] {
   const former: FormerPause[] = [];
   for (let seq = parentSeq;;) {
-    const old = db.get<{ run_seq: number; seq: number | null; added: number | null; total: number | null }>(
-      `SELECT o.seq AS run_seq, p.seq, p.added, p.total
-       FROM holdfast_runs r JOIN holdfast_runs o ON o.id = r.retrigger_of
-       LEFT JOIN holdfast_pauses p ON p.run_seq = o.seq AND p.kind = 'children' AND p.name = ?
-       WHERE r.seq = ? AND r.origin_id IS NOT NULL AND r.origin_id <> r.id`,
-      name,
-      seq,
-    );
+    const old = db.get<{ run_seq: number; seq: number | null; added: number | null; total: number | null }>`
+      SELECT o.seq AS run_seq, p.seq, p.added, p.total
+      FROM holdfast_runs r JOIN holdfast_runs o ON o.id = r.retrigger_of
+      LEFT JOIN holdfast_pauses p ON p.run_seq = o.seq AND p.kind = 'children' AND p.name = ${name}
+      WHERE r.seq = ${seq} AND r.origin_id IS NOT NULL AND r.origin_id <> r.id`;
     if (old === undefined) return former;
     if (old.seq !== null && old.added !== null) {
       former.push({ seq: old.seq, added: old.added });
@@ -142,15 +126,12 @@ interface OldChild {
 /** The old child with this number, if it has the same job and input, and its result is not lost. */
 function findOld(db: SqliteDatabase, pauseSeq: number, no: number, request: NewRun): OldChild | null {
   const { jobName, aliases, payload } = request;
-  const old = db.get<OldChild>(
-    `SELECT m.run_seq, coalesce(r.job, m.result ->> '$.run.jobName') AS job, r.id, coalesce(r.status, m.result ->> '$.status') AS status, m.result, m.payload
-     FROM holdfast_children m LEFT JOIN holdfast_runs r ON r.seq = m.run_seq
-     LEFT JOIN holdfast_inputs i ON i.run_seq = r.seq
-     WHERE m.pause_seq = ? AND m.no = ? AND iif(r.seq IS NULL, m.payload, i.payload) IS ?`,
-    pauseSeq,
-    no,
-    payload,
-  );
+  const old = db.get<OldChild>`
+    SELECT m.run_seq, coalesce(r.job, m.result ->> '$.run.jobName') AS job, r.id,
+      coalesce(r.status, m.result ->> '$.status') AS status, m.result, m.payload
+    FROM holdfast_children m LEFT JOIN holdfast_runs r ON r.seq = m.run_seq
+    LEFT JOIN holdfast_inputs i ON i.run_seq = r.seq
+    WHERE m.pause_seq = ${pauseSeq} AND m.no = ${no} AND iif(r.seq IS NULL, m.payload, i.payload) IS ${payload}`;
   const isSame = old != null && old.job !== null && [jobName, ...aliases].includes(jobNameOf(old.job));
   return isSame ? old : null;
 }
@@ -158,28 +139,21 @@ function findOld(db: SqliteDatabase, pauseSeq: number, no: number, request: NewR
 /** The same request as a retry of a child that failed or was cancelled, from its failure, if there can be one. */
 function toRetry(db: SqliteDatabase, request: NewRun, { id, status }: OldChild): NewRun {
   if (id === null || (status !== "failed" && status !== "cancelled")) return request;
-  const open = db.get(
-    `SELECT 1 FROM holdfast_runs o JOIN holdfast_runs r ON r.id = o.retriggered_as
-     WHERE o.id = ? AND r.completed_at IS NULL`,
-    id,
-  );
+  const open = db.get`SELECT 1 FROM holdfast_runs o JOIN holdfast_runs r ON r.id = o.retriggered_as
+    WHERE o.id = ${id} AND r.completed_at IS NULL`;
   return open === undefined ? { ...request, retriggerOf: { runId: id, from: "failure" } } : request;
 }
 
 /** Which of the requested children a pause has: those that this call, or the same call before, has created. */
 export function findCreated(db: SqliteDatabase, pauseSeq: number, { from, runs }: NewChildren): CreatedChild[] {
-  const members = db.all<IdentityRow & { no: number; start_at: number | null; retrigger_of: string | null }>(
-    `SELECT m.no, r.id, r.job, r.labels, r.retrigger_of, r.start_at
-     FROM holdfast_children m JOIN holdfast_runs r ON r.seq = m.run_seq
-     WHERE m.pause_seq = ? AND m.no >= ? AND m.no < ? ORDER BY m.no`,
-    pauseSeq,
-    from,
-    from + runs.length,
-  );
+  const members = db.all<IdentityRow & { no: number; start_at: number | null; retrigger_of: string | null }>`
+    SELECT m.no, r.id, r.job, r.labels, r.retrigger_of, r.start_at
+    FROM holdfast_children m JOIN holdfast_runs r ON r.seq = m.run_seq
+    WHERE m.pause_seq = ${pauseSeq} AND m.no >= ${from} AND m.no < ${from + runs.length} ORDER BY m.no`;
   return members.filter(({ id, no }) => runs[no - from]!.id === id).map((row) => {
     const old = row.retrigger_of === null
       ? undefined
-      : db.get<IdentityRow>("SELECT id, job, labels FROM holdfast_runs WHERE id = ?", row.retrigger_of);
+      : db.get<IdentityRow>`SELECT id, job, labels FROM holdfast_runs WHERE id = ${row.retrigger_of}`;
     const retryOf = old === undefined ? null : toRunIdentity(old);
     return { run: toRunIdentity(row), startAt: isoTime(row.start_at), retryOf };
   });

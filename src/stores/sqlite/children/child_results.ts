@@ -31,10 +31,8 @@ export function readChildren(
   from: number,
   maxLength: number,
 ): Part<ChildResult> | null {
-  const pause = db.get<{ seq: number; total: number | null }>(
-    "SELECT seq, total FROM holdfast_pauses WHERE id = ?",
-    pauseId,
-  );
+  const pause = db.get<{ seq: number; total: number | null }>`
+    SELECT seq, total FROM holdfast_pauses WHERE id = ${pauseId}`;
   if (pause === undefined || pause.total === null) return null;
   const part = new PartBuilder<ChildResult>(maxLength);
   const toIdentity = identityReader();
@@ -113,20 +111,14 @@ function readPauseRecord(db: SqliteDatabase, row: ReplayedPauseRow): PauseRecord
 
 /** Keeps the result and the input of a child that is about to be deleted, for the parents that have not ended. */
 export function keepResult(db: SqliteDatabase, runId: string): void {
-  const child = db.get<MemberRow & { seq: number; payload: JsonText | null }>(
-    `SELECT NULL AS result, r.*, i.payload FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq
-     WHERE r.id = ? AND r.parent_seq IS NOT NULL AND r.completed_at IS NOT NULL
-       AND EXISTS (SELECT 1 FROM holdfast_children WHERE run_seq = r.seq)`,
-    runId,
-  );
+  const child = db.get<MemberRow & { seq: number; payload: JsonText | null }>`
+    SELECT NULL AS result, r.*, i.payload FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq
+    WHERE r.id = ${runId} AND r.parent_seq IS NOT NULL AND r.completed_at IS NOT NULL
+      AND EXISTS (SELECT 1 FROM holdfast_children WHERE run_seq = r.seq)`;
   if (child === undefined) return;
-  db.run(
-    `UPDATE holdfast_children SET result = ?, payload = ? WHERE run_seq = ? AND pause_seq IN (
-       SELECT p.seq FROM holdfast_children m JOIN holdfast_pauses p ON p.seq = m.pause_seq
-       JOIN holdfast_runs o ON o.seq = p.run_seq WHERE m.run_seq = ? AND o.completed_at IS NULL)`,
-    JSON.stringify(toResult(child)),
-    child.payload,
-    child.seq,
-    child.seq,
-  );
+  db.run`
+    UPDATE holdfast_children SET result = ${JSON.stringify(toResult(child))}, payload = ${child.payload}
+      WHERE run_seq = ${child.seq} AND pause_seq IN (
+    SELECT p.seq FROM holdfast_children m JOIN holdfast_pauses p ON p.seq = m.pause_seq
+    JOIN holdfast_runs o ON o.seq = p.run_seq WHERE m.run_seq = ${child.seq} AND o.completed_at IS NULL)`;
 }

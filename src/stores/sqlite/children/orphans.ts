@@ -17,21 +17,16 @@ export function cancelOrphan(db: SqliteDatabase, runId: string, now: number): Ru
 /** The oldest children of the first parents. Parents without further children are forgotten. */
 function findOrphans(db: SqliteDatabase, limit: number): string[] {
   const orphans: { seq: number; id: string }[] = [];
-  const parents = db.all<{ parent_seq: number }>(
-    "SELECT parent_seq FROM holdfast_orphans ORDER BY parent_seq LIMIT ?",
-    limit,
-  );
+  const parents = db.all<{ parent_seq: number }>`
+    SELECT parent_seq FROM holdfast_orphans ORDER BY parent_seq LIMIT ${limit}`;
   for (const { parent_seq: parent } of parents) {
     const room = limit - orphans.length;
     if (room === 0) break;
-    const found = db.all<{ seq: number; id: string }>(
-      `SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_open_children
-       WHERE parent_seq = ? AND completed_at IS NULL ORDER BY seq LIMIT ?`,
-      parent,
-      room + 1,
-    );
+    const found = db.all<{ seq: number; id: string }>`
+      SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_open_children
+      WHERE parent_seq = ${parent} AND completed_at IS NULL ORDER BY seq LIMIT ${room + 1}`;
     orphans.push(...found.slice(0, room));
-    if (found.length <= room) db.run("DELETE FROM holdfast_orphans WHERE parent_seq = ?", parent);
+    if (found.length <= room) db.run`DELETE FROM holdfast_orphans WHERE parent_seq = ${parent}`;
   }
   return orphans.sort((one, other) => one.seq - other.seq).map(({ id }) => id);
 }
@@ -69,9 +64,6 @@ export class PassedOrphans {
 
 /** Whether the run that waited for a run has ended: it is not claimed any more. */
 export function isOrphan(db: SqliteDatabase, seq: number): boolean {
-  return db.get(
-    `SELECT 1 FROM holdfast_runs r JOIN holdfast_orphans o ON o.parent_seq = r.parent_seq
-     WHERE r.seq = ? AND r.completed_at IS NULL`,
-    seq,
-  ) !== undefined;
+  return db.get`SELECT 1 FROM holdfast_runs r JOIN holdfast_orphans o ON o.parent_seq = r.parent_seq
+    WHERE r.seq = ${seq} AND r.completed_at IS NULL` !== undefined;
 }

@@ -42,26 +42,24 @@ interface FactsRow {
 
 /** Reads them in one statement. Conditions such as `timer_at IS NOT NULL` let SQLite use its partial indexes. */
 export function readClaimFacts(db: SqliteDatabase): ClaimFacts {
-  const row = db.one<FactsRow>(
-    `SELECT
-       (SELECT min(at) FROM (
-         SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
-         UNION ALL SELECT min(lease_expires_at) FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
-         UNION ALL SELECT min(expires_at) FROM holdfast_ghosts
-         UNION ALL SELECT min(due_at) FROM holdfast_runs WHERE due_at IS NOT NULL
-         UNION ALL SELECT min(deadline_at) FROM holdfast_runs WHERE deadline_at IS NOT NULL)) AS timer_at,
-       (SELECT min(opens_at) FROM holdfast_openings WHERE is_open = 0) AS opening_at,
-       (SELECT max(opens_at) FROM holdfast_openings WHERE is_open = 1) AS passed_opening_at,
-       (SELECT max(at) FROM holdfast_starts) AS newest_start,
-       EXISTS (SELECT 1 FROM holdfast_heads WHERE queue >= '') AS has_heads,
-       EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_offered WHERE offered_in > '') AS has_offers,
-       EXISTS (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_special
-         WHERE queue_state IS NOT NULL AND queue <> job AND queue >= '' AND substr(queue, -1) = char(9)) AS has_alone,
-       EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
-         WHERE since IS NOT NULL AND queue >= '') AS has_held,
-       EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused,
-       EXISTS (SELECT 1 FROM holdfast_orphans WHERE parent_seq >= 0) AS has_orphans`,
-  );
+  const row = db.one<FactsRow>`SELECT
+    (SELECT min(at) FROM (
+      SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
+      UNION ALL SELECT min(lease_expires_at) FROM holdfast_runs WHERE lease_expires_at IS NOT NULL
+      UNION ALL SELECT min(expires_at) FROM holdfast_ghosts
+      UNION ALL SELECT min(due_at) FROM holdfast_runs WHERE due_at IS NOT NULL
+      UNION ALL SELECT min(deadline_at) FROM holdfast_runs WHERE deadline_at IS NOT NULL)) AS timer_at,
+    (SELECT min(opens_at) FROM holdfast_openings WHERE is_open = 0) AS opening_at,
+    (SELECT max(opens_at) FROM holdfast_openings WHERE is_open = 1) AS passed_opening_at,
+    (SELECT max(at) FROM holdfast_starts) AS newest_start,
+    EXISTS (SELECT 1 FROM holdfast_heads WHERE queue >= '') AS has_heads,
+    EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_offered WHERE offered_in > '') AS has_offers,
+    EXISTS (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_special
+      WHERE queue_state IS NOT NULL AND queue <> job AND queue >= '' AND substr(queue, -1) = char(9)) AS has_alone,
+    EXISTS (SELECT 1 FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
+      WHERE since IS NOT NULL AND queue >= '') AS has_held,
+    EXISTS (SELECT 1 FROM holdfast_paused_jobs WHERE job >= '') AS has_paused,
+    EXISTS (SELECT 1 FROM holdfast_orphans WHERE parent_seq >= 0) AS has_orphans`;
   return {
     timerAt: row.timer_at,
     openingAt: row.opening_at,

@@ -23,12 +23,10 @@ export const OWN_POSITION = `seq - ${POSITIONS_PER_PRIORITY} * priority
 
 /** Makes a run that is not under a lease claimable, or queues it for its key. */
 export function enterQueue(db: SqliteDatabase, seq: number, now: number): void {
-  const row = db.one<{ queue: string; fairness_key: string | null; concurrency_key: string | null }>(
-    `UPDATE holdfast_runs SET queue_state = iif(concurrency_key IS NULL, 'R', 'B'), due_at = NULL,
-       deadline_at = iif(started_at IS NULL, start_by, finish_by)
-     WHERE seq = ? RETURNING queue, fairness_key, concurrency_key`,
-    seq,
-  );
+  const row = db.one<{ queue: string; fairness_key: string | null; concurrency_key: string | null }>`
+    UPDATE holdfast_runs SET queue_state = iif(concurrency_key IS NULL, 'R', 'B'), due_at = NULL,
+      deadline_at = iif(started_at IS NULL, start_by, finish_by)
+    WHERE seq = ${seq} RETURNING queue, fairness_key, concurrency_key`;
   touchGroup(db, row.queue, row.fairness_key);
   if (row.concurrency_key !== null) updateQueue(db, row.concurrency_key, now);
 }
@@ -38,17 +36,13 @@ export const OUT_OF_QUEUE = "queue_state = NULL, timer_at = NULL, due_at = NULL,
 
 /** Whether a run holds its concurrency key. */
 export function holdsKey(db: SqliteDatabase, key: string, runId: string): boolean {
-  return db.get("SELECT 1 FROM holdfast_holders WHERE concurrency_key = ? AND run_id = ?", key, runId) !== undefined;
+  return db.get`SELECT 1 FROM holdfast_holders WHERE concurrency_key = ${key} AND run_id = ${runId}` !== undefined;
 }
 
 /** Releases a concurrency key, if the run holds it under this lease. Every release of a key goes through this function. */
 export function releaseKey(db: SqliteDatabase, key: string, runId: string, generation: number, now: number): void {
-  db.run(
-    "DELETE FROM holdfast_holders WHERE concurrency_key = ? AND run_id = ? AND generation = ?",
-    key,
-    runId,
-    generation,
-  );
+  db.run`
+    DELETE FROM holdfast_holders WHERE concurrency_key = ${key} AND run_id = ${runId} AND generation = ${generation}`;
   updateQueue(db, key, now);
 }
 
@@ -82,11 +76,9 @@ const TAKE_KEY_ALONE = `${TAKE_KEY} AND key_rate_limit IS NULL AND position > ${
 
 /** Counts the first start of a run under the rate of its key. */
 export function countKeyStart(db: SqliteDatabase, key: string, seq: number, now: number): void {
-  const rate = db.get<{ limit: number; period: number }>(
-    `SELECT key_rate_limit AS "limit", key_rate_period AS period FROM holdfast_runs
-     WHERE seq = ? AND key_rate_limit IS NOT NULL`,
-    seq,
-  );
+  const rate = db.get<{ limit: number; period: number }>`
+    SELECT key_rate_limit AS "limit", key_rate_period AS period FROM holdfast_runs
+    WHERE seq = ${seq} AND key_rate_limit IS NOT NULL`;
   if (rate !== undefined) addStarts(db, keyScope(key), rate, 1, now);
 }
 
@@ -113,14 +105,11 @@ export interface NewQueuedRun extends KeyLimits {
  */
 export function stateOfNewRun(db: SqliteDatabase, key: string, run: NewQueuedRun, now: number): "R" | "B" | null {
   const { queue, position, key_rate_limit: limit, key_rate_period: period } = run;
-  const { holders, first } = db.one<{ holders: number; first: number | null }>(
-    `SELECT (SELECT count(*) FROM holdfast_holders WHERE concurrency_key = ?) AS holders,
-       (SELECT position FROM holdfast_runs
-        WHERE concurrency_key = ? AND queue = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1) AS first`,
-    key,
-    key,
-    queue,
-  );
+  const { holders, first } = db.one<{ holders: number; first: number | null }>`
+    SELECT (SELECT count(*) FROM holdfast_holders WHERE concurrency_key = ${key}) AS holders,
+    (SELECT position FROM holdfast_runs
+     WHERE concurrency_key = ${key} AND queue = ${queue} AND queue_state IS NOT NULL
+       ORDER BY position LIMIT 1) AS first`;
   if (first !== null) return first <= position ? "B" : null;
   if (holders >= run.key_concurrency) return "B";
   const opensAt = limit === null || period === null
@@ -131,7 +120,7 @@ export function stateOfNewRun(db: SqliteDatabase, key: string, run: NewQueuedRun
 
 /** Restores K1 and K2 for a key, after a change of the key or of its runs. */
 export function updateQueue(db: SqliteDatabase, key: string, now: number): void {
-  db.run("DELETE FROM holdfast_openings WHERE concurrency_key = ?", key);
+  db.run`DELETE FROM holdfast_openings WHERE concurrency_key = ${key}`;
   const first = db.get<First & { last: string; holders: number }>(FIRST_OF_KEY, key, key, key);
   if (first === undefined) return;
   const { queue, last, holders } = first;
@@ -154,7 +143,7 @@ function settleQueue(db: SqliteDatabase, key: string, first: First, holders: num
   // What has passed is the first, or the second behind one that has just come.
   if (first.second === "R" || (first.queue_state === "R" && !canPass)) block(db, key, queue);
   if (first.queue_state === "B" && canPass) {
-    db.run("UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ?", first.seq);
+    db.run`UPDATE holdfast_runs SET queue_state = 'R' WHERE seq = ${first.seq}`;
     noteRequeued(db, queue, first.position);
     touchGroup(db, queue, first.fairness_key);
   }
@@ -242,12 +231,8 @@ const FIRST_OF_KEY = `SELECT ${FIRST},
 /** The queues of the due runs with a key, after one: one probe for each. */
 export function* queuesOfKey(db: SqliteDatabase, key: string, after = ""): Generator<string> {
   for (let last = after;;) {
-    const row = db.get<{ queue: string }>(
-      `SELECT queue FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-       WHERE concurrency_key = ? AND queue > ? AND queue_state IS NOT NULL ORDER BY queue LIMIT 1`,
-      key,
-      last,
-    );
+    const row = db.get<{ queue: string }>`SELECT queue FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+      WHERE concurrency_key = ${key} AND queue > ${last} AND queue_state IS NOT NULL ORDER BY queue LIMIT 1`;
     if (row === undefined) return;
     yield last = row.queue;
   }

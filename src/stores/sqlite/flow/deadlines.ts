@@ -26,7 +26,7 @@ export function startDelayedRuns(db: SqliteDatabase, limit: number, now: number)
     now,
   );
   for (const { seq } of due) {
-    db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ?", now, seq);
+    db.run`UPDATE holdfast_runs SET updated_at = ${now} WHERE seq = ${seq}`;
     enterQueue(db, seq, now);
   }
 }

@@ -17,16 +17,9 @@ export interface Ghost {
 
 /** Keeps what a run holds that is cancelled under a lease. */
 export function keepGhost(db: SqliteDatabase, ghost: Ghost): void {
-  db.run(
-    `INSERT OR REPLACE INTO holdfast_ghosts (run_id, generation, lease_claim, job, concurrency_key, expires_at)
-     VALUES (?, ?, ?, ?, ?, ?)`,
-    ghost.run_id,
-    ghost.generation,
-    ghost.lease_claim,
-    ghost.job,
-    ghost.concurrency_key,
-    ghost.expires_at,
-  );
+  db.run`INSERT OR REPLACE INTO holdfast_ghosts (run_id, generation, lease_claim, job, concurrency_key, expires_at)
+    VALUES (${ghost.run_id}, ${ghost.generation}, ${ghost.lease_claim}, ${ghost.job}, ${ghost.concurrency_key},
+      ${ghost.expires_at})`;
 }
 
 /**
@@ -41,15 +34,10 @@ export function releaseGhost(
   { claimId = null, expiresAt = null }: { claimId?: string | null; expiresAt?: number | null },
   now: number,
 ): void {
-  const ghost = db.get<Pick<Ghost, "concurrency_key">>(
-    `DELETE FROM holdfast_ghosts WHERE run_id = ? AND generation = ?
-       AND lease_claim IS coalesce(?, lease_claim) AND expires_at = coalesce(?, expires_at)
-     RETURNING concurrency_key`,
-    runId,
-    generation,
-    claimId,
-    expiresAt,
-  );
+  const ghost = db.get<Pick<Ghost, "concurrency_key">>`
+    DELETE FROM holdfast_ghosts WHERE run_id = ${runId} AND generation = ${generation}
+      AND lease_claim IS coalesce(${claimId}, lease_claim) AND expires_at = coalesce(${expiresAt}, expires_at)
+    RETURNING concurrency_key`;
   if (ghost === undefined || ghost.concurrency_key === null) return;
   releaseKey(db, ghost.concurrency_key, runId, generation, now);
 }

@@ -23,13 +23,8 @@ function isOfKey(scope: string): boolean {
 
 /** When a rate allows the next start; an instant that has passed if it does now. */
 export function rateOpensAt(db: SqliteDatabase, scope: string, { limit, period }: Rate, now: number): number {
-  const start = db.get<{ at: number }>(
-    `SELECT at FROM holdfast_starts
-     WHERE scope = ? AND no = (SELECT max(no) FROM holdfast_starts WHERE scope = ?) - ? + 1`,
-    scope,
-    scope,
-    limit,
-  );
+  const start = db.get<{ at: number }>`SELECT at FROM holdfast_starts
+    WHERE scope = ${scope} AND no = (SELECT max(no) FROM holdfast_starts WHERE scope = ${scope}) - ${limit} + 1`;
   return start === undefined ? -Infinity : Math.min(start.at, now) + period;
 }
 
@@ -41,10 +36,7 @@ export function countAllowed(
   most: number,
   now: number,
 ): number {
-  const { last } = db.one<{ last: number | null }>(
-    "SELECT max(no) AS last FROM holdfast_starts WHERE scope = ?",
-    scope,
-  );
+  const { last } = db.one<{ last: number | null }>`SELECT max(no) AS last FROM holdfast_starts WHERE scope = ${scope}`;
   if (last === null) return limit;
   const oldest = db.all<{ no: number; at: number }>(
     `SELECT no, at FROM holdfast_starts WHERE scope = ? AND no > ? ORDER BY no LIMIT ${rowLimit(most)}`,
@@ -91,8 +83,8 @@ export function addStarts(
 
 /** Makes starts in the future starts of now: the clock was set back. */
 export function correctStarts(db: SqliteDatabase, now: number): void {
-  db.run("UPDATE holdfast_starts SET at = ? WHERE at > ?", now, now);
-  db.run("UPDATE holdfast_openings SET opens_at = ? + period WHERE opens_at > ? + period", now, now);
+  db.run`UPDATE holdfast_starts SET at = ${now} WHERE at > ${now}`;
+  db.run`UPDATE holdfast_openings SET opens_at = ${now} + period WHERE opens_at > ${now} + period`;
 }
 
 /** Removes some of the starts that count no more, of scopes that have no new ones. */

@@ -34,20 +34,14 @@ function settleHead(db: SqliteDatabase, queue: string, fairnessKey: string): voi
     fairnessKey,
   );
   if (first === undefined) {
-    db.run("DELETE FROM holdfast_heads WHERE queue = ? AND fairness_key = ?", queue, fairnessKey);
+    db.run`DELETE FROM holdfast_heads WHERE queue = ${queue} AND fairness_key = ${fairnessKey}`;
     return;
   }
-  db.run(
-    `INSERT INTO holdfast_heads (queue, fairness_key, turn, position, run_seq)
-     SELECT ?, ?, max(turn, coalesce((SELECT next_turn FROM holdfast_fairness_keys WHERE fairness_key = ?), 0)), ?, ?
-     FROM holdfast_serving WHERE id = 1
-     ON CONFLICT DO UPDATE SET position = excluded.position, run_seq = excluded.run_seq`,
-    queue,
-    fairnessKey,
-    fairnessKey,
-    first.position,
-    first.seq,
-  );
+  db.run`INSERT INTO holdfast_heads (queue, fairness_key, turn, position, run_seq)
+    SELECT ${queue}, ${fairnessKey}, max(turn, coalesce((SELECT next_turn FROM holdfast_fairness_keys
+      WHERE fairness_key = ${fairnessKey}), 0)), ${first.position}, ${first.seq}
+    FROM holdfast_serving WHERE id = 1
+    ON CONFLICT DO UPDATE SET position = excluded.position, run_seq = excluded.run_seq`;
 }
 
 /** The head of a group. */
@@ -91,7 +85,7 @@ export function readBegunHeads(db: SqliteDatabase, queue: string): Head[] {
 
 /** The turn of the runs without a fairness key. */
 export function readKeylessTurn(db: SqliteDatabase): number {
-  return db.one<{ turn: number }>("SELECT max(turn, keyless) AS turn FROM holdfast_serving WHERE id = 1").turn;
+  return db.one<{ turn: number }>`SELECT max(turn, keyless) AS turn FROM holdfast_serving WHERE id = 1`.turn;
 }
 
 /**
@@ -100,23 +94,21 @@ export function readKeylessTurn(db: SqliteDatabase): number {
  * @returns The queues of the other groups of the fairness key: they have had this turn, too.
  */
 export function serveGroup(db: SqliteDatabase, { queue, fairness_key: fairnessKey, turn }: Head): string[] {
-  db.run("UPDATE holdfast_serving SET turn = ? WHERE id = 1 AND turn < ?", turn, turn);
-  db.run(
-    "INSERT INTO holdfast_fairness_keys VALUES (?, ?) ON CONFLICT DO UPDATE SET next_turn = excluded.next_turn",
-    fairnessKey,
-    turn + 1,
-  );
-  db.run("DELETE FROM holdfast_heads WHERE queue = ? AND fairness_key = ?", queue, fairnessKey);
+  db.run`UPDATE holdfast_serving SET turn = ${turn} WHERE id = 1 AND turn < ${turn}`;
+  db.run`
+    INSERT INTO holdfast_fairness_keys VALUES (${fairnessKey}, ${turn + 1}) ON CONFLICT DO UPDATE
+      SET next_turn = excluded.next_turn`;
+  db.run`DELETE FROM holdfast_heads WHERE queue = ${queue} AND fairness_key = ${fairnessKey}`;
   touchGroup(db, queue, fairnessKey);
-  const raised = db.run("UPDATE holdfast_heads SET turn = max(turn, ?) WHERE fairness_key = ?", turn + 1, fairnessKey);
+  const raised = db.run`UPDATE holdfast_heads SET turn = max(turn, ${turn + 1}) WHERE fairness_key = ${fairnessKey}`;
   if (raised === 0) return [];
-  return db.all<{ queue: string }>("SELECT queue FROM holdfast_heads WHERE fairness_key = ?", fairnessKey)
+  return db.all<{ queue: string }>`SELECT queue FROM holdfast_heads WHERE fairness_key = ${fairnessKey}`
     .map((head) => head.queue);
 }
 
 /** Notes that a run without a fairness key was served in its turn. */
 export function serveKeyless(db: SqliteDatabase, turn: number): void {
-  db.run("UPDATE holdfast_serving SET turn = max(turn, ?), keyless = ? WHERE id = 1", turn, turn + 1);
+  db.run`UPDATE holdfast_serving SET turn = max(turn, ${turn}), keyless = ${turn + 1} WHERE id = 1`;
 }
 
 /** Removes some of the fairness keys whose next turn says nothing any more. */

@@ -63,14 +63,9 @@ function appendRow(db: SqliteDatabase, now: number): void {
   );
   const text = JSON.stringify(db.facts.all);
   const size = last.size ?? 0;
-  db.run(
-    `INSERT INTO holdfast_journal (position, at, size, facts)
-     SELECT ?, ?, ? + octet_length(facts), facts FROM (SELECT ? AS facts)`,
-    db.facts.drawNumbers(db.facts.length, () => last.number),
-    now,
-    size,
-    text,
-  );
+  db.run`INSERT INTO holdfast_journal (position, at, size, facts)
+    SELECT ${db.facts.drawNumbers(db.facts.length, () => last.number)}, ${now}, ${size} + octet_length(facts), facts
+      FROM (SELECT ${text} AS facts)`;
   const after = size + text.length;
   if (Math.floor(after / TRIM_EACH_BYTES) > Math.floor(size / TRIM_EACH_BYTES)) trimBySize(db, after - MAX_BYTES);
   // A store that always has a little work never comes to the upkeep of an idle one.
@@ -86,7 +81,7 @@ function appendRow(db: SqliteDatabase, now: number): void {
  * @param maxSize The `size` of the last row to remove, at most.
  */
 export function trimBySize(db: SqliteDatabase, maxSize: number): void {
-  const oldest = db.one<{ size: number | null }>("SELECT min(position), size FROM holdfast_journal");
+  const oldest = db.one<{ size: number | null }>`SELECT min(position), size FROM holdfast_journal`;
   if ((oldest.size ?? 0) > maxSize) return;
   db.run(
     `DELETE FROM holdfast_journal WHERE size <= ? AND position IN
@@ -100,7 +95,7 @@ export function trimBySize(db: SqliteDatabase, maxSize: number): void {
  * the old rows stays: a reader that has read up to it has missed nothing.
  */
 export function trimByAge(db: SqliteDatabase, now: number): void {
-  const oldest = db.one<{ at: number | null }>("SELECT min(position), at FROM holdfast_journal");
+  const oldest = db.one<{ at: number | null }>`SELECT min(position), at FROM holdfast_journal`;
   if (oldest.at === null || oldest.at > now - MAX_AGE_MS) return;
   db.run(
     `WITH oldest AS (SELECT position, at FROM holdfast_journal ORDER BY position LIMIT ${MAX_TRIMMED + 1})

@@ -39,7 +39,7 @@ export class JournalEraser {
   }
 
   #hasJournal(): boolean {
-    return this.#db.get("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_journal'") !== undefined;
+    return this.#db.get`SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_journal'` !== undefined;
   }
 
   /**
@@ -47,13 +47,11 @@ export class JournalEraser {
    * number of its row, and the fact `deleted` comes last.
    */
   #search(): void {
-    const last = this.#db.one<{ position: number | null }>("SELECT max(position) AS position FROM holdfast_journal");
+    const last = this.#db.one<{ position: number | null }>`SELECT max(position) AS position FROM holdfast_journal`;
     const end = last.position ?? 0;
-    const rows = this.#db.all<{ facts: JsonText }>(
-      `SELECT facts FROM holdfast_journal WHERE position > ? AND position <= ? AND instr(facts, ',"deleted",') > 0`,
-      this.#searched,
-      end,
-    );
+    const rows = this.#db.all<{ facts: JsonText }>`
+      SELECT facts FROM holdfast_journal WHERE position > ${this.#searched} AND position <= ${end}
+        AND instr(facts, ',"deleted",') > 0`;
     this.#runs = new Set(rows.flatMap(parse).filter(([, kind]) => kind === "deleted").map(([run]) => run));
     this.#erased = [...this.#runs].reduce((first, run) => Math.min(first, run), end);
     this.#searched = end;
@@ -85,13 +83,10 @@ export class JournalEraser {
         const facts = JSON.stringify(parse(row).map((fact) => this.#runs.has(fact[0]) ? [fact[0], "erased"] : fact));
         // `size` counts the bytes of all facts up to the row. In the very first row it equals the row's own bytes, and
         // must stay equal: so `isTrimmed()` sees that no row was removed.
-        this.#db.run(
-          `UPDATE holdfast_journal SET facts = ?, size = iif(size = octet_length(facts), octet_length(?), size)
-           WHERE position = ?`,
-          facts,
-          facts,
-          row.position,
-        );
+        this.#db.run`
+          UPDATE holdfast_journal SET facts = ${facts}, size = iif(size = octet_length(facts), octet_length(${facts}),
+            size)
+          WHERE position = ${row.position}`;
       }
       this.#db.exec("COMMIT");
     } catch (error) {

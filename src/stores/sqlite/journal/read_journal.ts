@@ -33,11 +33,10 @@ function readPage(db: SqliteDatabase, after: number, maxLength: number): Journal
 
 /** The end of the journal. */
 export function readEnd(db: SqliteDatabase): Cursor {
-  const rows = db.all<Cursor | { position: number | null; at: null }>(
-    `SELECT max(position) AS position, at FROM holdfast_journal
-     UNION ALL SELECT max(seq), created_at FROM holdfast_runs
-     UNION ALL SELECT max(seq), iif(fact_in_row > 0, completed_at, NULL) FROM holdfast_steps`,
-  );
+  const rows = db.all<Cursor | { position: number | null; at: null }>`
+    SELECT max(position) AS position, at FROM holdfast_journal
+    UNION ALL SELECT max(seq), created_at FROM holdfast_runs
+    UNION ALL SELECT max(seq), iif(fact_in_row > 0, completed_at, NULL) FROM holdfast_steps`;
   // A step whose row is not its fact has one in the journal, further on.
   return rows.filter((row) => row.at !== null).map(toCursor)
     .reduce((last, cursor) => cursor.position > last.position ? cursor : last, { position: 0, at: 0 });
@@ -46,11 +45,9 @@ export function readEnd(db: SqliteDatabase): Cursor {
 /** Whether rows after a position were removed. */
 function isTrimmed(db: SqliteDatabase, after: number): boolean {
   // `size` counts the bytes of all facts up to the row: that of the very first row is its own size.
-  const row = db.one<{ is_trimmed: number | null }>(
-    `SELECT min(position), size > octet_length(facts) AND position - json_array_length(facts) > ? AS is_trimmed
-     FROM holdfast_journal`,
-    after,
-  );
+  const row = db.one<{ is_trimmed: number | null }>`
+    SELECT min(position), size > octet_length(facts) AND position - json_array_length(facts) > ${after} AS is_trimmed
+    FROM holdfast_journal`;
   return row.is_trimmed === 1;
 }
 
@@ -71,11 +68,8 @@ function findLast(db: SqliteDatabase, after: number, maxLength: number): number 
 }
 
 function readFacts(db: SqliteDatabase, after: number, last: number): JournalRow[] {
-  const rows = db.all<Cursor & { facts: JsonText }>(
-    "SELECT position, at, facts FROM holdfast_journal WHERE position > ? AND position <= ?",
-    after,
-    last,
-  );
+  const rows = db.all<Cursor & { facts: JsonText }>`
+    SELECT position, at, facts FROM holdfast_journal WHERE position > ${after} AND position <= ${last}`;
   return rows.map((row) => ({ ...toCursor(row), facts: JSON.parse(row.facts) }));
 }
 
@@ -87,12 +81,9 @@ function readTriggers(db: SqliteDatabase, after: number, last: number): JournalR
     slot_at: number | null;
     trace: OriginText | null;
   }
-  const rows = db.all<TriggerRow>(
-    `SELECT seq AS position, created_at AS at, start_at, parent_id, schedule_name, slot_at, trace
-     FROM holdfast_runs WHERE seq > ? AND seq <= ?`,
-    after,
-    last,
-  );
+  const rows = db.all<TriggerRow>`
+    SELECT seq AS position, created_at AS at, start_at, parent_id, schedule_name, slot_at, trace
+    FROM holdfast_runs WHERE seq > ${after} AND seq <= ${last}`;
   return rows.map((row) => {
     const schedule = row.schedule_name === null ? null : { name: row.schedule_name, slotAt: isoTime(row.slot_at) };
     const fact = triggeredFact(row.position, row.start_at, row.parent_id, schedule, actorOf(row.trace));
@@ -101,13 +92,10 @@ function readTriggers(db: SqliteDatabase, after: number, last: number): JournalR
 }
 
 function readSteps(db: SqliteDatabase, after: number, last: number): JournalRow[] {
-  const rows = db.all<StepFactRow>(
-    `SELECT seq AS position, completed_at AS at, run_seq, name, position AS step_index, status, fact_in_row, attempts,
-       started_at
-     FROM holdfast_steps WHERE seq > ? AND seq <= ? AND fact_in_row > 0`,
-    after,
-    last,
-  );
+  const rows = db.all<StepFactRow>`
+    SELECT seq AS position, completed_at AS at, run_seq, name, position AS step_index, status, fact_in_row, attempts,
+      started_at
+    FROM holdfast_steps WHERE seq > ${after} AND seq <= ${last} AND fact_in_row > 0`;
   return rows.map((row) => ({ ...toCursor(row), facts: [toStepFact(row)] }));
 }
 
@@ -177,20 +165,15 @@ export function* findLastFact(
 
 /** The row of a run or of one of its steps that is a fact: the last one after a position. */
 function readLastOwnRow(db: SqliteDatabase, run: number, after: number): number | null {
-  return db.one<{ position: number | null }>(
-    `SELECT max(position) AS position FROM (
-       SELECT seq AS position FROM holdfast_runs WHERE seq = ? AND seq > ?
-       UNION ALL SELECT max(seq) FROM holdfast_steps WHERE run_seq = ? AND seq > ? AND fact_in_row > 0)`,
-    ...[run, after, run, after],
-  ).position;
+  return db.one<{ position: number | null }>`SELECT max(position) AS position FROM (
+    SELECT seq AS position FROM holdfast_runs WHERE seq = ${run} AND seq > ${after}
+    UNION ALL SELECT max(seq) FROM holdfast_steps WHERE run_seq = ${run} AND seq > ${after} AND fact_in_row > 0)`
+    .position;
 }
 
 function isRow(db: SqliteDatabase, { position, at }: Cursor): boolean {
-  const row = db.get(
-    `SELECT 1 FROM holdfast_journal WHERE position = ? AND at = ?
-     UNION ALL SELECT 1 FROM holdfast_runs WHERE seq = ? AND created_at = ?
-     UNION ALL SELECT 1 FROM holdfast_steps WHERE seq = ? AND fact_in_row > 0 AND completed_at = ?`,
-    ...[position, at, position, at, position, at],
-  );
+  const row = db.get`SELECT 1 FROM holdfast_journal WHERE position = ${position} AND at = ${at}
+    UNION ALL SELECT 1 FROM holdfast_runs WHERE seq = ${position} AND created_at = ${at}
+    UNION ALL SELECT 1 FROM holdfast_steps WHERE seq = ${position} AND fact_in_row > 0 AND completed_at = ${at}`;
   return row !== undefined;
 }

@@ -99,11 +99,8 @@ function readAwaited(
       created_at: number;
       receive: JsonText;
     }
-  >(
-    `SELECT seq, id, kind, name, deadline_at, unfinished, created_at, receive FROM holdfast_pauses
-     WHERE run_seq = ? AND awaited = 1 AND status = 'pending' ORDER BY seq`,
-    runSeq,
-  );
+  >`SELECT seq, id, kind, name, deadline_at, unfinished, created_at, receive FROM holdfast_pauses
+    WHERE run_seq = ${runSeq} AND awaited = 1 AND status = 'pending' ORDER BY seq`;
   const steps = db.all<{ name: string; attempts: number; failure: JsonText; retry_at: number }>(
     `SELECT name, attempts, failure, retry_at FROM holdfast_steps INDEXED BY holdfast_steps_retrying
      WHERE run_seq = ? AND status = 'retrying' AND retry_at >= ? ORDER BY position, seq`,
@@ -114,20 +111,15 @@ function readAwaited(
     ...pauses.flatMap(({ seq, id, kind, name, deadline_at, unfinished, ...row }): BlockerFacts["awaited"] => {
       if (kind === "receive") {
         const { names }: Receive = JSON.parse(row.receive);
-        const { others } = db.one<{ others: number }>(
-          "SELECT count(*) AS others FROM holdfast_messages WHERE run_seq = ? AND pause_seq IS NULL",
-          runSeq,
-        );
+        const { others } = db.one<{ others: number }>`
+          SELECT count(*) AS others FROM holdfast_messages WHERE run_seq = ${runSeq} AND pause_seq IS NULL`;
         return [{ kind: "message", name, names, since: row.created_at, deadlineAt: deadline_at, others }];
       }
       if (kind === "wait") return [{ kind: "signal", waitId: id, name, deadlineAt: deadline_at }];
       if (kind === "sleep") return [{ kind: "sleep", name, until: deadline_at }];
-      const child = db.get<{ id: string; job: string; status: RunStatus }>(
-        `SELECT id, job, status FROM holdfast_runs INDEXED BY holdfast_runs_open_children
-         WHERE parent_seq = ? AND completed_at IS NULL AND parent_pause = ? ORDER BY seq LIMIT 1`,
-        runSeq,
-        seq,
-      );
+      const child = db.get<{ id: string; job: string; status: RunStatus }>`
+        SELECT id, job, status FROM holdfast_runs INDEXED BY holdfast_runs_open_children
+        WHERE parent_seq = ${runSeq} AND completed_at IS NULL AND parent_pause = ${seq} ORDER BY seq LIMIT 1`;
       if (child === undefined) return [];
       const { id: runId, job, status } = child;
       return [{ kind: "child", child: { runId, jobName: jobNameOf(job), status }, open: unfinished }];
@@ -144,20 +136,19 @@ function readAwaited(
 
 /** The messages that a run has not received, by their names. */
 function readUnread(db: SqliteDatabase, runSeq: number): UnreadName[] {
-  return db.all<UnreadName & { first: number }>(
-    `SELECT name, count(*) AS count, min(no) AS first FROM holdfast_messages INDEXED BY holdfast_messages_unread
-     WHERE run_seq = ? AND pause_seq IS NULL GROUP BY name ORDER BY first`,
-    runSeq,
-  ).map(({ name, count }) => ({ name, count }));
+  return db.all<UnreadName & { first: number }>`
+    SELECT name, count(*) AS count, min(no) AS first FROM holdfast_messages INDEXED BY holdfast_messages_unread
+    WHERE run_seq = ${runSeq} AND pause_seq IS NULL GROUP BY name ORDER BY first`.map(({ name, count }) => ({
+    name,
+    count,
+  }));
 }
 
 /** The workers that are known, in the order of their ids. */
 function readWorkers(db: SqliteDatabase): WorkerFacts[] {
   const rows = db.all<
     { id: string; jobs: JsonText; seen_at: number; lease_ms: number; limits: JsonText; details: JsonText }
-  >(
-    "SELECT id, jobs, seen_at, lease_ms, limits, details FROM holdfast_workers ORDER BY id",
-  );
+  >`SELECT id, jobs, seen_at, lease_ms, limits, details FROM holdfast_workers ORDER BY id`;
   const leases = countLeases(db);
   return rows.map(({ id, jobs, seen_at, lease_ms, limits, details }) => ({
     id,

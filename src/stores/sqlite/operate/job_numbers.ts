@@ -24,9 +24,8 @@ export function readJobNumbers(db: SqliteDatabase, rates: readonly RatedJob[], n
 }
 
 function readNumbers(db: SqliteDatabase, now: number): JobNumbers[] {
-  const counts = db.all<{ status: RunStatus; job: string; runs: number }>(
-    "SELECT status, job, runs FROM holdfast_counts WHERE runs > 0 ORDER BY job",
-  );
+  const counts = db.all<{ status: RunStatus; job: string; runs: number }>`
+    SELECT status, job, runs FROM holdfast_counts WHERE runs > 0 ORDER BY job`;
   const jobs = new Map<string, JobNumbers>();
   const open = new Set<string>();
   for (const { status, job: queue, runs } of counts) {
@@ -36,10 +35,8 @@ function readNumbers(db: SqliteDatabase, now: number): JobNumbers[] {
     job.byStatus[status] += runs;
     if (status === "pending" || status === "waiting") open.add(queue);
   }
-  const ghosts = db.all<{ job: string; ghosts: number }>(
-    "SELECT job, count(*) AS ghosts FROM holdfast_ghosts WHERE expires_at > ? GROUP BY job",
-    now,
-  );
+  const ghosts = db.all<{ job: string; ghosts: number }>`
+    SELECT job, count(*) AS ghosts FROM holdfast_ghosts WHERE expires_at > ${now} GROUP BY job`;
   for (const { job, ghosts: count } of ghosts) {
     const numbers = jobs.get(job);
     if (numbers !== undefined) numbers.ghosts = count;
@@ -91,10 +88,8 @@ const DUE = `id, position,
   iif(lease_generation = 0 AND status = 'pending', max(created_at, coalesce(start_at, 0)), updated_at) AS due_since`;
 
 function readNextTimer(db: SqliteDatabase): number | null {
-  return db.one<{ at: number | null }>(
-    `SELECT min(at) AS at FROM (
-       SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
-       UNION ALL SELECT min(due_at) FROM holdfast_runs WHERE due_at IS NOT NULL
-       UNION ALL SELECT min(deadline_at) FROM holdfast_runs WHERE deadline_at IS NOT NULL)`,
-  ).at;
+  return db.one<{ at: number | null }>`SELECT min(at) AS at FROM (
+    SELECT min(timer_at) AS at FROM holdfast_runs WHERE timer_at IS NOT NULL
+    UNION ALL SELECT min(due_at) FROM holdfast_runs WHERE due_at IS NOT NULL
+    UNION ALL SELECT min(deadline_at) FROM holdfast_runs WHERE deadline_at IS NOT NULL)`.at;
 }

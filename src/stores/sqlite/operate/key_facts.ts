@@ -29,11 +29,8 @@ export interface KeyedRun extends KeyLimits {
 export function readKey(db: SqliteDatabase, run: KeyedRun, now: number): KeyFacts | null {
   const { concurrency_key: key, queue, position, isHolder, id } = run;
   if (key === null) return null;
-  const { count } = db.one<{ count: number }>(
-    "SELECT count(*) AS count FROM holdfast_holders WHERE concurrency_key = ? AND run_id <> ?",
-    key,
-    id,
-  );
+  const { count } = db.one<{ count: number }>`
+    SELECT count(*) AS count FROM holdfast_holders WHERE concurrency_key = ${key} AND run_id <> ${id}`;
   const { key_rate_limit: limit, key_rate_period: period } = run;
   const hasRate = limit !== null && period !== null && run.started_at === null;
   return {
@@ -88,20 +85,14 @@ function readFirsts(
   now: number,
 ): KeyFacts["firsts"] {
   return [...queuesOfKey(db, key)].flatMap((queue) => {
-    const first = db.get<{ position: number; state: string; begun: number; concurrency: number }>(
-      `SELECT position, queue_state AS state, started_at IS NOT NULL AS begun, key_concurrency AS concurrency
-       FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-       WHERE concurrency_key = ? AND queue = ? AND queue_state IS NOT NULL AND seq <> ? ORDER BY position LIMIT 1`,
-      key,
-      queue,
-      seq,
-    );
+    const first = db.get<{ position: number; state: string; begun: number; concurrency: number }>`
+      SELECT position, queue_state AS state, started_at IS NOT NULL AS begun, key_concurrency AS concurrency
+      FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+      WHERE concurrency_key = ${key} AND queue = ${queue} AND queue_state IS NOT NULL AND seq <> ${seq}
+        ORDER BY position LIMIT 1`;
     if (first === undefined) return [];
-    const opening = db.get<{ opens_at: number }>(
-      "SELECT opens_at FROM holdfast_openings WHERE concurrency_key = ? AND queue = ?",
-      key,
-      queue,
-    );
+    const opening = db.get<{ opens_at: number }>`
+      SELECT opens_at FROM holdfast_openings WHERE concurrency_key = ${key} AND queue = ${queue}`;
     const isReady = opening === undefined ? first.state === "R" : opening.opens_at <= now;
     const before = countBefore(db, key, queue, { seq, position });
     const kept = countBefore(db, key, queue, { seq, position: Math.min(position, LAST_KEPT) });

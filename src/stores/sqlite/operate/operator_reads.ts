@@ -82,7 +82,7 @@ export function searchRuns(db: SqliteDatabase, text: string, limit: number): Sea
   // The character after the last one of a prefix of ASCII.
   add(
     "id",
-    db.all("SELECT id FROM holdfast_runs WHERE id >= ? AND id < ? || 'g' ORDER BY id LIMIT ?", text, text, limit),
+    db.all`SELECT id FROM holdfast_runs WHERE id >= ${text} AND id < ${text} || 'g' ORDER BY id LIMIT ${limit}`,
   );
   add(
     "id",
@@ -96,13 +96,12 @@ export function searchRuns(db: SqliteDatabase, text: string, limit: number): Sea
   );
   add(
     "waitId",
-    db.all(
-      "SELECT r.id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq WHERE p.id = ? AND p.kind = 'wait'",
-      text,
-    ),
+    db.all`
+      SELECT r.id FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq
+        WHERE p.id = ${text} AND p.kind = 'wait'`,
   );
   for (const job of jobNames(db)) {
-    add("idempotencyKey", db.all("SELECT id FROM holdfast_runs WHERE job = ? AND idempotency_key = ?", job, text));
+    add("idempotencyKey", db.all`SELECT id FROM holdfast_runs WHERE job = ${job} AND idempotency_key = ${text}`);
   }
   const former = "SELECT id FROM holdfast_runs WHERE former_key = ? ORDER BY seq DESC LIMIT ?";
   add("idempotencyKey", db.all(former, text, limit));
@@ -111,13 +110,8 @@ export function searchRuns(db: SqliteDatabase, text: string, limit: number): Sea
   if (value === undefined) return toFound(found);
   add(
     "label",
-    db.all(
-      `SELECT r.id FROM holdfast_labels l JOIN holdfast_runs r ON r.seq = l.run_seq
-       WHERE l.key = ? AND l.value = ? ORDER BY l.run_seq DESC LIMIT ?`,
-      key!,
-      value,
-      limit,
-    ),
+    db.all`SELECT r.id FROM holdfast_labels l JOIN holdfast_runs r ON r.seq = l.run_seq
+      WHERE l.key = ${key!} AND l.value = ${value} ORDER BY l.run_seq DESC LIMIT ${limit}`,
   );
   return toFound(found);
 }
@@ -133,26 +127,18 @@ function splitLabel(text: string): [key?: string, value?: string] {
 
 /** The queues that have runs. */
 function jobNames(db: SqliteDatabase): string[] {
-  return db.all<{ job: string }>("SELECT DISTINCT job FROM holdfast_counts INDEXED BY holdfast_counts_by_job")
+  return db.all<{ job: string }>`SELECT DISTINCT job FROM holdfast_counts INDEXED BY holdfast_counts_by_job`
     .map(({ job }) => job);
 }
 
 /** The runs of a concurrency key that have not ended. */
 function findByKey(db: SqliteDatabase, key: string, limit: number): { id: string }[] {
-  return db.all(
-    `SELECT id FROM (
-       SELECT r.seq, r.id FROM holdfast_holders h JOIN holdfast_runs r ON r.id = h.run_id
-         WHERE h.concurrency_key = ? AND r.completed_at IS NULL
-       UNION SELECT * FROM (SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_keyed_pending
-         WHERE concurrency_key = ? AND status = 'pending' LIMIT ?)
-       UNION SELECT * FROM (SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_keyed_waiting
-         WHERE concurrency_key = ? AND status = 'waiting' LIMIT ?))
-     ORDER BY seq LIMIT ?`,
-    key,
-    key,
-    limit,
-    key,
-    limit,
-    limit,
-  );
+  return db.all`SELECT id FROM (
+      SELECT r.seq, r.id FROM holdfast_holders h JOIN holdfast_runs r ON r.id = h.run_id
+        WHERE h.concurrency_key = ${key} AND r.completed_at IS NULL
+      UNION SELECT * FROM (SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_keyed_pending
+        WHERE concurrency_key = ${key} AND status = 'pending' LIMIT ${limit})
+      UNION SELECT * FROM (SELECT seq, id FROM holdfast_runs INDEXED BY holdfast_runs_keyed_waiting
+        WHERE concurrency_key = ${key} AND status = 'waiting' LIMIT ${limit}))
+    ORDER BY seq LIMIT ${limit}`;
 }

@@ -92,14 +92,9 @@ const BEFORE = "position, started_at IS NOT NULL AS begun";
 /** What a rate allows: how many starts now, and when the next one may follow them. */
 function readRoom(db: SqliteDatabase, scope: string, rate: Rate, now: number): NonNullable<LimitFacts["rate"]> {
   const { limit, period } = rate;
-  const oldest = db.get<{ at: number }>(
-    `SELECT at FROM holdfast_starts
-     WHERE scope = ? AND no > (SELECT max(no) FROM holdfast_starts WHERE scope = ?) - ? AND at > ? ORDER BY no LIMIT 1`,
-    scope,
-    scope,
-    limit,
-    now - period,
-  );
+  const oldest = db.get<{ at: number }>`SELECT at FROM holdfast_starts
+    WHERE scope = ${scope} AND no > (SELECT max(no) FROM holdfast_starts WHERE scope = ${scope}) - ${limit}
+      AND at > ${now - period} ORDER BY no LIMIT 1`;
   const opensAt = Math.min(oldest?.at ?? now, now) + period;
   return { limit, period, allowed: countAllowed(db, scope, rate, limit, now), opensAt };
 }

@@ -13,7 +13,7 @@ export function addStatistics(db: SqliteDatabase, statistics: readonly JobStatis
   for (const { span, keptMs } of STATISTICS_SPANS) {
     const at = slotAt(now, span);
     for (const counts of statistics) addTo(db, { span, at }, counts, counts.jobName === "" ? sample : NO_SAMPLE);
-    db.run("DELETE FROM holdfast_stats WHERE span = ? AND at < ?", span, at - keptMs);
+    db.run`DELETE FROM holdfast_stats WHERE span = ${span} AND at < ${at - keptMs}`;
   }
   noteTimes(db);
 }
@@ -22,16 +22,12 @@ const NO_SAMPLE: StatisticsRow["sampled"] = { samples: 0, pending: 0, running: 0
 
 /** How many runs are pending, running and waiting now, and how many are under leases of live workers. */
 function readSample(db: SqliteDatabase, now: number): StatisticsRow["sampled"] {
-  const { pending, running, waiting } = db.one<{ pending: number; running: number; waiting: number }>(
-    `SELECT coalesce(sum(runs) FILTER (WHERE status = 'pending'), 0) AS pending,
-       coalesce(sum(runs) FILTER (WHERE status = 'running'), 0) AS running,
-       coalesce(sum(runs) FILTER (WHERE status = 'waiting'), 0) AS waiting FROM holdfast_counts`,
-  );
-  const live = db.all<{ id: string }>(
-    "SELECT id FROM holdfast_workers WHERE seen_at <= ? AND seen_at + lease_ms > ?",
-    now,
-    now,
-  );
+  const { pending, running, waiting } = db.one<{ pending: number; running: number; waiting: number }>`
+    SELECT coalesce(sum(runs) FILTER (WHERE status = 'pending'), 0) AS pending,
+    coalesce(sum(runs) FILTER (WHERE status = 'running'), 0) AS running,
+    coalesce(sum(runs) FILTER (WHERE status = 'waiting'), 0) AS waiting FROM holdfast_counts`;
+  const live = db.all<{ id: string }>`
+    SELECT id FROM holdfast_workers WHERE seen_at <= ${now} AND seen_at + lease_ms > ${now}`;
   const leases = countLeases(db);
   const busy = live.reduce((sum, { id }) => sum + (leases.get(id) ?? 0), 0);
   return { samples: 1, pending, running, waiting, busy };
@@ -43,40 +39,21 @@ function addTo(
   { jobName, latencies, ...counts }: JobStatistics,
   sampled: StatisticsRow["sampled"],
 ): void {
-  const known = db.get<{ latencies: JsonText }>(
-    "SELECT latencies FROM holdfast_stats WHERE span = ? AND job = ? AND at = ?",
-    span,
-    jobName,
-    at,
-  );
+  const known = db.get<{ latencies: JsonText }>`
+    SELECT latencies FROM holdfast_stats WHERE span = ${span} AND job = ${jobName} AND at = ${at}`;
   const sum = known === undefined ? latencies : addLatencies(JSON.parse(known.latencies), latencies);
-  db.run(
-    `INSERT INTO holdfast_stats (span, job, at, latencies, triggered, started, completed, failed, cancelled, steps,
-       step_failures, samples, pending, running, waiting, busy)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT DO UPDATE SET latencies = excluded.latencies, triggered = triggered + excluded.triggered,
-       started = started + excluded.started, completed = completed + excluded.completed,
-       failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled, steps = steps + excluded.steps,
-       step_failures = step_failures + excluded.step_failures, samples = samples + excluded.samples,
-       pending = pending + excluded.pending, running = running + excluded.running,
-       waiting = waiting + excluded.waiting, busy = busy + excluded.busy`,
-    span,
-    jobName,
-    at,
-    JSON.stringify(sum),
-    counts.triggered,
-    counts.started,
-    counts.completed,
-    counts.failed,
-    counts.cancelled,
-    counts.steps,
-    counts.stepFailures,
-    sampled.samples,
-    sampled.pending,
-    sampled.running,
-    sampled.waiting,
-    sampled.busy,
-  );
+  db.run`
+    INSERT INTO holdfast_stats (span, job, at, latencies, triggered, started, completed, failed, cancelled, steps,
+      step_failures, samples, pending, running, waiting, busy)
+    VALUES (${span}, ${jobName}, ${at}, ${JSON.stringify(sum)}, ${counts.triggered}, ${counts.started},
+      ${counts.completed}, ${counts.failed}, ${counts.cancelled}, ${counts.steps}, ${counts.stepFailures},
+      ${sampled.samples}, ${sampled.pending}, ${sampled.running}, ${sampled.waiting}, ${sampled.busy})
+    ON CONFLICT DO UPDATE SET latencies = excluded.latencies, triggered = triggered + excluded.triggered,
+      started = started + excluded.started, completed = completed + excluded.completed,
+      failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled, steps = steps + excluded.steps,
+      step_failures = step_failures + excluded.step_failures, samples = samples + excluded.samples,
+      pending = pending + excluded.pending, running = running + excluded.running,
+      waiting = waiting + excluded.waiting, busy = busy + excluded.busy`;
 }
 
 interface StatisticsRecord {

@@ -33,12 +33,10 @@ export function readTimeline(
     trace: OriginText | null;
     ended_by: string | null;
   }
-  const row = db.get<Row>(
-    `SELECT r.seq, r.id, r.status, r.has_pauses, r.created_at AS createdAt, r.started_at AS startedAt,
-       r.completed_at AS completedAt, r.start_at AS startAt, r.trace, r.ended_by
-     FROM holdfast_runs r WHERE r.id = ?`,
-    runId,
-  );
+  const row = db.get<Row>`
+    SELECT r.seq, r.id, r.status, r.has_pauses, r.created_at AS createdAt, r.started_at AS startedAt,
+      r.completed_at AS completedAt, r.start_at AS startAt, r.trace, r.ended_by
+    FROM holdfast_runs r WHERE r.id = ${runId}`;
   if (row === undefined) return null;
   const { seq, has_pauses: hasPauses, trace, ended_by, ...run } = row;
   const count = (table: string, where = "") =>
@@ -58,54 +56,38 @@ export function readTimeline(
 }
 
 function readSteps(db: SqliteDatabase, seq: number, from: number, limit: number): TimelineStep[] {
-  const rows = db.all<TimelineStepRow>(
-    `SELECT name, status, attempts, retry_at, started_at, completed_at, failure FROM holdfast_steps
-     WHERE run_seq = ? ORDER BY position, seq LIMIT ? OFFSET ?`,
-    seq,
-    limit,
-    from,
-  );
+  const rows = db.all<TimelineStepRow>`
+    SELECT name, status, attempts, retry_at, started_at, completed_at, failure FROM holdfast_steps
+    WHERE run_seq = ${seq} ORDER BY position, seq LIMIT ${limit} OFFSET ${from}`;
   const names = rows.filter(({ attempts, status }) => attempts > 1 || status === "retrying").map(({ name }) => name);
-  const attempts = names.length === 0 ? [] : db.all<AttemptRow>(
-    `SELECT step_name, attempt, started_at, ended_at, retry_at, failure FROM holdfast_attempts
-     WHERE run_seq = ? AND step_name IN (SELECT value FROM json_each(?)) ORDER BY step_name, attempt`,
-    seq,
-    JSON.stringify(names),
-  );
+  const attempts = names.length === 0 ? [] : db.all<AttemptRow>`
+    SELECT step_name, attempt, started_at, ended_at, retry_at, failure FROM holdfast_attempts
+    WHERE run_seq = ${seq} AND step_name IN (SELECT value FROM json_each(${JSON.stringify(names)}))
+      ORDER BY step_name, attempt`;
   const byStep = Map.groupBy(attempts, ({ step_name }) => step_name);
   return rows.map((row) => toTimelineStep(row, byStep.get(row.name) ?? []));
 }
 
 function readPauses(db: SqliteDatabase, seq: number, from: number, limit: number): TimelinePause[] {
-  const rows = db.all<Omit<TimelinePause, "signalledBy"> & { trace: OriginText | null }>(
-    `SELECT p.kind, p.id, p.name, p.status, p.outcome, p.created_at AS createdAt, p.suspended_at AS suspendedAt,
-       p.resolved_at AS resolvedAt, p.first_resumed_at AS firstResumedAt, p.deadline_at AS deadlineAt, p.trace,
-       iif(p.kind = 'children', (SELECT r.id FROM holdfast_children m JOIN holdfast_runs r ON r.seq = m.run_seq
-         WHERE m.pause_seq = p.seq AND m.no = 0), NULL) AS childRunId
-     FROM holdfast_pauses p WHERE p.run_seq = ? AND p.kind <> 'patch' ORDER BY p.seq LIMIT ? OFFSET ?`,
-    seq,
-    limit,
-    from,
-  );
+  const rows = db.all<Omit<TimelinePause, "signalledBy"> & { trace: OriginText | null }>`
+    SELECT p.kind, p.id, p.name, p.status, p.outcome, p.created_at AS createdAt, p.suspended_at AS suspendedAt,
+      p.resolved_at AS resolvedAt, p.first_resumed_at AS firstResumedAt, p.deadline_at AS deadlineAt, p.trace,
+      iif(p.kind = 'children', (SELECT r.id FROM holdfast_children m JOIN holdfast_runs r ON r.seq = m.run_seq
+        WHERE m.pause_seq = p.seq AND m.no = 0), NULL) AS childRunId
+    FROM holdfast_pauses p WHERE p.run_seq = ${seq} AND p.kind <> 'patch' ORDER BY p.seq LIMIT ${limit} OFFSET ${from}`;
   return rows.map(({ trace, ...pause }) => ({ ...pause, signalledBy: actorOf(trace) }));
 }
 
 function readInterruptions(db: SqliteDatabase, seq: number, from: number, limit: number): Interruption[] {
-  return db.all<Interruption>(
-    `SELECT kind, worker AS workerId, leased_at AS leasedAt, ended_at AS endedAt FROM holdfast_interruptions
-     WHERE run_seq = ? ORDER BY generation LIMIT ? OFFSET ?`,
-    seq,
-    limit,
-    from,
-  );
+  return db.all<Interruption>`
+    SELECT kind, worker AS workerId, leased_at AS leasedAt, ended_at AS endedAt FROM holdfast_interruptions
+    WHERE run_seq = ${seq} ORDER BY generation LIMIT ${limit} OFFSET ${from}`;
 }
 
 /** The failures of a run. See `Store.getFailures()`. */
 export function readFailures(db: SqliteDatabase, runId: string): RunFailures | null {
-  const run = db.get<{ seq: number; failure: JsonText | null }>(
-    "SELECT seq, failure FROM holdfast_runs WHERE id = ?",
-    runId,
-  );
+  const run = db.get<{ seq: number; failure: JsonText | null }>`
+    SELECT seq, failure FROM holdfast_runs WHERE id = ${runId}`;
   if (run === undefined) return null;
   const steps = db.all<{ name: string; position: number; attempt: number; failure: JsonText }>(
     `SELECT name, position, attempts AS attempt, failure FROM holdfast_steps

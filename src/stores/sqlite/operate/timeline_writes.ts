@@ -10,17 +10,10 @@ export function noteAttempt(
   { failure, retryAt }: { failure: Failure | null; retryAt: number | null },
   now: number,
 ): void {
-  db.run(
-    `INSERT OR REPLACE INTO holdfast_attempts (run_seq, step_name, attempt, started_at, ended_at, retry_at, failure)
-     VALUES (?, ?, ?, ?, ?, ?, ?)`,
-    runSeq,
-    step.name,
-    step.attempts,
-    startedAt(step, now),
-    now,
-    retryAt,
-    failure === null ? null : JSON.stringify(failure),
-  );
+  db.run`
+    INSERT OR REPLACE INTO holdfast_attempts (run_seq, step_name, attempt, started_at, ended_at, retry_at, failure)
+    VALUES (${runSeq}, ${step.name}, ${step.attempts}, ${startedAt(step, now)}, ${now}, ${retryAt},
+      ${failure === null ? null : JSON.stringify(failure)})`;
 }
 
 /** Notes that the current execution of a run loses its lease without an end, before it does. */
@@ -30,11 +23,7 @@ export function noteInterruption(
   kind: "lost" | "released" | "held",
   now: number,
 ): void {
-  db.run(
-    `INSERT INTO holdfast_interruptions (run_seq, generation, kind, worker, leased_at, ended_at)
-     SELECT seq, lease_generation, ?, lease_owner, leased_at, ? FROM holdfast_runs WHERE seq = ? ON CONFLICT DO NOTHING`,
-    kind,
-    now,
-    runSeq,
-  );
+  db.run`INSERT INTO holdfast_interruptions (run_seq, generation, kind, worker, leased_at, ended_at)
+    SELECT seq, lease_generation, ${kind}, lease_owner, leased_at, ${now} FROM holdfast_runs WHERE seq = ${runSeq}
+      ON CONFLICT DO NOTHING`;
 }

@@ -37,14 +37,13 @@ export function readWorkers(db: SqliteDatabase, now: number): WorkerRecord[] {
 
 /** How many runs are under leases of each worker. */
 export function countLeases(db: SqliteDatabase): Map<string, number> {
-  const rows = db.all<{ lease_owner: string; leases: number }>(
-    `SELECT lease_owner, count(*) AS leases FROM holdfast_runs INDEXED BY holdfast_runs_leases
-     WHERE lease_expires_at IS NOT NULL AND status = 'running' GROUP BY lease_owner`,
-  );
+  const rows = db.all<{ lease_owner: string; leases: number }>`
+    SELECT lease_owner, count(*) AS leases FROM holdfast_runs INDEXED BY holdfast_runs_leases
+    WHERE lease_expires_at IS NOT NULL AND status = 'running' GROUP BY lease_owner`;
   return new Map(rows.map(({ lease_owner, leases }) => [lease_owner, leases]));
 }
 
 /** Notes that a worker claims nothing more. */
 export function noteStopping(db: SqliteDatabase, workerId: string): void {
-  db.run("UPDATE holdfast_workers SET stopping = 1 WHERE id = ?", workerId);
+  db.run`UPDATE holdfast_workers SET stopping = 1 WHERE id = ${workerId}`;
 }

@@ -141,7 +141,7 @@ function partReader<Row extends object, Column extends string, T>(
   toRecord: (runId: string, row: Row) => T,
 ): ReadPart<T> {
   return (db, runId, after, maxLength) => {
-    const run = db.get<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
+    const run = db.get<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE id = ${runId}`;
     if (run === undefined) return null;
     const part = new PartBuilder<T>(maxLength);
     const columns = maxLength === Infinity ? "l.*" : smallColumns(db.columnsOf(list.table), "l", list.values);

@@ -6,10 +6,8 @@ import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from 
 
 /** The identities of runs, by their row numbers. See `Store.getRunIdentities()`. */
 export function readIdentities(db: SqliteDatabase, runs: readonly number[]): (RunIdentity | null)[] {
-  const rows = db.all<IdentityRow & { seq: number }>(
-    "SELECT seq, id, job, labels FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?))",
-    JSON.stringify(runs),
-  );
+  const rows = db.all<IdentityRow & { seq: number }>`
+    SELECT seq, id, job, labels FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(${JSON.stringify(runs)}))`;
   const identities = new Map(rows.map((row) => [row.seq, toRunIdentity(row)]));
   return runs.map((run) => identities.get(run) ?? null);
 }
@@ -34,16 +32,13 @@ export function readFactValues(
 function findValue(db: SqliteDatabase, ref: FactValueRef): FactValueRow | undefined {
   switch (ref.of) {
     case "payload":
-      return db.get<FactValueRow>("SELECT payload AS json FROM holdfast_inputs WHERE run_seq = ?", ref.run);
+      return db.get<FactValueRow>`SELECT payload AS json FROM holdfast_inputs WHERE run_seq = ${ref.run}`;
     case "output":
-      return db.get<FactValueRow>("SELECT output AS json FROM holdfast_runs WHERE seq = ?", ref.run);
+      return db.get<FactValueRow>`SELECT output AS json FROM holdfast_runs WHERE seq = ${ref.run}`;
     case "failure":
-      return db.get<FactValueRow>("SELECT error, failed_step FROM holdfast_runs WHERE seq = ?", ref.run);
+      return db.get<FactValueRow>`SELECT error, failed_step FROM holdfast_runs WHERE seq = ${ref.run}`;
     case "step":
-      return db.get<FactValueRow>(
-        "SELECT output AS json, failure FROM holdfast_steps WHERE run_seq = ? AND name = ?",
-        ref.run,
-        ref.stepName,
-      );
+      return db.get<FactValueRow>`
+        SELECT output AS json, failure FROM holdfast_steps WHERE run_seq = ${ref.run} AND name = ${ref.stepName}`;
   }
 }

@@ -61,20 +61,13 @@ export function* readClaims(
 }
 
 function readSteps(db: SqliteDatabase, { seq }: ClaimedRow, after: string): ReplayedStepRow[] {
-  return db.all<ReplayedStepRow>(
-    `SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
-     FROM holdfast_steps WHERE run_seq = ? AND name > ? AND status <> 'cancelled' ORDER BY name LIMIT ?`,
-    seq,
-    after,
-    SLICE,
-  );
+  return db.all<ReplayedStepRow>`SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
+    FROM holdfast_steps WHERE run_seq = ${seq} AND name > ${after} AND status <> 'cancelled'
+      ORDER BY name LIMIT ${SLICE}`;
 }
 
 function isStillLeased(db: SqliteDatabase, { seq, lease_generation: generation }: ClaimedRow): boolean {
-  const run = db.get(
-    "SELECT 1 FROM holdfast_runs WHERE seq = ? AND lease_generation = ? AND status = 'running'",
-    seq,
-    generation,
-  );
+  const run = db.get`
+    SELECT 1 FROM holdfast_runs WHERE seq = ${seq} AND lease_generation = ${generation} AND status = 'running'`;
   return run !== undefined;
 }

@@ -13,17 +13,14 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
   const { seq, payload } = row;
   const { input, schema_print, slot, origin_id } = db.one<
     { input: JsonText | null; schema_print: string | null; slot: JsonText | null; origin_id: string | null }
-  >(
-    `SELECT i.input, i.schema_print, r.slot, r.origin_id FROM holdfast_inputs i JOIN holdfast_runs r ON r.seq = i.run_seq
-     WHERE i.run_seq = ?`,
-    seq,
-  );
-  const steps = db.all<ReplayedStepRow>(
-    `SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
-     FROM holdfast_steps WHERE run_seq = ? AND status <> 'cancelled'`,
-    seq,
-  );
-  const pauses = db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq", seq);
+  >`
+    SELECT i.input, i.schema_print, r.slot, r.origin_id FROM holdfast_inputs i JOIN holdfast_runs r
+      ON r.seq = i.run_seq
+    WHERE i.run_seq = ${seq}`;
+  const steps = db.all<ReplayedStepRow>`
+    SELECT name, position, status, output, failure, attempts, retry_at, recorded_no
+    FROM holdfast_steps WHERE run_seq = ${seq} AND status <> 'cancelled'`;
+  const pauses = db.all<PauseRow>`SELECT * FROM holdfast_pauses WHERE run_seq = ${seq} ORDER BY seq`;
   return {
     run: toRunText(row),
     input: toInput({ payload, input }),

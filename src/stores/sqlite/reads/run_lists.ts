@@ -75,10 +75,9 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery, monotonic: () => 
   const isEmpty = conditions.jobs?.length === 0 || conditions.statuses?.length === 0;
   if (isEmpty) return { ids: [], seqs: [], total: 0, hasMore: false, countedTo: null };
   const { seqs, ...counted } = yield* readPage(db, query, conditions, monotonic);
-  const rows = seqs.length === 0 ? [] : db.all<{ id: string; seq: number }>(
-    "SELECT id, seq FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq DESC",
-    JSON.stringify(seqs),
-  );
+  const rows = seqs.length === 0 ? [] : db.all<{ id: string; seq: number }>`
+    SELECT id, seq FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(${JSON.stringify(seqs)}))
+      ORDER BY seq DESC`;
   return {
     ...counted,
     ids: rows.map(({ id }) => id),

@@ -11,7 +11,7 @@ export function readRunState(db: SqliteDatabase, runId: string): RunState | null
   if (row === undefined) return null;
   const { seq } = row;
   const pauses = row.status !== "waiting" ? [] : [
-    ...db.all<PauseRow>("SELECT * FROM holdfast_pauses WHERE run_seq = ? AND awaited = 1 ORDER BY seq", seq)
+    ...db.all<PauseRow>`SELECT * FROM holdfast_pauses WHERE run_seq = ${seq} AND awaited = 1 ORDER BY seq`
       .map(toAwaitedPause),
     ...readRetries(db, seq),
   ];

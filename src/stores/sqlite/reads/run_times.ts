@@ -14,7 +14,7 @@ export interface TimedRuns {
 
 /** Notes when runs were added that are in no row yet. See `Store.addStats()`. */
 export function noteTimes(db: SqliteDatabase): void {
-  db.run("DELETE FROM holdfast_run_times WHERE last_seq < (SELECT min(seq) FROM holdfast_runs)");
+  db.run`DELETE FROM holdfast_run_times WHERE last_seq < (SELECT min(seq) FROM holdfast_runs)`;
   for (let row = 0; row < MAX_TIMED; row++) {
     const added = db.run(
       `INSERT INTO holdfast_run_times SELECT max(seq), min(created_at), max(created_at) FROM (
@@ -30,16 +30,12 @@ export function noteTimes(db: SqliteDatabase): void {
 export function findTimedRuns(db: SqliteDatabase, query: RunQuery): TimedRuns | null {
   const times = timesOf(query);
   if (times === null) return null;
-  const { rows, last } = db.one<{ rows: number; last: number }>(
-    "SELECT count(*) AS rows, coalesce(max(last_seq), 0) AS last FROM holdfast_run_times",
-  );
-  const ranges = db.all<{ after: number; last: number }>(
-    `SELECT after, last_seq AS last FROM (
-       SELECT *, coalesce(lag(last_seq) OVER (ORDER BY last_seq), 0) AS after FROM holdfast_run_times)
-     WHERE last_at >= ? AND first_at < ? ORDER BY last_seq DESC`,
-    times.from,
-    times.until,
-  );
+  const { rows, last } = db.one<{ rows: number; last: number }>`
+    SELECT count(*) AS rows, coalesce(max(last_seq), 0) AS last FROM holdfast_run_times`;
+  const ranges = db.all<{ after: number; last: number }>`
+    SELECT after, last_seq AS last FROM (
+      SELECT *, coalesce(lag(last_seq) OVER (ORDER BY last_seq), 0) AS after FROM holdfast_run_times)
+    WHERE last_at >= ${times.from} AND first_at < ${times.until} ORDER BY last_seq DESC`;
   return { ranges: [{ after: last, last: Number.MAX_SAFE_INTEGER }, ...ranges], rows };
 }
 

@@ -80,9 +80,9 @@ export async function sqliteDataSource(
   if (typeof place !== "string") checkDriver(place);
   const opened = typeof place === "string" ? await openConnection(place, `Cannot open the database "${place}"`) : null;
   const db = new SqliteDatabase(opened?.driver ?? place as SqliteDriver);
-  db.get("PRAGMA busy_timeout = 0"); // `WriteBatch` waits without blocking the event loop
+  db.get`PRAGMA busy_timeout = 0`; // `WriteBatch` waits without blocking the event loop
   if (opened !== null) {
-    db.get("PRAGMA journal_mode = WAL");
+    db.get`PRAGMA journal_mode = WAL`;
     db.exec("PRAGMA synchronous = full; PRAGMA foreign_keys = ON");
   }
   const connection: SqliteConnection = {
@@ -134,7 +134,7 @@ class SqliteEffects implements Effects {
     return writes.submit(() => {
       for (const [name, sql] of tables) {
         // Even a statement that changes nothing would compile all statements of the connection anew.
-        const found = db.get("SELECT 1 FROM sqlite_schema WHERE name = ?", name!);
+        const found = db.get`SELECT 1 FROM sqlite_schema WHERE name = ${name!}`;
         if (found === undefined) db.exec(sql!);
       }
     });
@@ -153,7 +153,7 @@ class SqliteEffects implements Effects {
     work: EffectRequest["work"],
   ): { found: JsonText | null } | { committed: true } | { thrown: WorkError } {
     for (const key of keys) {
-      const row = db.get<{ output: string | null }>("SELECT output FROM holdfast_effects WHERE step_key = ?", key);
+      const row = db.get<{ output: string | null }>`SELECT output FROM holdfast_effects WHERE step_key = ${key}`;
       if (row !== undefined) return { found: row.output };
     }
     const done = inSavepoint<SourceWrites>(db, this.#connection.statements, work);
@@ -161,7 +161,7 @@ class SqliteEffects implements Effects {
     const { effect, rows } = done.value;
     if (effect !== null) {
       const { key, storeId, runId, output, at } = effect;
-      db.run("INSERT INTO holdfast_effects VALUES (?, ?, ?, ?, ?)", key, storeId, runId, output, at);
+      db.run`INSERT INTO holdfast_effects VALUES (${key}, ${storeId}, ${runId}, ${output}, ${at})`;
     }
     for (const row of rows) db.run(INSERT_ROW, ...parametersOf(row));
     return { committed: true };
@@ -170,14 +170,9 @@ class SqliteEffects implements Effects {
   findOlder(storeId: string, at: number, after: string, limit: number): Promise<StoredEffect[]> {
     const { db, writes } = this.#connection;
     return writes.submit(() =>
-      db.all<{ key: string; runId: string; at: number }>(
-        `SELECT step_key AS key, run_id AS runId, at FROM holdfast_effects
-         WHERE step_key > ? AND store_id = ? AND at < ? ORDER BY step_key LIMIT ?`,
-        after,
-        storeId,
-        at,
-        limit,
-      )
+      db.all<{ key: string; runId: string; at: number }>`
+        SELECT step_key AS key, run_id AS runId, at FROM holdfast_effects
+        WHERE step_key > ${after} AND store_id = ${storeId} AND at < ${at} ORDER BY step_key LIMIT ${limit}`
     );
   }
 
@@ -185,7 +180,7 @@ class SqliteEffects implements Effects {
     const { db, writes } = this.#connection;
     const list = JSON.stringify(keys);
     await writes.submit(() =>
-      db.run("DELETE FROM holdfast_effects WHERE step_key IN (SELECT value FROM json_each(?))", list)
+      db.run`DELETE FROM holdfast_effects WHERE step_key IN (SELECT value FROM json_each(${list}))`
     );
   }
 
@@ -223,7 +218,7 @@ class SqliteEffects implements Effects {
   async deleteRows(nos: readonly number[]): Promise<void> {
     const { db, writes } = this.#connection;
     const list = JSON.stringify(nos);
-    await writes.submit(() => db.run("DELETE FROM holdfast_outbox WHERE no IN (SELECT value FROM json_each(?))", list));
+    await writes.submit(() => db.run`DELETE FROM holdfast_outbox WHERE no IN (SELECT value FROM json_each(${list}))`);
   }
 
   async countStuck(storeId: string, before: number): Promise<StuckRows> {
@@ -234,16 +229,15 @@ class SqliteEffects implements Effects {
 
   async findRows(ids: readonly string[]): ReturnType<Effects["findRows"]> {
     return await Promise.resolve(
-      this.#connection.db.all<{ id: string; kind: OutboxRow["kind"]; name: string; error: string | null }>(
-        "SELECT id, kind, name, error FROM holdfast_outbox WHERE id IN (SELECT value FROM json_each(?))",
-        JSON.stringify(ids),
-      ),
+      this.#connection.db.all<{ id: string; kind: OutboxRow["kind"]; name: string; error: string | null }>`
+        SELECT id, kind, name, error FROM holdfast_outbox
+          WHERE id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
     );
   }
 
   async refuseRow(no: number, error: string): Promise<void> {
     const { db, writes } = this.#connection;
-    await writes.submit(() => db.run("UPDATE holdfast_outbox SET error = ? WHERE no = ?", error, no));
+    await writes.submit(() => db.run`UPDATE holdfast_outbox SET error = ${error} WHERE no = ${no}`);
   }
 }
 

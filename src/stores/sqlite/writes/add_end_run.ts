@@ -17,11 +17,10 @@ export function addEndRun(
 ): void {
   const end = readOnEnd(on_end);
   if (!end.statuses.includes(status)) return;
-  const row = db.one<EndedRow>(
-    `SELECT job, labels, trace, concurrency_key, fairness_key, priority, key_concurrency, key_rate_limit, key_rate_period
-     FROM holdfast_runs WHERE seq = ?`,
-    seq,
-  );
+  const row = db.one<EndedRow>`
+    SELECT job, labels, trace, concurrency_key, fairness_key, priority, key_concurrency, key_rate_limit,
+      key_rate_period
+    FROM holdfast_runs WHERE seq = ${seq}`;
   const { key_rate_limit: limit, key_rate_period: period } = row;
   const request = toEndRun({
     id,

@@ -258,13 +258,11 @@ function openKeys(db: SqliteDatabase, now: number): void {
     now,
   );
   // All of them: a run that has passed the rate would be claimed too early.
-  const closed = db.all<{ concurrency_key: string }>(
-    "SELECT concurrency_key FROM holdfast_openings WHERE is_open = 1 AND opens_at > ?",
-    now,
-  );
+  const closed = db.all<{ concurrency_key: string }>`
+    SELECT concurrency_key FROM holdfast_openings WHERE is_open = 1 AND opens_at > ${now}`;
   for (const { concurrency_key: key } of [...open, ...closed]) {
     // An opening that was left over would be a timer that never stops.
-    db.run("DELETE FROM holdfast_openings WHERE concurrency_key = ?", key);
+    db.run`DELETE FROM holdfast_openings WHERE concurrency_key = ${key}`;
     updateQueue(db, key, now);
   }
 }
@@ -319,7 +317,7 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
 function takeAtOnce(db: SqliteDatabase, drawn: Drawn, candidates: Candidates, now: number): void {
   const { run, head } = drawn;
   const served = head === null ? [] : serveGroup(db, head);
-  db.run("UPDATE holdfast_runs SET queue_state = NULL WHERE seq = ?", run.seq);
+  db.run`UPDATE holdfast_runs SET queue_state = NULL WHERE seq = ${run.seq}`;
   touchGroup(db, run.queue, run.fairness_key);
   if (run.concurrency_key !== null) {
     if (run.begun === 0) countKeyStart(db, run.concurrency_key, run.seq, now);
@@ -364,7 +362,7 @@ function claimRows(
   for (const [at, row] of rows.entries()) {
     if (row.has_pauses === 1) {
       commitDeadlines(db, row.seq, now);
-      const { recorded } = db.one<{ recorded: number }>("SELECT recorded FROM holdfast_runs WHERE seq = ?", row.seq);
+      const { recorded } = db.one<{ recorded: number }>`SELECT recorded FROM holdfast_runs WHERE seq = ${row.seq}`;
       row.recorded = recorded;
     }
     const candidate = candidates[at]!; // there is a row for each

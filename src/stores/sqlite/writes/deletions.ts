@@ -13,23 +13,20 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(db: SqliteDatabase, runId: string, by: string | null, now: number): RunIdentity | null {
-  const known = db.get<{ on_end: JsonText | null }>("SELECT on_end FROM holdfast_runs WHERE id = ?", runId);
+  const known = db.get<{ on_end: JsonText | null }>`SELECT on_end FROM holdfast_runs WHERE id = ${runId}`;
   if (known !== undefined && findOpenEnd(db, runId, known) !== undefined) return null;
   keepResult(db, runId);
   const row = db.get<
     IdentityRow & { seq: number; status: RunStatus; lease_generation: number; origin_id: string | null }
-  >(
-    `DELETE FROM holdfast_runs WHERE id = ? AND completed_at IS NOT NULL
-     RETURNING seq, id, job, labels, status, lease_generation, origin_id`,
-    runId,
-  );
+  >`DELETE FROM holdfast_runs WHERE id = ${runId} AND completed_at IS NOT NULL
+    RETURNING seq, id, job, labels, status, lease_generation, origin_id`;
   if (row === undefined) return null;
   deleteHold(db, row);
   const identity = toRunIdentity(row);
   moveRun(db, row.job, row.status, null);
   db.facts.note(factBy([row.seq, "deleted", identity.id, identity.jobName, identity.labels], by));
-  db.run("DELETE FROM holdfast_deleted WHERE deleted_at <= ?", now - DELETED_RUNS_KNOWN_MS);
-  db.run("INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (?, ?)", runId, now);
+  db.run`DELETE FROM holdfast_deleted WHERE deleted_at <= ${now - DELETED_RUNS_KNOWN_MS}`;
+  db.run`INSERT OR REPLACE INTO holdfast_deleted (id, deleted_at) VALUES (${runId}, ${now})`;
   return identity;
 }
 
@@ -41,15 +38,12 @@ export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: numbe
   trimByAge(db, now);
   purgeChunks(db, retention, now);
   const due = Object.entries(retention).flatMap(([status, keptMs]) =>
-    db.all<{ id: string; completed_at: number; seq: number; recorded: number }>(
-      `SELECT id, completed_at, seq, recorded FROM holdfast_runs r WHERE status = ? AND completed_at <= ?
-         AND (on_end IS NULL OR NOT EXISTS (
-           SELECT 1 FROM holdfast_runs e WHERE e.end_of = r.id AND e.completed_at IS NULL))
-       ORDER BY completed_at, seq LIMIT ?`,
-      status,
-      now - keptMs,
-      limit,
-    )
+    db.all<{ id: string; completed_at: number; seq: number; recorded: number }>`
+      SELECT id, completed_at, seq, recorded FROM holdfast_runs r
+        WHERE status = ${status} AND completed_at <= ${now - keptMs}
+        AND (on_end IS NULL OR NOT EXISTS (
+          SELECT 1 FROM holdfast_runs e WHERE e.end_of = r.id AND e.completed_at IS NULL))
+      ORDER BY completed_at, seq LIMIT ${limit}`
   );
   due.sort((left, right) => left.completed_at - right.completed_at || left.seq - right.seq);
   const purged: RunIdentity[] = [];

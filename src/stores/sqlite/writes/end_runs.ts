@@ -12,28 +12,26 @@ export function findOpenEnd(
   { on_end }: { on_end: JsonText | null },
 ): { id: string; status: RunStatus } | undefined {
   if (on_end === null) return undefined;
-  return db.get("SELECT id, status FROM holdfast_runs WHERE end_of = ? AND completed_at IS NULL", runId);
+  return db.get`SELECT id, status FROM holdfast_runs WHERE end_of = ${runId} AND completed_at IS NULL`;
 }
 
 /**
  * Refuses a retry from the failure that would retry a child, or a child of one, which is still to be cleaned up after.
  */
 export function checkChildren(db: SqliteDatabase, runSeq: number): void {
-  const open = db.get<{ id: string; status: RunStatus; end_id: string; end_status: RunStatus }>(
-    `WITH RECURSIVE retried (seq) AS (
-       SELECT ?
-       UNION SELECT m.run_seq FROM retried
-         CROSS JOIN holdfast_pauses p ON p.run_seq = retried.seq AND p.kind = 'children'
-         CROSS JOIN holdfast_children m ON m.pause_seq = p.seq
-         CROSS JOIN holdfast_runs c ON c.seq = m.run_seq AND c.status <> 'completed'
-       UNION SELECT o.seq FROM retried CROSS JOIN holdfast_runs r ON r.seq = retried.seq AND r.origin_id <> r.id
-         CROSS JOIN holdfast_runs o ON o.id = r.retrigger_of)
-     SELECT r.id, r.status, e.id AS end_id, e.status AS end_status FROM retried
-     CROSS JOIN holdfast_runs r ON r.seq = retried.seq
-     LEFT JOIN holdfast_runs e ON e.end_of = r.id AND e.completed_at IS NULL
-     WHERE r.on_end IS NOT NULL AND (r.completed_at IS NULL OR e.seq IS NOT NULL) ORDER BY r.seq LIMIT 1`,
-    runSeq,
-  );
+  const open = db.get<{ id: string; status: RunStatus; end_id: string; end_status: RunStatus }>`
+    WITH RECURSIVE retried (seq) AS (
+      SELECT ${runSeq}
+      UNION SELECT m.run_seq FROM retried
+        CROSS JOIN holdfast_pauses p ON p.run_seq = retried.seq AND p.kind = 'children'
+        CROSS JOIN holdfast_children m ON m.pause_seq = p.seq
+        CROSS JOIN holdfast_runs c ON c.seq = m.run_seq AND c.status <> 'completed'
+      UNION SELECT o.seq FROM retried CROSS JOIN holdfast_runs r ON r.seq = retried.seq AND r.origin_id <> r.id
+        CROSS JOIN holdfast_runs o ON o.id = r.retrigger_of)
+    SELECT r.id, r.status, e.id AS end_id, e.status AS end_status FROM retried
+    CROSS JOIN holdfast_runs r ON r.seq = retried.seq
+    LEFT JOIN holdfast_runs e ON e.end_of = r.id AND e.completed_at IS NULL
+    WHERE r.on_end IS NOT NULL AND (r.completed_at IS NULL OR e.seq IS NOT NULL) ORDER BY r.seq LIMIT 1`;
   if (open === undefined) return;
   const end = { id: open.end_id, status: open.end_status };
   throw new ConflictError(isTerminal(open.status) ? cleaningMessage(open.id, end) : orphanMessage(open.id));
@@ -45,12 +43,10 @@ export function readUndone(
   { seq, id, on_end }: { seq: number; id: string; on_end: JsonText | null },
 ): Map<string, string> {
   if (on_end === null) return new Map();
-  const undoing = db.all<{ id: string; name: string }>(
-    `SELECT r.id, s.name FROM holdfast_runs r CROSS JOIN holdfast_steps s ON s.run_seq = r.seq
-     WHERE r.end_of = ? AND s.status = 'completed' AND s.name GLOB 'undo *' ORDER BY r.seq DESC`,
-    id,
-  );
+  const undoing = db.all<{ id: string; name: string }>`
+    SELECT r.id, s.name FROM holdfast_runs r CROSS JOIN holdfast_steps s ON s.run_seq = r.seq
+    WHERE r.end_of = ${id} AND s.status = 'completed' AND s.name GLOB 'undo *' ORDER BY r.seq DESC`;
   const undoers = new Map(undoing.map(({ id, name }) => [name, id])); // the oldest of several
-  const recorded = db.all<{ name: string }>("SELECT name FROM holdfast_steps WHERE run_seq = ?", seq);
+  const recorded = db.all<{ name: string }>`SELECT name FROM holdfast_steps WHERE run_seq = ${seq}`;
   return undoneSteps(undoers, recorded.map(({ name }) => name));
 }

@@ -159,26 +159,18 @@ function endFact(seq: number, ending: Ending | { status: "cancelled"; requestId:
  */
 function closePauses(db: SqliteDatabase, runSeq: number, status: "closed" | "cancelled", now: number): void {
   commitDeadlines(db, runSeq, now);
-  db.run(
-    `INSERT OR IGNORE INTO holdfast_orphans
-     SELECT run_seq FROM holdfast_pauses WHERE run_seq = ? AND kind = 'children' AND status = 'pending' LIMIT 1`,
-    runSeq,
-  );
-  db.run(
-    "UPDATE holdfast_pauses SET status = ? WHERE run_seq = ? AND status = 'pending' AND kind <> 'patch'",
-    status,
-    runSeq,
-  );
+  db.run`INSERT OR IGNORE INTO holdfast_orphans
+    SELECT run_seq FROM holdfast_pauses WHERE run_seq = ${runSeq} AND kind = 'children' AND status = 'pending' LIMIT 1`;
+  db.run`
+    UPDATE holdfast_pauses SET status = ${status} WHERE run_seq = ${runSeq} AND status = 'pending' AND kind <> 'patch'`;
 }
 
 /** Counts the end of a child, and resolves the pause of its parent if it was the last child. */
 function endChild(db: SqliteDatabase, parentSeq: number, pauseSeq: number, now: number): void {
-  const pause = db.get<{ unfinished: number }>(
-    `UPDATE holdfast_pauses SET unfinished = unfinished - 1 WHERE seq = ? AND run_seq = ? AND status = 'pending'
-     RETURNING unfinished`,
-    pauseSeq,
-    parentSeq,
-  );
+  const pause = db.get<{ unfinished: number }>`
+    UPDATE holdfast_pauses SET unfinished = unfinished - 1
+      WHERE seq = ${pauseSeq} AND run_seq = ${parentSeq} AND status = 'pending'
+    RETURNING unfinished`;
   if (pause?.unfinished === 0) resolveChildren(db, parentSeq, pauseSeq, now);
 }
 
@@ -239,7 +231,7 @@ export function leaveLease(
 /** Puts a run back into its queue. One that was abandoned too often comes into another one: it is claimed alone. */
 function requeue(db: SqliteDatabase, { seq, job, abandonments }: LeavingRun, aloneAt: number, now: number): void {
   if (abandonments >= ALONE_FROM) {
-    db.run("UPDATE holdfast_runs SET queue = ?, due_at = ? WHERE seq = ?", aloneQueue(job), aloneAt, seq);
+    db.run`UPDATE holdfast_runs SET queue = ${aloneQueue(job)}, due_at = ${aloneAt} WHERE seq = ${seq}`;
     if (aloneAt > now) return;
   }
   enterQueue(db, seq, now);
@@ -307,13 +299,9 @@ function findPlain(db: SqliteDatabase, lease: Lease): EndingRun | null {
 
 /** A call that is repeated after it ended the run: only this same call ends it with this status under this lease. */
 function checkRepeated(db: SqliteDatabase, lease: Lease, { status }: Ending): void {
-  const ended = db.get(
-    "SELECT 1 FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_claim = ? AND status = ?",
-    lease.runId,
-    lease.generation,
-    lease.claimId,
-    status,
-  );
+  const ended = db.get`
+    SELECT 1 FROM holdfast_runs WHERE id = ${lease.runId} AND lease_generation = ${lease.generation}
+      AND lease_claim = ${lease.claimId} AND status = ${status}`;
   if (ended === undefined) throw new LeaseLostError(lease);
 }
 
@@ -333,11 +321,9 @@ export function cancelRun(
   const { reports, ...added } = isUnderLease ? newReports(execution.reports, run.last_report_no) : NO_REPORTS;
   db.facts.note(...reports.map((report) => toFact(seq, report)));
   for (const step of isUnderLease ? execution.steps : []) recordCancelledStep(db, seq, step, now);
-  db.run(
-    "UPDATE holdfast_steps SET status = 'cancelled', completed_at = ? WHERE run_seq = ? AND status = 'retrying'",
-    now,
-    seq,
-  );
+  db.run`
+    UPDATE holdfast_steps SET status = 'cancelled', completed_at = ${now}
+      WHERE run_seq = ${seq} AND status = 'retrying'`;
   endRun(db, run, { status: "cancelled", requestId }, { ...added, reports: [] }, now);
   return toRunText(db.one<RunRow>(`${SELECT_RUN} WHERE r.seq = ?`, seq));
 }

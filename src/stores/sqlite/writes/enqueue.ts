@@ -30,9 +30,9 @@ export function enqueueRuns(
   host: Pick<Host, "newId">,
   now: number,
 ): Enqueued[] {
-  const exists = (runId: string) => db.get("SELECT 1 FROM holdfast_runs WHERE id = ?", runId) !== undefined;
+  const exists = (runId: string) => db.get`SELECT 1 FROM holdfast_runs WHERE id = ${runId}` !== undefined;
   for (const { id, retriggerOf } of runs) {
-    if (db.get("SELECT 1 FROM holdfast_deleted WHERE id = ?", id) !== undefined) {
+    if (db.get`SELECT 1 FROM holdfast_deleted WHERE id = ${id}` !== undefined) {
       throw new ConflictError(`Cannot add run "${id}" again: it was deleted`);
     }
     // When the call is repeated, the old run may have been deleted.
@@ -49,15 +49,14 @@ export function enqueueRuns(
  * Refuses the retry of a run that is being cleaned up, or a child of which is, and of an end run whose run was retried.
  */
 function checkRetriable(db: SqliteDatabase, { runId, from }: NonNullable<NewRun["retriggerOf"]>): void {
-  const old = db.one<{ seq: number; on_end: JsonText | null; end_of: string | null; has_children: 0 | 1 }>(
-    "SELECT seq, on_end, end_of, has_pauses <> 0 OR ifnull(origin_id, id) <> id AS has_children FROM holdfast_runs WHERE id = ?",
-    runId,
-  );
+  const old = db.one<{ seq: number; on_end: JsonText | null; end_of: string | null; has_children: 0 | 1 }>`
+    SELECT seq, on_end, end_of, has_pauses <> 0 OR ifnull(origin_id, id) <> id AS has_children FROM holdfast_runs
+      WHERE id = ${runId}`;
   const open = findOpenEnd(db, runId, old);
   if (open !== undefined) throw new ConflictError(cleaningMessage(runId, open));
   if (from === "failure" && old.has_children === 1) checkChildren(db, old.seq);
   if (old.end_of === null) return;
-  const ended = db.get("SELECT 1 FROM holdfast_runs WHERE id = ? AND retriggered_as IS NULL", old.end_of);
+  const ended = db.get`SELECT 1 FROM holdfast_runs WHERE id = ${old.end_of} AND retriggered_as IS NULL`;
   if (ended === undefined) throw new ConflictError(retriedMessage({ id: runId, endOf: old.end_of }));
 }
 
@@ -131,12 +130,8 @@ function newestRetry(db: SqliteDatabase, run: RunRow | undefined): RunRow | unde
 /** Takes an idempotency key from the runs that have it. They still show it. */
 function takeIdempotencyKey(db: SqliteDatabase, { idempotencyKey }: NewRun, queues: readonly string[]): void {
   for (const queue of queues) {
-    db.run(
-      `UPDATE holdfast_runs SET former_key = idempotency_key, idempotency_key = NULL
-       WHERE job = ? AND idempotency_key = ?`,
-      queue,
-      idempotencyKey,
-    );
+    db.run`UPDATE holdfast_runs SET former_key = idempotency_key, idempotency_key = NULL
+      WHERE job = ${queue} AND idempotency_key = ${idempotencyKey}`;
   }
 }
 
@@ -257,15 +252,11 @@ export function insertRun(
   );
   if (isAdded === 0) return null;
   moveRun(db, queue, null, "pending");
-  db.run(
-    "INSERT INTO holdfast_inputs (run_seq, payload, input, schema_print) VALUES (?, ?, ?, ?)",
-    seq,
-    run.payload,
-    fromInput(run.payload, run.input),
-    run.schemaPrint,
-  );
+  db.run`
+    INSERT INTO holdfast_inputs (run_seq, payload, input, schema_print)
+      VALUES (${seq}, ${run.payload}, ${fromInput(run.payload, run.input)}, ${run.schemaPrint})`;
   for (const [name, value] of Object.entries(run.labels)) {
-    db.run("INSERT INTO holdfast_labels (key, value, run_seq) VALUES (?, ?, ?)", name, value, seq);
+    db.run`INSERT INTO holdfast_labels (key, value, run_seq) VALUES (${name}, ${value}, ${seq})`;
   }
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, actorOf(run.trace), host);
   if (state === "R") touchGroup(db, queue, flow.fairness_key);
@@ -313,7 +304,7 @@ function insertOf(columns: readonly string[]): string {
 /** A retry of an end run cleans up after the same run. */
 function endOfRetried(db: SqliteDatabase, { retriggerOf }: NewRun): string | null {
   if (retriggerOf === null) return null;
-  const old = db.get<{ end_of: string | null }>("SELECT end_of FROM holdfast_runs WHERE id = ?", retriggerOf.runId);
+  const old = db.get<{ end_of: string | null }>`SELECT end_of FROM holdfast_runs WHERE id = ${retriggerOf.runId}`;
   return old?.end_of ?? null;
 }
 
@@ -325,7 +316,7 @@ function slotOf({ schedule }: NewRun): number | null {
 /** What the engine stores of a slot. A retry has that of the old run. */
 function slotTextOf(db: SqliteDatabase, { schedule, retriggerOf }: NewRun): JsonText | null {
   if (retriggerOf === null) return schedule?.slot ?? null;
-  const old = db.get<{ slot: JsonText | null }>("SELECT slot FROM holdfast_runs WHERE id = ?", retriggerOf.runId);
+  const old = db.get<{ slot: JsonText | null }>`SELECT slot FROM holdfast_runs WHERE id = ${retriggerOf.runId}`;
   return old?.slot ?? null;
 }
 

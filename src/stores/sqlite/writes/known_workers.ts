@@ -14,7 +14,7 @@ export interface LastClaim {
 
 /** Reads the last claim of a worker that is known. */
 export function readLastClaim(db: SqliteDatabase, workerId: string): LastClaim | undefined {
-  return db.get<LastClaim>("SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ?", workerId);
+  return db.get<LastClaim>`SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ${workerId}`;
 }
 
 /** What a worker claimed by its last call, if that is the one with this id. */
@@ -22,11 +22,8 @@ export function readClaimed(
   db: SqliteDatabase,
   { workerId, claimId }: ClaimRequest,
 ): [runId: string, generation: number][] | null {
-  const worker = db.get<{ claimed: JsonText }>(
-    "SELECT claimed FROM holdfast_workers WHERE id = ? AND claim_id = ?",
-    workerId,
-    claimId,
-  );
+  const worker = db.get<{ claimed: JsonText }>`
+    SELECT claimed FROM holdfast_workers WHERE id = ${workerId} AND claim_id = ${claimId}`;
   return worker === undefined ? null : JSON.parse(worker.claimed);
 }
 
@@ -68,12 +65,9 @@ export function liveQueues(db: SqliteDatabase, now: number, exceptWorkerId = "")
 /** The live workers but one. A worker is alive if it claimed within the length of its lease. */
 export function readLiveWorkers(db: SqliteDatabase, now: number, exceptWorkerId: string): LiveWorker[] {
   // A worker last seen in the future shows that the clock was set back: it does not count as alive.
-  const workers = db.all<{ jobs: JsonText; limits: JsonText }>(
-    "SELECT jobs, limits FROM holdfast_workers WHERE id <> ? AND seen_at <= ? AND seen_at + lease_ms > ?",
-    exceptWorkerId,
-    now,
-    now,
-  );
+  const workers = db.all<{ jobs: JsonText; limits: JsonText }>`
+    SELECT jobs, limits FROM holdfast_workers WHERE id <> ${exceptWorkerId} AND seen_at <= ${now}
+      AND seen_at + lease_ms > ${now}`;
   return workers.map(({ jobs, limits }) => ({ queues: new Set(JSON.parse(jobs)), limits: JSON.parse(limits) }));
 }
 
@@ -88,26 +82,20 @@ export function findAloneSince(
   now: number,
 ): number | null {
   const earlier = new Set(
-    holding.length === 0 ? [] : db.all<{ jobs: JsonText }>(
-      "SELECT jobs FROM holdfast_workers WHERE id < ? AND seen_at <= ? AND seen_at + lease_ms > ?",
-      workerId,
-      now,
-      now,
-    ).flatMap(({ jobs }): string[] => JSON.parse(jobs)),
+    holding.length === 0 ? [] : db.all<{ jobs: JsonText }>`
+      SELECT jobs FROM holdfast_workers WHERE id < ${workerId} AND seen_at <= ${now} AND seen_at + lease_ms > ${now}`
+      .flatMap(({ jobs }): string[] => JSON.parse(jobs)),
   );
   const queues = jobs.filter(({ name }) => !paused.has(name)).map(({ name, version, concurrency }) => ({
     queue: aloneQueue(queueName(name, version)),
     isLimited: concurrency !== null,
   })).filter(({ queue }) => !earlier.has(queue));
-  return db.one<{ at: number | null }>(
-    `SELECT min(r.updated_at) AS at FROM json_each(?) j
-     JOIN holdfast_runs r INDEXED BY holdfast_runs_special ON r.queue = j.value ->> 'queue'
-     WHERE r.queue_state IS NOT NULL AND r.queue <> r.job AND (r.queue_state = 'R' OR j.value ->> 'isLimited')`,
-    JSON.stringify(queues),
-  ).at;
+  return db.one<{ at: number | null }>`SELECT min(r.updated_at) AS at FROM json_each(${JSON.stringify(queues)}) j
+    JOIN holdfast_runs r INDEXED BY holdfast_runs_special ON r.queue = j.value ->> 'queue'
+    WHERE r.queue_state IS NOT NULL AND r.queue <> r.job AND (r.queue_state = 'R' OR j.value ->> 'isLimited')`.at;
 }
 
 /** Deletes the entries of workers that died long ago. */
 export function forgetDeadWorkers(db: SqliteDatabase, now: number): void {
-  db.run("DELETE FROM holdfast_workers WHERE seen_at + lease_ms * ? < ?", LISTED_LEASES, now);
+  db.run`DELETE FROM holdfast_workers WHERE seen_at + lease_ms * ${LISTED_LEASES} < ${now}`;
 }

@@ -42,14 +42,12 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
 
 /** All leases, including those of cancelled runs that a worker may still execute. See `Store.getLeases()`. */
 export function readLeases(db: SqliteDatabase, now: number): SeenLease[] {
-  const rows = db.all<HeldLeaseRow>(
-    `SELECT r.id, r.lease_generation AS generation, r.lease_claim, r.recorded, r.concurrency_key,
-       r.lease_expires_at AS expires_at, w.lease_ms
-     FROM holdfast_runs r LEFT JOIN holdfast_workers w ON w.id = r.lease_owner WHERE r.lease_expires_at IS NOT NULL
-     UNION ALL SELECT run_id, generation, lease_claim, 0, concurrency_key, expires_at, NULL
-     FROM holdfast_ghosts WHERE expires_at > ?`,
-    now,
-  );
+  const rows = db.all<HeldLeaseRow>`
+    SELECT r.id, r.lease_generation AS generation, r.lease_claim, r.recorded, r.concurrency_key,
+      r.lease_expires_at AS expires_at, w.lease_ms
+    FROM holdfast_runs r LEFT JOIN holdfast_workers w ON w.id = r.lease_owner WHERE r.lease_expires_at IS NOT NULL
+    UNION ALL SELECT run_id, generation, lease_claim, 0, concurrency_key, expires_at, NULL
+    FROM holdfast_ghosts WHERE expires_at > ${now}`;
   return rows.map((row) => ({
     runId: row.id,
     generation: row.generation,
@@ -111,10 +109,8 @@ function revokeLease(
   maxAbandonments: number,
   now: number,
 ): ClaimResult["failed"][number] | null {
-  const worker = db.get<{ sole_claim: string | null; lease_ms: number }>(
-    "SELECT sole_claim, lease_ms FROM holdfast_workers WHERE id = ?",
-    run.lease_owner,
-  );
+  const worker = db.get<{ sole_claim: string | null; lease_ms: number }>`
+    SELECT sole_claim, lease_ms FROM holdfast_workers WHERE id = ${run.lease_owner}`;
   const wasAlone = worker !== undefined && worker.sole_claim === run.lease_claim;
   const abandonments = run.abandonments + 1;
   const abandonmentsAlone = (run.abandonments === 0 ? 0 : run.abandonments_alone) + (wasAlone ? 1 : 0);

@@ -41,11 +41,8 @@ export function sendMessage(
 ): SendOutcome | { refused: HoldfastError } {
   const { to, message, start, expect } = request;
   const run = findInbox(db, to);
-  const known = run === undefined ? undefined : db.get<{ name: string; payload: JsonText }>(
-    "SELECT name, payload FROM holdfast_messages WHERE run_seq = ? AND id = ?",
-    run.seq,
-    message.id,
-  );
+  const known = run === undefined ? undefined : db.get<{ name: string; payload: JsonText }>`
+    SELECT name, payload FROM holdfast_messages WHERE run_seq = ${run.seq} AND id = ${message.id}`;
   if (run !== undefined && known !== undefined && isSameMessage(known, message)) {
     const started = run.id === start?.id ? enqueueRuns(db, [start], host, now)[0]! : null; // this call is a repetition
     return { run: toRunIdentity(run), disposition: "duplicate", started };
@@ -78,7 +75,7 @@ function startRun(
 ): SendOutcome | { refused: HoldfastError } {
   try {
     const [started] = enqueueRuns(db, [start], host, now);
-    const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", start.id);
+    const { seq } = db.one<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE id = ${start.id}`;
     deliver(db, { seq, id: start.id, has_pauses: 0 }, message, now);
     const { id, jobName, labels } = started!.run; // one for each request
     return { run: { id, jobName, labels }, disposition: "accepted", started: started! };
@@ -113,32 +110,20 @@ function deliver(
   message: SendRequest["message"],
   now: number,
 ): boolean {
-  const { no } = db.one<{ no: number }>(
-    "SELECT coalesce(max(no), 0) + 1 AS no FROM holdfast_messages WHERE run_seq = ?",
-    run.seq,
-  );
+  const { no } = db.one<{ no: number }>`
+    SELECT coalesce(max(no), 0) + 1 AS no FROM holdfast_messages WHERE run_seq = ${run.seq}`;
   if (no > MAX_MESSAGES) return false;
-  db.run(
-    `INSERT INTO holdfast_messages (run_seq, no, id, name, payload, input, trace, accepted_at)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-    run.seq,
-    no,
-    message.id,
-    message.name,
-    message.payload,
-    fromInput(message.payload, message.input),
-    message.trace,
-    now,
-  );
+  db.run`INSERT INTO holdfast_messages (run_seq, no, id, name, payload, input, trace, accepted_at)
+    VALUES (${run.seq}, ${no}, ${message.id}, ${message.name}, ${message.payload},
+      ${fromInput(message.payload, message.input)}, ${message.trace}, ${now})`;
   if ((run.has_pauses & 1) === 0) {
-    db.run("UPDATE holdfast_runs SET has_pauses = has_pauses | 1 WHERE seq = ?", run.seq);
+    db.run`UPDATE holdfast_runs SET has_pauses = has_pauses | 1 WHERE seq = ${run.seq}`;
     db.leased.notePause(run.id);
     return true; // it has no receive
   }
-  const open = db.all<{ seq: number; receive: JsonText }>(
-    "SELECT seq, receive FROM holdfast_pauses WHERE run_seq = ? AND kind = 'receive' AND status = 'pending' ORDER BY seq",
-    run.seq,
-  ).map(({ seq, receive }) => ({ seq, ...JSON.parse(receive) as Receive }));
+  const open = db.all<{ seq: number; receive: JsonText }>`
+    SELECT seq, receive FROM holdfast_pauses WHERE run_seq = ${run.seq} AND kind = 'receive' AND status = 'pending'
+      ORDER BY seq`.map(({ seq, receive }) => ({ seq, ...JSON.parse(receive) as Receive }));
   const receive = open.find(({ names }) => names.includes(message.name));
   if (receive !== undefined && takeMessages(db, { ...receive, runSeq: run.seq }, now)) wake(db, run.seq, now);
   return true;

@@ -12,12 +12,9 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
  * @returns Whether the run waited for one of them when it last parked.
  */
 export function commitDeadlines(db: SqliteDatabase, runSeq: number, now: number): boolean {
-  const passed = db.all<{ seq: number; awaited: number; deadline_at: number; receive: JsonText | null }>(
-    `SELECT seq, awaited, deadline_at, receive FROM holdfast_pauses
-     WHERE run_seq = ? AND status = 'pending' AND deadline_at <= ? ORDER BY deadline_at, seq`,
-    runSeq,
-    now,
-  );
+  const passed = db.all<{ seq: number; awaited: number; deadline_at: number; receive: JsonText | null }>`
+    SELECT seq, awaited, deadline_at, receive FROM holdfast_pauses
+    WHERE run_seq = ${runSeq} AND status = 'pending' AND deadline_at <= ${now} ORDER BY deadline_at, seq`;
   let isAwaitedOver = passed.some(({ awaited }) => awaited === 1);
   const closed = new Set<number>();
   for (const { seq, deadline_at, receive } of passed) {
@@ -39,17 +36,14 @@ interface PauseOfRun {
 }
 
 function timeOut(db: SqliteDatabase, { runSeq, seq }: PauseOfRun, at: number): void {
-  db.run(
-    "UPDATE holdfast_pauses SET status = 'resolved', outcome = 'timeout', resolved_at = ?, recorded_no = ? WHERE seq = ?",
-    at,
-    nextRecordedNo(db, runSeq),
-    seq,
-  );
+  db.run`
+    UPDATE holdfast_pauses SET status = 'resolved', outcome = 'timeout', resolved_at = ${at},
+      recorded_no = ${nextRecordedNo(db, runSeq)} WHERE seq = ${seq}`;
 }
 
 /** Closes the inbox of a run by a receive that has ended, and ends its other open receives. */
 export function closeInbox(db: SqliteDatabase, { runSeq, seq }: PauseOfRun, at: number): EndedReceive[] {
-  db.run(`UPDATE holdfast_pauses SET receive = '"closed"' WHERE seq = ?`, seq);
+  db.run`UPDATE holdfast_pauses SET receive = '"closed"' WHERE seq = ${seq}`;
   return endReceives(db, runSeq, at);
 }
 
@@ -61,36 +55,30 @@ interface EndedReceive {
 
 /** Ends the open receives of a run that accepts no more messages, by a timeout: nothing comes any more. */
 export function endReceives(db: SqliteDatabase, runSeq: number, at: number): EndedReceive[] {
-  const open = db.all<EndedReceive>(
-    "SELECT seq, awaited FROM holdfast_pauses WHERE run_seq = ? AND kind = 'receive' AND status = 'pending' ORDER BY seq",
-    runSeq,
-  );
+  const open = db.all<EndedReceive>`
+    SELECT seq, awaited FROM holdfast_pauses WHERE run_seq = ${runSeq} AND kind = 'receive' AND status = 'pending'
+      ORDER BY seq`;
   for (const { seq } of open) timeOut(db, { runSeq, seq }, at);
   return open;
 }
 
 /** Increments the record counter of a run: a replay delivers results in this order. */
 export function nextRecordedNo(db: SqliteDatabase, runSeq: number): number {
-  const { recorded, status } = db.one<{ recorded: number; status: RunStatus }>(
-    "UPDATE holdfast_runs SET recorded = recorded + 1 WHERE seq = ? RETURNING recorded, status",
-    runSeq,
-  );
+  const { recorded, status } = db.one<{ recorded: number; status: RunStatus }>`
+    UPDATE holdfast_runs SET recorded = recorded + 1 WHERE seq = ${runSeq} RETURNING recorded, status`;
   if (status === "pending") forgetPrints(db, runSeq);
   return recorded;
 }
 
 /** Makes a waiting run due, if it is not so already. */
 export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
-  const run = db.get<{ id: string; concurrency_key: string | null }>(
-    `UPDATE holdfast_runs SET timer_at = NULL, updated_at = ?
-     WHERE seq = ? AND status = 'waiting' AND queue_state IS NULL RETURNING id, concurrency_key`,
-    now,
-    runSeq,
-  );
+  const run = db.get<{ id: string; concurrency_key: string | null }>`
+    UPDATE holdfast_runs SET timer_at = NULL, updated_at = ${now}
+    WHERE seq = ${runSeq} AND status = 'waiting' AND queue_state IS NULL RETURNING id, concurrency_key`;
   if (run === undefined) return;
   if (run.concurrency_key !== null && holdsKey(db, run.concurrency_key, run.id)) {
     // The first of its key: it comes back after a retry delay.
-    db.run("UPDATE holdfast_runs SET position = position - ? WHERE seq = ?", HEAD_START, runSeq);
+    db.run`UPDATE holdfast_runs SET position = position - ${HEAD_START} WHERE seq = ${runSeq}`;
   }
   enterQueue(db, runSeq, now);
 }
@@ -98,24 +86,17 @@ export function wake(db: SqliteDatabase, runSeq: number, now: number): void {
 /** Resolves a pause whose children have all ended, and makes its run due if it waits for that. */
 export function resolveChildren(db: SqliteDatabase, runSeq: number, pauseSeq: number, now: number): void {
   const isAwaitedOver = commitDeadlines(db, runSeq, now);
-  const { awaited } = db.one<{ awaited: number }>(
-    `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'children', resolved_at = ?, recorded_no = ?
-     WHERE seq = ? RETURNING awaited`,
-    now,
-    nextRecordedNo(db, runSeq),
-    pauseSeq,
-  );
+  const { awaited } = db.one<{ awaited: number }>`
+    UPDATE holdfast_pauses SET status = 'resolved', outcome = 'children', resolved_at = ${now},
+      recorded_no = ${nextRecordedNo(db, runSeq)}
+    WHERE seq = ${pauseSeq} RETURNING awaited`;
   // The last change of a run that is due already says since when it is.
-  db.run("UPDATE holdfast_runs SET updated_at = ? WHERE seq = ? AND queue_state IS NULL", now, runSeq);
+  db.run`UPDATE holdfast_runs SET updated_at = ${now} WHERE seq = ${runSeq} AND queue_state IS NULL`;
   if (isAwaitedOver || awaited === 1) wake(db, runSeq, now);
 }
 
 /** Records when a run first resumed after the pauses that it waited on were over. */
 export function noteResumption(db: SqliteDatabase, runSeq: number, now: number): void {
-  db.run(
-    `UPDATE holdfast_pauses SET first_resumed_at = ?
-     WHERE run_seq = ? AND awaited = 1 AND status = 'resolved' AND first_resumed_at IS NULL`,
-    now,
-    runSeq,
-  );
+  db.run`UPDATE holdfast_pauses SET first_resumed_at = ${now}
+    WHERE run_seq = ${runSeq} AND awaited = 1 AND status = 'resolved' AND first_resumed_at IS NULL`;
 }

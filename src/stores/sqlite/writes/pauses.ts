@@ -69,33 +69,25 @@ export function pauseRun(
   );
   const parked = { ...run, abandonments: 0, abandonments_alone: 0 };
   leaveLease(db, parked, request.retryAt === null ? "parked" : "retrying", { timerAt, facts }, now);
-  db.run("UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ? AND awaited = 1", runSeq);
+  db.run`UPDATE holdfast_pauses SET awaited = 0 WHERE run_seq = ${runSeq} AND awaited = 1`;
   for (const { id } of awaited) {
-    db.run(
-      "UPDATE holdfast_pauses SET awaited = 1, suspended_at = coalesce(suspended_at, ?) WHERE id = ?",
-      now,
-      id,
-    );
+    db.run`UPDATE holdfast_pauses SET awaited = 1, suspended_at = coalesce(suspended_at, ${now}) WHERE id = ${id}`;
   }
   return { parked: true, ...result };
 }
 
 /** The steps of a run that are between two attempts, as it waits for the next ones. */
 export function readRetries(db: SqliteDatabase, runSeq: number): AwaitedPause<number>[] {
-  return db.all<{ name: string; retry_at: number }>(
-    "SELECT name, retry_at FROM holdfast_steps WHERE run_seq = ? AND status = 'retrying' ORDER BY position, seq",
-    runSeq,
-  ).map(toAwaitedRetry);
+  return db.all<{ name: string; retry_at: number }>`
+    SELECT name, retry_at FROM holdfast_steps WHERE run_seq = ${runSeq} AND status = 'retrying' ORDER BY position, seq`
+    .map(toAwaitedRetry);
 }
 
 /** The answer for a call that is repeated after it has parked the run. */
 function answerAgain(db: SqliteDatabase, lease: Lease, request: PauseRequest, now: number): PauseResult {
-  const run = db.get<{ seq: number }>(
-    "SELECT seq FROM holdfast_runs WHERE id = ? AND lease_generation = ? AND lease_claim = ? AND status = 'waiting'",
-    lease.runId,
-    lease.generation,
-    lease.claimId,
-  );
+  const run = db.get<{ seq: number }>`
+    SELECT seq FROM holdfast_runs WHERE id = ${lease.runId} AND lease_generation = ${lease.generation}
+      AND lease_claim = ${lease.claimId} AND status = 'waiting'`;
   if (run === undefined || !request.park) throw new LeaseLostError(lease);
   const rows = request.pauses.map((pause) => {
     const row = findPause(db, run.seq, pause);
@@ -128,17 +120,13 @@ function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: n
     pause.receive === undefined ? null : JSON.stringify(pause.receive),
   );
   if (pause.prepared && added > 0) {
-    db.run("UPDATE holdfast_pauses SET prepared_no = ? WHERE id = ?", nextRecordedNo(db, runSeq), pause.id);
+    db.run`UPDATE holdfast_pauses SET prepared_no = ${nextRecordedNo(db, runSeq)} WHERE id = ${pause.id}`;
   }
 }
 
 function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): PauseRow | undefined {
-  return db.get<PauseRow>(
-    "SELECT * FROM holdfast_pauses WHERE run_seq = ? AND kind = ? AND name = ?",
-    runSeq,
-    pause.kind,
-    pause.name,
-  );
+  return db.get<PauseRow>`
+    SELECT * FROM holdfast_pauses WHERE run_seq = ${runSeq} AND kind = ${pause.kind} AND name = ${pause.name}`;
 }
 
 /**
@@ -156,11 +144,9 @@ export function deliver(
   trace: OriginText | null,
   now: number,
 ): Delivery {
-  const row = db.get<PauseRow & Omit<IdentityRow, "id"> & { run_id: string }>(
-    `SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq
-     WHERE p.id = ? AND p.kind = 'wait'`,
-    waitId,
-  );
+  const row = db.get<PauseRow & Omit<IdentityRow, "id"> & { run_id: string }>`
+    SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq
+    WHERE p.id = ${waitId} AND p.kind = 'wait'`;
   if (row === undefined) throw new NotFoundError(`There is no wait "${waitId}"`);
   const run = toRunIdentity({ ...row, id: row.run_id });
   if (row.outcome === "signal") return { outcome: repeatedSignal(row, run, signal) };
@@ -173,16 +159,10 @@ export function deliver(
   const isAwaitedOver = commitDeadlines(db, runSeq, now);
   if (isAwaitedOver || row.awaited === 1) wake(db, runSeq, now);
   if (row.deadline_at !== null && row.deadline_at <= now) return { expired: true };
-  const accepted = db.one<PauseRow>(
-    `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'signal', payload = ?, signal_id = ?, trace = ?,
-       resolved_at = ?, recorded_no = ? WHERE id = ? RETURNING *`,
-    payload,
-    signal.signalId,
-    trace,
-    now,
-    nextRecordedNo(db, runSeq),
-    waitId,
-  );
+  const accepted = db.one<PauseRow>`
+    UPDATE holdfast_pauses SET status = 'resolved', outcome = 'signal', payload = ${payload},
+      signal_id = ${signal.signalId}, trace = ${trace},
+    resolved_at = ${now}, recorded_no = ${nextRecordedNo(db, runSeq)} WHERE id = ${waitId} RETURNING *`;
   return { outcome: { wait: toWait(run.id, accepted), disposition: "accepted", run } };
 }
 

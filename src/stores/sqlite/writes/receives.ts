@@ -20,13 +20,10 @@ export function takeAsked(db: SqliteDatabase, runSeq: number, pauses: readonly N
   const asked = pauses.flatMap(({ name, receive }) => receive === undefined ? [] : [{ name, receive }]);
   for (const { name, receive } of asked) {
     // One that the run has already gets what the code asks for now.
-    const open = db.get<{ seq: number }>(
-      `UPDATE holdfast_pauses SET receive = ? WHERE run_seq = ? AND kind = 'receive' AND name = ? AND status = 'pending'
-       RETURNING seq`,
-      JSON.stringify(receive),
-      runSeq,
-      name,
-    );
+    const open = db.get<{ seq: number }>`
+      UPDATE holdfast_pauses SET receive = ${JSON.stringify(receive)}
+        WHERE run_seq = ${runSeq} AND kind = 'receive' AND name = ${name} AND status = 'pending'
+      RETURNING seq`;
     if (open !== undefined) takeMessages(db, { ...receive, runSeq, seq: open.seq }, now);
   }
   return asked.length > 0;
@@ -42,19 +39,14 @@ export function takeMessages(
   { runSeq, seq, names, max, close }: OpenReceive,
   now: number,
 ): boolean {
-  const taken = db.all<{ seq: number; trace: OriginText | null }>(
-    `SELECT seq, trace FROM holdfast_messages
-     WHERE run_seq = ? AND pause_seq IS NULL AND name IN (SELECT value FROM json_each(?)) ORDER BY no LIMIT ?`,
-    runSeq,
-    JSON.stringify(names),
-    max,
-  );
+  const taken = db.all<{ seq: number; trace: OriginText | null }>`
+    SELECT seq, trace FROM holdfast_messages
+    WHERE run_seq = ${runSeq} AND pause_seq IS NULL AND name IN (SELECT value
+      FROM json_each(${JSON.stringify(names)})) ORDER BY no LIMIT ${max}`;
   if (taken.length === 0) return false;
-  db.run(
-    "UPDATE holdfast_messages SET pause_seq = ? WHERE seq IN (SELECT value FROM json_each(?))",
-    seq,
-    JSON.stringify(taken.map((message) => message.seq)),
-  );
+  db.run`
+    UPDATE holdfast_messages SET pause_seq = ${seq}
+      WHERE seq IN (SELECT value FROM json_each(${JSON.stringify(taken.map((message) => message.seq))}))`;
   const { awaited } = db.one<{ awaited: number }>(
     `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'messages', trace = ?, resolved_at = ?, recorded_no = ?
      WHERE seq = ? RETURNING awaited`,
@@ -69,19 +61,17 @@ export function takeMessages(
 
 /** Whether a run has closed its inbox: it accepts no more messages. */
 export function hasClosedInbox(db: SqliteDatabase, runSeq: number): boolean {
-  return db.get(`SELECT 1 FROM holdfast_pauses WHERE run_seq = ? AND receive = '"closed"'`, runSeq) !== undefined;
+  return db.get`SELECT 1 FROM holdfast_pauses WHERE run_seq = ${runSeq} AND receive = '"closed"'` !== undefined;
 }
 
 function hasUnread(db: SqliteDatabase, runSeq: number): boolean {
-  return db.get("SELECT 1 FROM holdfast_messages WHERE run_seq = ? AND pause_seq IS NULL", runSeq) !== undefined;
+  return db.get`SELECT 1 FROM holdfast_messages WHERE run_seq = ${runSeq} AND pause_seq IS NULL` !== undefined;
 }
 
 /** The messages that receives took, by receive, each in their order. */
 export function readTaken(db: SqliteDatabase, receives: readonly { seq: number }[]): Map<number, TakenMessageRow[]> {
-  const rows = db.all<TakenMessageRow & { pause_seq: number }>(
-    `SELECT pause_seq, id, name, payload, input, accepted_at FROM holdfast_messages
-     WHERE pause_seq IN (SELECT value FROM json_each(?)) ORDER BY no`,
-    JSON.stringify(receives.map(({ seq }) => seq)),
-  );
+  const rows = db.all<TakenMessageRow & { pause_seq: number }>`
+    SELECT pause_seq, id, name, payload, input, accepted_at FROM holdfast_messages
+    WHERE pause_seq IN (SELECT value FROM json_each(${JSON.stringify(receives.map(({ seq }) => seq))})) ORDER BY no`;
   return Map.groupBy(rows, (row) => row.pause_seq);
 }

@@ -35,11 +35,8 @@ export function linkRetry(
   by: string | null,
   host: Pick<Host, "newId">,
 ): void {
-  const { seq, has_pauses } = db.one<{ seq: number; has_pauses: number }>(
-    "UPDATE holdfast_runs SET retriggered_as = ? WHERE id = ? RETURNING seq, has_pauses",
-    runId,
-    old.runId,
-  );
+  const { seq, has_pauses } = db.one<{ seq: number; has_pauses: number }>`
+    UPDATE holdfast_runs SET retriggered_as = ${runId} WHERE id = ${old.runId} RETURNING seq, has_pauses`;
   db.facts.note(factBy([seq, "retried", runId], by));
   if (old.from === "failure") copyHistory(db, runId, old.runId, host);
   if (has_pauses !== 0) copyMessages(db, runId, seq);
@@ -50,15 +47,11 @@ export function linkRetry(
  * the first one, and so have those before it.
  */
 export function completeRetried(db: SqliteDatabase, runId: string, oldRunId: string): void {
-  db.run(
-    `WITH RECURSIVE retried (seq, retrigger_of) AS (
-       SELECT seq, retrigger_of FROM holdfast_runs WHERE id = ? AND completed_as IS NULL
-       UNION SELECT r.seq, r.retrigger_of FROM retried CROSS JOIN holdfast_runs r ON r.id = retried.retrigger_of
-         WHERE r.completed_as IS NULL)
-     UPDATE holdfast_runs SET completed_as = ? WHERE seq IN (SELECT seq FROM retried)`,
-    oldRunId,
-    runId,
-  );
+  db.run`WITH RECURSIVE retried (seq, retrigger_of) AS (
+      SELECT seq, retrigger_of FROM holdfast_runs WHERE id = ${oldRunId} AND completed_as IS NULL
+      UNION SELECT r.seq, r.retrigger_of FROM retried CROSS JOIN holdfast_runs r ON r.id = retried.retrigger_of
+        WHERE r.completed_as IS NULL)
+    UPDATE holdfast_runs SET completed_as = ${runId} WHERE seq IN (SELECT seq FROM retried)`;
 }
 
 /** Whether all children of a pause `p` have completed, and no result is lost. */
@@ -72,15 +65,12 @@ const IS_COPIED = `iif(kind = 'patch', 1, status = 'resolved' AND
 
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
-  const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
-  const old = db.one<OldRunRow>(
-    "SELECT seq, id, on_end, recorded, parked_no, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs WHERE id = ?",
-    oldRunId,
-  );
-  const { count } = db.one<{ count: number }>(
-    "SELECT count(*) AS count FROM holdfast_steps WHERE run_seq = ? AND status = 'completed'",
-    old.seq,
-  );
+  const { seq } = db.one<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE id = ${runId}`;
+  const old = db.one<OldRunRow>`
+    SELECT seq, id, on_end, recorded, parked_no, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs
+      WHERE id = ${oldRunId}`;
+  const { count } = db.one<{ count: number }>`
+    SELECT count(*) AS count FROM holdfast_steps WHERE run_seq = ${old.seq} AND status = 'completed'`;
   const undone = readUndone(db, old);
   db.run(
     `INSERT INTO holdfast_steps
@@ -105,32 +95,20 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
   );
   const copied = pauses.filter(({ is_copied }) => is_copied === 1);
   for (const pause of copied) {
-    const copy = db.one<{ seq: number }>(
-      `INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
-         prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-         unfinished, payload_schema, trace, receive)
-       SELECT ?, ?, kind, name, metadata, status, 0, outcome, payload, signal_id,
-         prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-         unfinished, payload_schema, trace, receive
-       FROM holdfast_pauses WHERE seq = ? RETURNING seq`,
-      host.newId(),
-      seq,
-      pause.seq,
-    );
-    db.run(
-      `INSERT INTO holdfast_children (pause_seq, no, run_seq, result, payload)
-       SELECT ?, no, run_seq, result, payload FROM holdfast_children WHERE pause_seq = ?`,
-      copy.seq,
-      pause.seq,
-    );
+    const copy = db.one<{ seq: number }>`
+      INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
+        prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
+        unfinished, payload_schema, trace, receive)
+      SELECT ${host.newId()}, ${seq}, kind, name, metadata, status, 0, outcome, payload, signal_id,
+        prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
+        unfinished, payload_schema, trace, receive
+      FROM holdfast_pauses WHERE seq = ${pause.seq} RETURNING seq`;
+    db.run`INSERT INTO holdfast_children (pause_seq, no, run_seq, result, payload)
+      SELECT ${copy.seq}, no, run_seq, result, payload FROM holdfast_children WHERE pause_seq = ${pause.seq}`;
   }
-  db.run(
-    "UPDATE holdfast_runs SET recorded = ?, has_pauses = max(has_pauses, ?), origin_id = ? WHERE seq = ?",
-    old.recorded,
-    copied.length > 0 ? 1 : 0,
-    old.origin_id,
-    seq,
-  );
+  db.run`
+    UPDATE holdfast_runs SET recorded = ${old.recorded}, has_pauses = max(has_pauses, ${copied.length > 0 ? 1 : 0}),
+      origin_id = ${old.origin_id} WHERE seq = ${seq}`;
   const leftOut = pauses.filter(({ is_copied }) => is_copied === 0)
     .flatMap(({ kind, name }) => kind === "patch" ? [] : [{ kind, name }]);
   writeCopied(db, { seq, old }, leftOut, undone);
@@ -151,18 +129,14 @@ interface OldRunRow {
  * unread.
  */
 function copyMessages(db: SqliteDatabase, runId: string, oldSeq: number): void {
-  const { seq } = db.one<{ seq: number }>("SELECT seq FROM holdfast_runs WHERE id = ?", runId);
-  const copied = db.run(
-    `INSERT INTO holdfast_messages (run_seq, no, id, name, payload, input, trace, accepted_at, pause_seq)
-     SELECT ?, m.no, m.id, m.name, m.payload, m.input, m.trace, m.accepted_at, c.seq FROM holdfast_messages m
-     LEFT JOIN holdfast_pauses o ON o.seq = m.pause_seq
-     LEFT JOIN holdfast_pauses c ON c.run_seq = ? AND c.kind = 'receive' AND c.name = o.name
-     WHERE m.run_seq = ? ORDER BY m.no`,
-    seq,
-    seq,
-    oldSeq,
-  );
-  if (copied > 0) db.run("UPDATE holdfast_runs SET has_pauses = has_pauses | 1 WHERE seq = ?", seq);
+  const { seq } = db.one<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE id = ${runId}`;
+  const copied = db.run`
+    INSERT INTO holdfast_messages (run_seq, no, id, name, payload, input, trace, accepted_at, pause_seq)
+    SELECT ${seq}, m.no, m.id, m.name, m.payload, m.input, m.trace, m.accepted_at, c.seq FROM holdfast_messages m
+    LEFT JOIN holdfast_pauses o ON o.seq = m.pause_seq
+    LEFT JOIN holdfast_pauses c ON c.run_seq = ${seq} AND c.kind = 'receive' AND c.name = o.name
+    WHERE m.run_seq = ${oldSeq} ORDER BY m.no`;
+  if (copied > 0) db.run`UPDATE holdfast_runs SET has_pauses = has_pauses | 1 WHERE seq = ${seq}`;
 }
 
 interface OldPauseRow {

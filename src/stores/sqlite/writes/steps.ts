@@ -56,13 +56,10 @@ export function recordStep(
     return { recordedNo: run.recorded, retry: retryAt === null ? null : retryTime(retryAt, now) };
   }
   db.facts.note(...added.reports.map((report) => toFact(run.seq, report)));
-  db.run("UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ?", run.seq);
+  db.run`UPDATE holdfast_runs SET recorded = recorded - 1 WHERE seq = ${run.seq}`;
   db.leased.forget(lease.runId);
-  const earlier = db.one<{ recorded_no: number; retry_at: number | null }>(
-    "SELECT recorded_no, retry_at FROM holdfast_steps WHERE run_seq = ? AND name = ?",
-    run.seq,
-    step.name,
-  );
+  const earlier = db.one<{ recorded_no: number; retry_at: number | null }>`
+    SELECT recorded_no, retry_at FROM holdfast_steps WHERE run_seq = ${run.seq} AND name = ${step.name}`;
   return {
     recordedNo: earlier.recorded_no,
     retry: earlier.retry_at === null ? null : retryTime(earlier.retry_at, now),
@@ -131,19 +128,12 @@ function countRecord(
   if (leased !== undefined) {
     const added = newReports(reports, leased.lastReportNo);
     const lastReportNo = Math.max(leased.lastReportNo, added.lastNo);
-    const isCounted = db.run(
-      `UPDATE holdfast_runs SET recorded = ?, abandonments = 0, updated_at = ?, progress = coalesce(?, progress),
-         last_report_no = ?
-       WHERE seq = ? AND lease_generation = ? AND status = 'running' AND recorded = ? AND last_report_no = ?`,
-      leased.recorded + 1,
-      now,
-      added.progress,
-      lastReportNo,
-      leased.seq,
-      lease.generation,
-      leased.recorded,
-      leased.lastReportNo,
-    ) > 0;
+    const isCounted = db.run`
+      UPDATE holdfast_runs SET recorded = ${leased.recorded + 1}, abandonments = 0, updated_at = ${now},
+        progress = coalesce(${added.progress}, progress),
+        last_report_no = ${lastReportNo}
+      WHERE seq = ${leased.seq} AND lease_generation = ${lease.generation} AND status = 'running'
+        AND recorded = ${leased.recorded} AND last_report_no = ${leased.lastReportNo}` > 0;
     if (isCounted) {
       leased.recorded += 1;
       leased.lastReportNo = lastReportNo;
@@ -174,19 +164,11 @@ function countRecord(
  * caller records all of these at once.
  */
 export function recordCancelledStep(db: SqliteDatabase, runSeq: number, step: ExecutingStep, now: number): void {
-  const isRecorded = db.run(
-    `INSERT INTO holdfast_steps
-       (seq, run_seq, name, position, status, attempts, recorded_no, started_at, completed_at)
-     VALUES (?, ?, ?, ?, 'cancelled', ?, 0, ?, ?)
-     ON CONFLICT (run_seq, name) DO NOTHING`,
-    drawNumber(db),
-    runSeq,
-    step.name,
-    step.index,
-    step.attempts,
-    startedAt(step, now),
-    now,
-  ) > 0;
+  const isRecorded = db.run`INSERT INTO holdfast_steps
+      (seq, run_seq, name, position, status, attempts, recorded_no, started_at, completed_at)
+    VALUES (${drawNumber(db)}, ${runSeq}, ${step.name}, ${step.index}, 'cancelled', ${step.attempts}, 0,
+      ${startedAt(step, now)}, ${now})
+    ON CONFLICT (run_seq, name) DO NOTHING` > 0;
   if (isRecorded || isRetrying(db, runSeq, step.name)) {
     db.facts.note([runSeq, "step_cancelled", step.name, step.index]);
   }
