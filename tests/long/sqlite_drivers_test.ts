@@ -1,6 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import Database from "better-sqlite3";
-import type { SqliteDriver, SqliteValue } from "../../src/stores/sqlite/sqlite_database.ts";
+import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
+import type { SqliteValue } from "../../src/stores/sqlite/statement.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { storeContract } from "../../src/testing/contract/store_contract.ts";
 import { afterClose } from "../support/stores/sqlite.ts";

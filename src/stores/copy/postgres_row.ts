@@ -1,6 +1,7 @@
 import type { ChildResult } from "../../model/wait.ts";
 import { toPortable, writeParameter } from "../postgres/database/portable_text.ts";
-import type { SqliteRow, SqliteValue } from "../sqlite/sqlite_database.ts";
+import type { SqliteRow } from "../sqlite/sqlite_database.ts";
+import type { SqliteValue } from "../sqlite/statement.ts";
 import type { CopiedTable } from "./copied_tables.ts";
 
 /** JSON that the functions of PostgreSQL parse: so the strings in it are escaped, and not its text. */

@@ -6,8 +6,10 @@ import type { AwaitedPause } from "../../store/run_state.ts";
 import { jobNameOf } from "../queue_name.ts";
 import { type IdentityRow, type PauseColumns, toLabels } from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";
+import type { SqliteDatabase } from "./sqlite_database.ts";
 import type { LeasedRun } from "./writes/lease_cache.ts";
 import { namesOf } from "../../values/names_of.ts";
+import { type Part, raw } from "./statement.ts";
 
 /** The columns of `holdfast_runs` that {@linkcode toRunText} does not read. */
 interface OtherColumns {
@@ -58,7 +60,12 @@ export const RUN_TABLES = "holdfast_runs r JOIN holdfast_inputs i ON i.run_seq =
 export const ALL_COLUMNS: string = [...RUN_COLUMNS.map((column) => `r.${column}`), "i.payload", HELD].join(", ");
 
 /** Reads what {@linkcode toRunText} needs; a WHERE on `r` or `i` follows. */
-export const SELECT_RUN = `SELECT ${ALL_COLUMNS} FROM ${RUN_TABLES}`;
+export const SELECT_RUN: Part = raw(`SELECT ${ALL_COLUMNS} FROM ${RUN_TABLES}`);
+
+/** The row of a run. */
+export function findRunRow(db: SqliteDatabase, runId: string): RunRow | undefined {
+  return db.get<RunRow>`${SELECT_RUN} WHERE r.id = ${runId}`;
+}
 
 /** A row of {@linkcode SELECT_RUN} as a run, with its values as stored JSON. */
 export function toRunText(row: RunColumns & JoinedColumns): StoredRun {

@@ -1,5 +1,6 @@
 import type { RunStatus } from "../../model/run.ts";
-import type { SqliteDatabase, SqliteValue } from "./sqlite_database.ts";
+import type { SqliteDatabase } from "./sqlite_database.ts";
+import { isAmong, raw } from "./statement.ts";
 
 // A table keeps the number of runs of each job in each status, so that no list has to count them. The changes of a
 // transaction are summed up and written once, right before the commit.
@@ -32,14 +33,8 @@ export function countRuns(
   db: SqliteDatabase,
   { jobs, statuses }: { jobs: readonly string[] | null; statuses: readonly string[] | null },
 ): number {
-  const terms: string[] = [];
-  const parameters: SqliteValue[] = [];
-  for (const [column, values] of [["job", jobs], ["status", statuses]] as const) {
-    if (values === null) continue;
-    terms.push(`${column} IN (SELECT value FROM json_each(?))`);
-    parameters.push(JSON.stringify(values));
-  }
-  const where = terms.length === 0 ? "" : `WHERE ${terms.join(" AND ")}`;
-  const sql = `SELECT coalesce(sum(runs), 0) AS runs FROM holdfast_counts ${where}`;
-  return db.one<{ runs: number }>(sql, ...parameters).runs;
+  const isOfJob = jobs === null ? raw("TRUE") : isAmong("job", jobs);
+  const isInStatus = statuses === null ? raw("TRUE") : isAmong("status", statuses);
+  return db.one<{ runs: number }>`
+    SELECT coalesce(sum(runs), 0) AS runs FROM holdfast_counts WHERE ${isOfJob} AND ${isInStatus}`.runs;
 }

@@ -2,18 +2,19 @@ import type { Host } from "../../model/host.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import { type ScheduleRow, toSchedule } from "../rows.ts";
-import { type RunRow, SELECT_RUN, toRunText } from "./rows.ts";
+import { findRunRow, toRunText } from "./rows.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
+import { sql } from "./statement.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
 
-const COLUMNS =
-  "name, job, options, declared, paused_at, paused_by, next_at, last_slot_at, last_run_id, skipped, error, version";
+const STATE = sql`job, options, declared, paused_at, paused_by, next_at, last_slot_at, last_run_id, skipped, error`;
+const COLUMNS = sql`name, version, ${STATE}`;
 
 /** All schedules in the order of their names, or the one with a name. See `Store.getSchedules()`. */
 export function readSchedules(db: SqliteDatabase, name: string | undefined): ScheduleRecord[] {
   const rows = name === undefined
-    ? db.all<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules ORDER BY name`)
-    : db.all<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules WHERE name = ?`, name);
+    ? db.all<ScheduleRow>`SELECT ${COLUMNS} FROM holdfast_schedules ORDER BY name`
+    : db.all<ScheduleRow>`SELECT ${COLUMNS} FROM holdfast_schedules WHERE name = ${name}`;
   return rows.map(toSchedule);
 }
 
@@ -26,24 +27,14 @@ export function setSchedule(
 ): ScheduleRecord | null {
   const { name, jobName, options, declared, pausedAt, pausedBy, nextAt, lastSlotAt, lastRunId, skipped, error } =
     schedule;
-  const values = [jobName, options, declared, pausedAt, pausedBy, nextAt, lastSlotAt, lastRunId, skipped, error];
+  const state =
+    sql`${jobName}, ${options}, ${declared}, ${pausedAt}, ${pausedBy}, ${nextAt}, ${lastSlotAt}, ${lastRunId},
+    ${skipped}, ${error}`;
   const row = version === null
-    ? db.get<ScheduleRow>(
-      `INSERT INTO holdfast_schedules
-         (job, options, declared, paused_at, paused_by, next_at, last_slot_at, last_run_id, skipped, error, name, version)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING ${COLUMNS}`,
-      ...values,
-      name,
-      now,
-    )
-    : db.get<ScheduleRow>(
-      `UPDATE holdfast_schedules SET job = ?, options = ?, declared = ?, paused_at = ?, paused_by = ?, next_at = ?, last_slot_at = ?,
-         last_run_id = ?, skipped = ?, error = ?, version = version + 1
-       WHERE name = ? AND version = ? RETURNING ${COLUMNS}`,
-      ...values,
-      name,
-      version,
-    );
+    ? db.get<ScheduleRow>`INSERT INTO holdfast_schedules (${STATE}, name, version) VALUES (${state}, ${name}, ${now})
+      ON CONFLICT DO NOTHING RETURNING ${COLUMNS}`
+    : db.get<ScheduleRow>`UPDATE holdfast_schedules SET (${STATE}) = (${state}), version = version + 1
+      WHERE name = ${name} AND version = ${version} RETURNING ${COLUMNS}`;
   return row === undefined ? null : toSchedule(row);
 }
 
@@ -59,27 +50,21 @@ export function fireSchedule(
   host: Pick<Host, "newId">,
   now: number,
 ): { schedule: ScheduleRecord; run: Enqueued | null } | null {
-  const known = db.get<ScheduleRow>(`SELECT ${COLUMNS} FROM holdfast_schedules WHERE name = ?`, name);
+  const known = db.get<ScheduleRow>`SELECT ${COLUMNS} FROM holdfast_schedules WHERE name = ${name}`;
   if (known === undefined) return null;
-  const added = run === null ? undefined : db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, run.id);
+  const added = run === null ? undefined : findRunRow(db, run.id);
   if (added !== undefined) {
     return { schedule: toSchedule(known), run: { run: toRunText(added), disposition: "created" } };
   }
   if (known.version !== version) return null;
   const overlap = run !== null && skipsOverlap ? findOverlap(db, name) : { isOpen: false, openFrom: null };
   const enqueued = run === null || overlap.isOpen ? null : enqueue(db, run, host, now);
-  const row = db.one<ScheduleRow>(
-    `UPDATE holdfast_schedules SET next_at = ?, last_slot_at = ?, error = ?, last_run_id = coalesce(?, last_run_id),
-       skipped = skipped + ?, open_from = coalesce(?, open_from), version = version + 1
-     WHERE name = ? RETURNING ${COLUMNS}`,
-    next.nextAt,
-    next.lastSlotAt,
-    next.error,
-    enqueued?.run.id ?? null,
-    skipped + (enqueued === null ? 1 : 0),
-    overlap.openFrom,
-    name,
-  );
+  const row = db.one<ScheduleRow>`
+    UPDATE holdfast_schedules SET next_at = ${next.nextAt}, last_slot_at = ${next.lastSlotAt}, error = ${next.error},
+      last_run_id = coalesce(${enqueued?.run.id ?? null}, last_run_id),
+      skipped = skipped + ${skipped + (enqueued === null ? 1 : 0)},
+        open_from = coalesce(${overlap.openFrom}, open_from), version = version + 1
+    WHERE name = ${name} RETURNING ${COLUMNS}`;
   return { schedule: toSchedule(row), run: enqueued };
 }
 

@@ -1,10 +1,8 @@
 import { StoreError } from "../../model/error.ts";
 import { LeaseCache } from "./writes/lease_cache.ts";
 import { NotedFacts } from "./journal/noted_facts.ts";
+import { isPart, sql, type SqliteValue, type Statement, textOf, type Value } from "./statement.ts";
 import { PlainWrites } from "./writes/plain_writes.ts";
-
-/** A value of a parameter or a column. */
-export type SqliteValue = null | number | string;
 
 /** A row: columns by name. */
 export type SqliteRow = { [column: string]: SqliteValue };
@@ -30,13 +28,6 @@ export interface SqliteDriverStatement {
   /** Runs it and returns all rows. */
   all(...parameters: SqliteValue[]): unknown[];
 }
-
-/**
- * A statement. It is written as a template with its parameters in their places, which are never part of the text:
- * `` db.get`SELECT id FROM holdfast_runs WHERE seq = ${seq}` ``. One that is composed of parts is a string with `?` in their
- * place, followed by the parameters.
- */
-export type Statement = string | TemplateStringsArray;
 
 /**
  * A database connection: keeps its statements compiled (four times as fast as compiling each time) and translates its
@@ -118,15 +109,17 @@ export class SqliteDatabase {
   }
 
   /** Runs a statement and returns the number of rows that it changed. */
-  run(sql: Statement, ...parameters: SqliteValue[]): number {
-    const result = this.#statement(sql).run(...parameters);
+  run(statement: Statement, ...values: Value[]): number {
+    const { compiled, parameters } = this.#compile(statement, values);
+    const result = compiled.run(...parameters);
     return Number(typeof result === "object" && result !== null && "changes" in result ? result.changes : result);
   }
 
   /** Runs a statement and returns its first row. */
-  get<R extends object = SqliteRow>(sql: Statement, ...parameters: SqliteValue[]): R | undefined {
+  get<R extends object = SqliteRow>(statement: Statement, ...values: Value[]): R | undefined {
+    const { compiled, parameters } = this.#compile(statement, values);
     // `bun:sqlite` returns `null` for no row.
-    return (this.#statement(sql).get(...parameters) ?? undefined) as R | undefined; // see the comment of the class
+    return (compiled.get(...parameters) ?? undefined) as R | undefined; // see the comment of the class
   }
 
   /**
@@ -134,17 +127,18 @@ export class SqliteDatabase {
    *
    * @throws {StoreError} It returned none: the file is damaged.
    */
-  one<R extends object = SqliteRow>(sql: Statement, ...parameters: SqliteValue[]): R {
-    const row = this.get<R>(sql, ...parameters);
+  one<R extends object = SqliteRow>(statement: Statement, ...values: Value[]): R {
+    const row = this.get<R>(statement, ...values);
     if (row === undefined) {
-      throw new StoreError(`The database returned no row for: ${textOf(sql)}`, { code: "internal" });
+      throw new StoreError(`The database returned no row for: ${textOf(statement)}`, { code: "internal" });
     }
     return row;
   }
 
   /** Runs a statement and returns all its rows. */
-  all<R extends object = SqliteRow>(sql: Statement, ...parameters: SqliteValue[]): R[] {
-    return this.#statement(sql).all(...parameters) as R[]; // see the comment of the class
+  all<R extends object = SqliteRow>(statement: Statement, ...values: Value[]): R[] {
+    const { compiled, parameters } = this.#compile(statement, values);
+    return compiled.all(...parameters) as R[]; // see the comment of the class
   }
 
   /** As `all()`, for a statement that returns `limit` rows at most: one row is read several times as fast as a list. */
@@ -193,21 +187,24 @@ export class SqliteDatabase {
     }
   }
 
-  #statement(sql: Statement): SqliteDriverStatement {
+  #compile(
+    statement: Statement,
+    values: readonly Value[],
+  ): { compiled: SqliteDriverStatement; parameters: readonly SqliteValue[] } {
+    if (typeof statement !== "string" && values.some(isPart)) {
+      const { text, parameters } = sql(statement, ...values);
+      return this.#compile(text, parameters);
+    }
     if (this.#putOff !== null) this.#catchUp();
     const { driver } = this;
-    let statement = this.#statements.get(sql);
-    if (statement === undefined) {
-      const text = textOf(sql);
-      statement = this.#statements.get(text) ?? driver.prepare(text);
-      this.#statements.set(sql, statement).set(text, statement);
+    let compiled = this.#statements.get(statement);
+    if (compiled === undefined) {
+      const text = textOf(statement);
+      compiled = this.#statements.get(text) ?? driver.prepare(text);
+      this.#statements.set(statement, compiled).set(text, compiled);
     }
-    return statement;
+    return { compiled, parameters: values as readonly SqliteValue[] }; // parts were composed
   }
-}
-
-function textOf(sql: Statement): string {
-  return typeof sql === "string" ? sql : sql.join("?").trim();
 }
 
 /** Whether a driver is open, as far as it says so. */

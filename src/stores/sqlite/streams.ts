@@ -7,7 +7,8 @@ import { isoTime } from "../../values/iso_time.ts";
 import { findNewChunks } from "../new_chunks.ts";
 import { MAX_CHUNKS_READ, MAX_PURGED_STREAMS } from "../rules.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
-import { leaseParameters, UNDER_LEASE } from "./writes/under_lease.ts";
+import { raw } from "./statement.ts";
+import { underLease } from "./writes/under_lease.ts";
 
 /** Stores items of streams. See `Store.appendItems()`. */
 export function appendItems(
@@ -36,12 +37,13 @@ export function chunksOf(db: SqliteDatabase, lease: Lease, chunks: readonly Chun
 }
 
 function findRun(db: SqliteDatabase, lease: Lease): { seq: number } | undefined {
-  return db.get<{ seq: number }>(`SELECT seq FROM holdfast_runs WHERE ${UNDER_LEASE}`, ...leaseParameters(lease));
+  return db.get<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE ${underLease(lease)}`;
 }
 
 function newChunks(db: SqliteDatabase, runSeq: number, chunks: readonly Chunk[]): Chunk[] | null {
-  const sql = "SELECT max(position) AS last FROM holdfast_chunks WHERE run_seq = ? AND stream = ?";
-  return findNewChunks(chunks, (stream) => db.one<{ last: number | null }>(sql, runSeq, stream).last ?? 0);
+  return findNewChunks(chunks, (stream) =>
+    db.one<{ last: number | null }>`
+      SELECT max(position) AS last FROM holdfast_chunks WHERE run_seq = ${runSeq} AND stream = ${stream}`.last ?? 0);
 }
 
 /** Stores chunks that {@linkcode chunksOf} has found. */
@@ -96,6 +98,10 @@ interface RunOfStream {
   lease_generation: number;
 }
 
+function findRunOfStream(db: SqliteDatabase, runId: string): RunOfStream | undefined {
+  return db.get<RunOfStream>`SELECT seq, status, lease_generation FROM holdfast_runs WHERE id = ${runId}`;
+}
+
 interface ChunkRow {
   position: number;
   follows: number;
@@ -107,17 +113,14 @@ interface ChunkRow {
   items: string;
 }
 
-const RUN = "SELECT seq, status, lease_generation FROM holdfast_runs WHERE id = ?";
-const LAST = "SELECT * FROM holdfast_chunks WHERE run_seq = ? AND stream = ? ORDER BY position DESC LIMIT 1";
-const PERMANENT = `SELECT * FROM holdfast_chunks WHERE run_seq = ? AND stream = ? AND generation IS NULL
-  ORDER BY position DESC LIMIT 1`;
-
 const NOTHING = { position: 0, at: 0, first: 0, count: 0, size: 0 };
 
 /** Where a stream ends: its last chunk, the last permanent one, and the last one that counts. */
 function endsOf(db: SqliteDatabase, run: RunOfStream, stream: string) {
-  const last = db.get<ChunkRow>(LAST, run.seq, stream);
-  const permanent = db.get<ChunkRow>(PERMANENT, run.seq, stream) ?? NOTHING;
+  const last = db.get<ChunkRow>`SELECT * FROM holdfast_chunks WHERE run_seq = ${run.seq} AND stream = ${stream}
+    ORDER BY position DESC LIMIT 1`;
+  const permanent = db.get<ChunkRow>`SELECT * FROM holdfast_chunks WHERE run_seq = ${run.seq} AND stream = ${stream}
+    AND generation IS NULL ORDER BY position DESC LIMIT 1` ?? NOTHING;
   const counts = last?.generation === run.lease_generation && run.status !== "completed";
   return { last, permanent, end: last !== undefined && counts ? last : permanent };
 }
@@ -130,19 +133,15 @@ export function readStream(
   after: StreamPlace | null,
   maxLength: number,
 ): StreamText | null {
-  const run = db.get<RunOfStream>(RUN, runId);
+  const run = findRunOfStream(db, runId);
   if (run === undefined) return null;
   const { last, permanent, end } = endsOf(db, run, stream);
   const from = after?.position ?? 0;
-  const read = maxLength === 0 ? [] : db.all<ChunkRow>(
-    `SELECT position, follows, first, size, at, items FROM holdfast_chunks
-     WHERE run_seq = ? AND stream = ? AND position > ? AND position <= ? AND items IS NOT NULL
-     ORDER BY position LIMIT ${MAX_CHUNKS_READ}`,
-    run.seq,
-    stream,
-    from,
-    end.position,
-  );
+  const read = maxLength === 0 ? [] : db.all<ChunkRow>`
+    SELECT position, follows, first, size, at, items FROM holdfast_chunks
+    WHERE run_seq = ${run.seq} AND stream = ${stream} AND position > ${from} AND position <= ${end.position}
+      AND items IS NOT NULL
+    ORDER BY position LIMIT ${raw(MAX_CHUNKS_READ)}`;
   const room = (read[0]?.size ?? 0) + maxLength;
   const rows = read.filter(({ size }) => size <= room);
   return {
@@ -161,7 +160,7 @@ export function readStream(
 
 /** The streams of a run, by name. See `Store.getStreams()`. */
 export function readStreams(db: SqliteDatabase, runId: string): StreamInfo[] {
-  const run = db.get<RunOfStream>(RUN, runId);
+  const run = findRunOfStream(db, runId);
   if (run === undefined) return [];
   const streams: StreamInfo[] = [];
   for (let name = "";;) {

@@ -1,5 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
-import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
+import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
+import type { SqliteValue } from "../../../src/stores/sqlite/statement.ts";
 
 /** A database that counts what is executed on it, and how many rows are read and changed. */
 export class CountingDriver implements SqliteDriver {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import type { Store } from "../../../src/store/store.ts";
-import type { SqliteDriver, SqliteValue } from "../../../src/stores/sqlite/sqlite_database.ts";
+import type { SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
+import type { SqliteValue } from "../../../src/stores/sqlite/statement.ts";
 
 /** A store that cleans up after itself when it is closed for the first time. */
 export function afterClose<S extends Store>(store: S, cleanUp: () => unknown): S {

@@ -2,6 +2,7 @@ import type { RecordName } from "../../../model/hold.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { CopiedHistory } from "../../../store/hold_record.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { isAmong } from "../statement.ts";
 
 /** What a run has as copies; `null`: it is no retry from the failure. */
 export function readCopied(db: SqliteDatabase, runSeq: number): CopiedHistory | null {
@@ -31,8 +32,8 @@ export function writeCopied(
   undone: ReadonlyMap<string, string>,
 ): void {
   const steps = db.all<{ name: string }>`SELECT name FROM holdfast_steps
-    WHERE run_seq = ${old.seq} AND (status <> 'completed' OR name IN (SELECT value
-      FROM json_each(${JSON.stringify([...undone.keys()])}))) ORDER BY position, seq`;
+    WHERE run_seq = ${old.seq} AND (status <> 'completed' OR ${isAmong("name", [...undone.keys()])})
+    ORDER BY position, seq`;
   const former = readCopied(db, old.seq);
   const allUndone = { ...former?.undone, ...Object.fromEntries(undone) };
   const unfinished: RecordName[] = [
@@ -41,11 +42,7 @@ export function writeCopied(
     ...pauses,
   ];
   const distinct = new Map(unfinished.map((record) => [`${record.kind} ${record.name}`, record]));
-  db.run(
-    "INSERT INTO holdfast_copies (run_seq, copied_up_to, unfinished, undone) VALUES (?, ?, ?, ?)",
-    seq,
-    old.recorded,
-    JSON.stringify([...distinct.values()]),
-    Object.keys(allUndone).length === 0 ? null : JSON.stringify(allUndone),
-  );
+  const undoneText = Object.keys(allUndone).length === 0 ? null : JSON.stringify(allUndone);
+  db.run`INSERT INTO holdfast_copies (run_seq, copied_up_to, unfinished, undone)
+    VALUES (${seq}, ${old.recorded}, ${JSON.stringify([...distinct.values()])}, ${undoneText})`;
 }

@@ -9,8 +9,9 @@ import type { StoredRun } from "../../../model/run.ts";
 import type { HeldQuery, HoldRecord, NewHold } from "../../../store/hold_record.ts";
 import { addTry, namesOfPrints } from "../../tried_prints.ts";
 import { enterQueue } from "../flow/concurrency_keys.ts";
-import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
-import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
+import { findRunRow, toRunText } from "../rows.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { isAmong, raw, sql } from "../statement.ts";
 import { findLeased, leaveLease } from "../writes/endings.ts";
 import { newReports } from "../writes/new_reports.ts";
 import { withdrawOffer } from "./offers.ts";
@@ -46,22 +47,13 @@ function writeHold(
 ): void {
   const last = db.get<{ prints: JsonText }>`
     SELECT prints FROM holdfast_holds WHERE run_seq = ${run.seq} AND recorded = ${run.recorded}`;
-  db.run(
-    `INSERT INTO holdfast_holds (run_seq, queue, code, message, details, since, generation, recorded, prints)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT DO UPDATE SET code = excluded.code, message = excluded.message, details = excluded.details,
-       since = excluded.since, generation = excluded.generation, recorded = excluded.recorded,
-       prints = excluded.prints`,
-    run.seq,
-    run.job,
-    hold.code,
-    hold.message,
-    JSON.stringify(hold.details),
-    now,
-    run.lease_generation,
-    run.recorded,
-    JSON.stringify(addTry(last === undefined ? [] : JSON.parse(last.prints), hold)),
-  );
+  const prints = JSON.stringify(addTry(last === undefined ? [] : JSON.parse(last.prints), hold));
+  db.run`
+    INSERT INTO holdfast_holds (run_seq, queue, code, message, details, since, generation, recorded, prints)
+    VALUES (${run.seq}, ${run.job}, ${hold.code}, ${hold.message}, ${JSON.stringify(hold.details)}, ${now},
+      ${run.lease_generation}, ${run.recorded}, ${prints})
+    ON CONFLICT DO UPDATE SET code = excluded.code, message = excluded.message, details = excluded.details,
+      since = excluded.since, generation = excluded.generation, recorded = excluded.recorded, prints = excluded.prints`;
 }
 
 /** Deletes what is kept of the holds and the copies of a run that is deleted. */
@@ -82,7 +74,7 @@ export function resumeHeld(
   by: string | null,
   now: number,
 ): StoredRun | null {
-  const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  const run = findRunRow(db, runId);
   if (run === undefined || run.held === null) return null;
   withdrawOffer(db, run.seq);
   db.run`
@@ -134,21 +126,12 @@ export function findHeld(
   db: SqliteDatabase,
   { jobNames, code, after, limit }: HeldQuery,
 ): { ids: string[]; seqs: number[] } {
-  const terms = ["h.since IS NOT NULL", "h.run_seq > ?"];
-  const parameters: SqliteValue[] = [after];
-  if (jobNames !== undefined) {
-    terms.push("h.queue IN (SELECT value FROM json_each(?))");
-    parameters.push(JSON.stringify(jobNames.flatMap((name) => queuesOf(db, name))));
-  }
-  if (code !== undefined) {
-    terms.push("h.code = ?");
-    parameters.push(code);
-  }
-  const rows = db.all<{ id: string; seq: number }>(
-    `SELECT r.id, r.seq FROM holdfast_holds h INDEXED BY holdfast_holds_by_run CROSS JOIN holdfast_runs r
-     ON r.seq = h.run_seq WHERE ${terms.join(" AND ")} ORDER BY h.run_seq LIMIT ?`,
-    ...parameters,
-    limit,
-  );
+  const queues = jobNames?.flatMap((name) => queuesOf(db, name));
+  const isOfJob = queues === undefined ? raw("TRUE") : isAmong("h.queue", queues);
+  const hasCode = code === undefined ? raw("TRUE") : sql`h.code = ${code}`;
+  const rows = db.all<{ id: string; seq: number }>`
+    SELECT r.id, r.seq FROM holdfast_holds h INDEXED BY holdfast_holds_by_run CROSS JOIN holdfast_runs r
+    ON r.seq = h.run_seq WHERE h.since IS NOT NULL AND h.run_seq > ${after} AND ${isOfJob} AND ${hasCode}
+    ORDER BY h.run_seq LIMIT ${limit}`;
   return { ids: rows.map(({ id }) => id), seqs: rows.map(({ seq }) => seq) };
 }

@@ -6,6 +6,7 @@ import { HEAD_START, MAX_OFFERS } from "../../rules.ts";
 import { enterQueue, OWN_POSITION } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw, sql } from "../statement.ts";
 
 /** The queues from which live workers claim, those of offers included; it is called only if a run is offered already. */
 export type LiveQueues = () => ReadonlySet<string>;
@@ -44,18 +45,14 @@ function* findOffers(
   for (const { offered_in, prints } of groupsFor(db, job, live)) {
     const since = latestSince(JSON.parse(prints), job.print, now);
     if (since === -Infinity) continue;
-    yield* db.all<{ seq: number; queue: string }>(
-      `SELECT run_seq AS seq, ? AS queue FROM holdfast_holds INDEXED BY holdfast_holds_by_queue
-       WHERE since IS NOT NULL AND queue = ? AND offered_in = ? AND prints = ? ${
-        since < Infinity ? "AND since <= ?" : ""
-      }
-       ORDER BY run_seq LIMIT ${MAX_OFFERS}`,
-      queueName(job.name, job.version, job.print),
-      queueName(job.name, job.version),
-      offered_in,
-      prints,
-      ...(since < Infinity ? [since] : []),
-    );
+    const isLongAgo = since < Infinity ? sql`AND since <= ${since}` : raw("");
+    yield* db.all<{ seq: number; queue: string }>`
+      SELECT run_seq AS seq, ${queueName(job.name, job.version, job.print)} AS queue
+      FROM holdfast_holds INDEXED BY holdfast_holds_by_queue WHERE since IS NOT NULL
+        AND queue = ${
+      queueName(job.name, job.version)
+    } AND offered_in = ${offered_in} AND prints = ${prints} ${isLongAgo}
+      ORDER BY run_seq LIMIT ${raw(MAX_OFFERS)}`;
   }
 }
 
@@ -83,12 +80,7 @@ function offer(db: SqliteDatabase, seq: number, queue: string, now: number): voi
   withdrawOffer(db, seq);
   db.run`UPDATE holdfast_holds SET offered_in = ${queue} WHERE run_seq = ${seq}`;
   // After the runs that are not held: it keeps none of them from its key.
-  db.run(
-    `UPDATE holdfast_runs SET queue = ?, position = ${OWN_POSITION} + ? WHERE seq = ?`,
-    queue,
-    HEAD_START,
-    seq,
-  );
+  db.run`UPDATE holdfast_runs SET queue = ${queue}, position = ${OWN_POSITION} + ${HEAD_START} WHERE seq = ${seq}`;
   enterQueue(db, seq, now);
 }
 
@@ -112,6 +104,6 @@ export function withdrawOffer(db: SqliteDatabase, seq: number): void {
   const left = db.get<{ queue: string; fairness_key: string | null }>`
     SELECT queue, fairness_key FROM holdfast_runs WHERE seq = ${seq} AND queue_state IS NOT NULL`;
   if (left === undefined) return;
-  db.run(`UPDATE holdfast_runs SET queue_state = NULL, queue = job, position = ${OWN_POSITION} WHERE seq = ?`, seq);
+  db.run`UPDATE holdfast_runs SET queue_state = NULL, queue = job, position = ${OWN_POSITION} WHERE seq = ${seq}`;
   touchGroup(db, left.queue, left.fairness_key);
 }

@@ -2,7 +2,7 @@ import { LeaseLostError } from "../../../model/error.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../model/lease.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
+import { underLease } from "../writes/under_lease.ts";
 
 /** The input of a run as parsed by another schema. See `Store.getInput()`. */
 export function readInput(db: SqliteDatabase, runId: string, schemaPrint: string): { input: JsonText | null } | null {
@@ -20,10 +20,7 @@ export function writeInput(
   input: JsonText | null,
   now: number,
 ): JsonText | null {
-  const run = db.get<{ seq: number }>(
-    `SELECT seq FROM holdfast_runs WHERE ${UNDER_LEASE}`,
-    ...leaseParameters(lease),
-  );
+  const run = db.get<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE ${underLease(lease)}`;
   if (run === undefined) throw new LeaseLostError(lease);
   const added = db.run`
     INSERT INTO holdfast_other_inputs (run_seq, schema_print, input) VALUES (${run.seq}, ${schemaPrint}, ${input})

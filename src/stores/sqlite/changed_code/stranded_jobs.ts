@@ -5,6 +5,7 @@ import { byNameAndVersion } from "../../by_name_and_version.ts";
 import { jobNameOf, versionOf } from "../../queue_name.ts";
 import { countRuns } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { isAmong, raw } from "../statement.ts";
 import { liveQueues } from "../writes/known_workers.ts";
 
 const OPEN = RUN_STATUSES.filter((status) => !isTerminal(status));
@@ -13,7 +14,7 @@ const OPEN = RUN_STATUSES.filter((status) => !isTerminal(status));
 export function findStrandedJobs(db: SqliteDatabase, now: number): StrandedJob[] {
   const open = db.all<{ job: string; runs: number }>`
     SELECT job, sum(runs) AS runs FROM holdfast_counts
-    WHERE status IN (SELECT value FROM json_each(${JSON.stringify(OPEN)})) AND runs > 0 GROUP BY job`;
+    WHERE ${isAmong("status", OPEN)} AND runs > 0 GROUP BY job`;
   const known = liveQueues(db, now);
   return open.filter(({ job }) => !known.has(job)).map(({ job, runs }) => ({
     jobName: jobNameOf(job),
@@ -39,10 +40,7 @@ function findOldest(
   const wanted = { jobs: [queue], statuses: [status] };
   if (countRuns(db, wanted) === 0) return undefined;
   const byJob = countRuns(db, { ...wanted, statuses: null }) <= countRuns(db, { ...wanted, jobs: null });
-  return db.get<{ seq: number; created_at: number }>(
-    `SELECT seq, created_at FROM holdfast_runs INDEXED BY holdfast_runs_by_${byJob ? "job" : "status"}
-     WHERE status = ? AND job = ? ORDER BY seq LIMIT 1`,
-    status,
-    queue,
-  );
+  const index = raw(`holdfast_runs_by_${byJob ? "job" : "status"}`);
+  return db.get<{ seq: number; created_at: number }>`SELECT seq, created_at FROM holdfast_runs INDEXED BY ${index}
+    WHERE status = ${status} AND job = ${queue} ORDER BY seq LIMIT 1`;
 }

@@ -7,6 +7,7 @@ import { type IdentityRow, readPauseColumns, type ReplayedPauseRow, toRunIdentit
 import { identityReader } from "../rows.ts";
 import { readTaken } from "../writes/receives.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw, sql } from "../statement.ts";
 
 // How many children are examined at once.
 const SLICE = 512;
@@ -22,7 +23,7 @@ interface MemberRow extends IdentityRow {
   completed_at: number | null;
 }
 
-const MEMBERS = "holdfast_children m LEFT JOIN holdfast_runs r ON r.seq = m.run_seq";
+const MEMBERS = sql`holdfast_children m LEFT JOIN holdfast_runs r ON r.seq = m.run_seq`;
 
 /** Reads how the children of a pause ended. See `Store.readChildren()`. */
 export function readChildren(
@@ -53,31 +54,24 @@ export function readChildren(
 
 // About how long a result is without its values.
 const FIXED_LENGTH = 120;
-const SIZES = `
-  SELECT ${FIXED_LENGTH} + coalesce(length(r.labels), 0) + coalesce(length(m.result), length(r.output), 0) AS size
-  FROM ${MEMBERS} WHERE m.pause_seq = ? AND m.no >= ? ORDER BY m.no LIMIT ${SLICE}`;
-
 /** How many children have about this many characters: at least one. */
 function countFitting(db: SqliteDatabase, pauseSeq: number, from: number, room: number): number {
-  const { total } = db.one<{ total: number }>(
-    `SELECT coalesce(sum(size), 0) AS total FROM (${SIZES})`,
-    pauseSeq,
-    from,
-  );
+  const sizes = sql`
+    SELECT ${
+    raw(FIXED_LENGTH)
+  } + coalesce(length(r.labels), 0) + coalesce(length(m.result), length(r.output), 0) AS size
+    FROM ${MEMBERS} WHERE m.pause_seq = ${pauseSeq} AND m.no >= ${from} ORDER BY m.no LIMIT ${raw(SLICE)}`;
+  const { total } = db.one<{ total: number }>`SELECT coalesce(sum(size), 0) AS total FROM (${sizes})`;
   if (total <= room) return SLICE;
   let left = room;
-  const end = db.all<{ size: number }>(SIZES, pauseSeq, from).findIndex(({ size }) => (left -= size) <= 0);
+  const end = db.all<{ size: number }>`${sizes}`.findIndex(({ size }) => (left -= size) <= 0);
   return end === -1 ? SLICE : end + 1;
 }
 
 function readMembers(db: SqliteDatabase, pauseSeq: number, from: number, limit: number): MemberRow[] {
-  return db.all<MemberRow>(
-    `SELECT m.result, r.id, r.job, r.labels, r.status, r.output, r.failure, r.failed_step, r.completed_at FROM ${MEMBERS}
-     WHERE m.pause_seq = ? AND m.no >= ? ORDER BY m.no LIMIT ?`,
-    pauseSeq,
-    from,
-    limit,
-  );
+  return db.all<MemberRow>`
+    SELECT m.result, r.id, r.job, r.labels, r.status, r.output, r.failure, r.failed_step, r.completed_at
+    FROM ${MEMBERS} WHERE m.pause_seq = ${pauseSeq} AND m.no >= ${from} ORDER BY m.no LIMIT ${limit}`;
 }
 
 /** How a child ended; `null` if it has not, or its result is lost. */

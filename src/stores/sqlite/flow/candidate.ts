@@ -1,4 +1,5 @@
 import type { RunStatus } from "../../../model/run.ts";
+import type { Part } from "../statement.ts";
 
 /** A run that has passed the gates of its key and of its job. */
 export interface Candidate {
@@ -29,4 +30,9 @@ export function readyRuns(columns: string, isBegunOnly: boolean): string {
     ? ["holdfast_runs_ready_begun", "AND started_at IS NOT NULL"]
     : ["holdfast_runs_ready", ""];
   return `SELECT ${columns} FROM holdfast_runs INDEXED BY ${index} WHERE queue_state = 'R' ${begun} AND queue = ?`;
+}
+
+/** The same as part of a statement. */
+export function readyRunsOf(queue: string, columns: string, isBegunOnly = false): Part {
+  return { text: readyRuns(columns, isBegunOnly), parameters: [queue] };
 }

@@ -1,5 +1,5 @@
-import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { rowLimit } from "../statement.ts";
 import { CANDIDATE, type Candidate, IN_TIME, readyRuns } from "./candidate.ts";
 import { type CandidateHead, type HeadOptions, JobHeads, precedes } from "./job_heads.ts";
 import { type JobGate, queuesWithReady } from "./job_gates.ts";

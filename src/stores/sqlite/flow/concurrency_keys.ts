@@ -1,6 +1,7 @@
 import { POSITIONS_PER_PRIORITY } from "../../../model/flow.ts";
 import { END_LEAD, LAST_KEPT } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { type Part, raw, sql } from "../statement.ts";
 import { addStarts, keyScope, rateOpensAt } from "./rates.ts";
 import { touchGroup } from "./turns.ts";
 
@@ -18,8 +19,8 @@ export function hasKept({ position }: { position: number }): boolean {
 }
 
 /** The position of a run that did not keep its key: see `positionOf()`. */
-export const OWN_POSITION = `seq - ${POSITIONS_PER_PRIORITY} * priority
-  - iif(end_of IS NULL OR concurrency_key IS NULL, 0, ${END_LEAD})`;
+export const OWN_POSITION: Part = sql`seq - ${raw(POSITIONS_PER_PRIORITY)} * priority
+  - iif(end_of IS NULL OR concurrency_key IS NULL, 0, ${raw(END_LEAD)})`;
 
 /** Makes a run that is not under a lease claimable, or queues it for its key. */
 export function enterQueue(db: SqliteDatabase, seq: number, now: number): void {
@@ -32,7 +33,7 @@ export function enterQueue(db: SqliteDatabase, seq: number, now: number): void {
 }
 
 /** The part of a SET clause that takes a run out of its queue, with its timers. The key and the group are updated then. */
-export const OUT_OF_QUEUE = "queue_state = NULL, timer_at = NULL, due_at = NULL, deadline_at = NULL";
+export const OUT_OF_QUEUE: Part = sql`queue_state = NULL, timer_at = NULL, due_at = NULL, deadline_at = NULL`;
 
 /** Whether a run holds its concurrency key. */
 export function holdsKey(db: SqliteDatabase, key: string, runId: string): boolean {
@@ -167,13 +168,11 @@ function keyOpensAt(db: SqliteDatabase, key: string, first: First, holders: numb
 
 /** Marks all runs of a queue as ready that kept their key. */
 function passKept(db: SqliteDatabase, key: string, queue: string): void {
-  const passed = db.all<{ position: number; fairness_key: string | null }>(
-    `UPDATE holdfast_runs INDEXED BY holdfast_runs_queued_by_key SET queue_state = 'R'
-     WHERE concurrency_key = ? AND queue = ? AND queue_state IS NOT NULL AND queue_state = 'B' AND position < ${LAST_KEPT}
-     RETURNING position, fairness_key`,
-    key,
-    queue,
-  );
+  const passed = db.all<{ position: number; fairness_key: string | null }>`
+    UPDATE holdfast_runs INDEXED BY holdfast_runs_queued_by_key SET queue_state = 'R'
+    WHERE concurrency_key = ${key} AND queue = ${queue} AND queue_state IS NOT NULL AND queue_state = 'B'
+      AND position < ${raw(LAST_KEPT)}
+    RETURNING position, fairness_key`;
   for (const { position, fairness_key: fairnessKey } of passed) {
     noteRequeued(db, queue, position);
     touchGroup(db, queue, fairnessKey);
@@ -182,14 +181,11 @@ function passKept(db: SqliteDatabase, key: string, queue: string): void {
 
 /** Puts back what has passed the key in one queue, except runs that kept it: one of the first two, at most. */
 function block(db: SqliteDatabase, key: string, queue: string): void {
-  const blocked = db.get<{ fairness_key: string | null }>(
-    `UPDATE holdfast_runs SET queue_state = 'B' WHERE queue_state = 'R' AND seq IN (
-       SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-       WHERE concurrency_key = ? AND queue = ? AND queue_state IS NOT NULL AND position > ${LAST_KEPT}
-       ORDER BY position LIMIT 2) RETURNING fairness_key`,
-    key,
-    queue,
-  );
+  const blocked = db.get<{ fairness_key: string | null }>`
+    UPDATE holdfast_runs SET queue_state = 'B' WHERE queue_state = 'R' AND seq IN (
+    SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+    WHERE concurrency_key = ${key} AND queue = ${queue} AND queue_state IS NOT NULL AND position > ${raw(LAST_KEPT)}
+    ORDER BY position LIMIT 2) RETURNING fairness_key`;
   if (blocked === undefined) return;
   noteRequeued(db, queue);
   touchGroup(db, queue, blocked.fairness_key);
@@ -212,12 +208,8 @@ const FIRST = `f.seq, f.queue, f.position, f.queue_state, f.fairness_key, f.star
     ORDER BY position LIMIT 1 OFFSET 1) AS second`;
 
 function firstOf(db: SqliteDatabase, key: string, queue: string): First | undefined {
-  return db.get<First>(
-    `SELECT ${FIRST} FROM holdfast_runs f INDEXED BY holdfast_runs_queued_by_key
-     WHERE concurrency_key = ? AND queue = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1`,
-    key,
-    queue,
-  );
+  return db.get<First>`SELECT ${raw(FIRST)} FROM holdfast_runs f INDEXED BY holdfast_runs_queued_by_key
+    WHERE concurrency_key = ${key} AND queue = ${queue} AND queue_state IS NOT NULL ORDER BY position LIMIT 1`;
 }
 
 // The first run of the first queue of a key, with the last queue and the number of its holders.

@@ -1,5 +1,6 @@
 import type { Lease } from "../../../model/lease.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw } from "../statement.ts";
 import { releaseKey } from "./concurrency_keys.ts";
 
 // A ghost is a run that was cancelled under a lease: until the lease is released or would have expired, its worker may
@@ -44,9 +45,7 @@ export function releaseGhost(
 
 /** Releases what ghosts hold whose lease would have expired. */
 export function releaseExpiredGhosts(db: SqliteDatabase, limit: number, now: number): void {
-  const expired = db.all<Ghost>(
-    `SELECT * FROM holdfast_ghosts WHERE expires_at <= ? ORDER BY expires_at LIMIT ${limit}`,
-    now,
-  );
+  const expired = db.all<Ghost>`
+    SELECT * FROM holdfast_ghosts WHERE expires_at <= ${now} ORDER BY expires_at LIMIT ${raw(limit)}`;
   for (const { run_id: runId, generation } of expired) releaseGhost(db, { runId, generation }, {}, now);
 }

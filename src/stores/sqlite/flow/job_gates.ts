@@ -5,7 +5,8 @@ import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
 import { MAX_BEFORE_OPENING } from "../../rules.ts";
 import { versionRange } from "../changed_code/queues.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { readyRuns } from "./candidate.ts";
+import { raw } from "../statement.ts";
+import { readyRuns, readyRunsOf } from "./candidate.ts";
 import { firstsBefore, hasKept } from "./concurrency_keys.ts";
 import { addStarts, countAllowed, jobScope, rateOpensAt } from "./rates.ts";
 
@@ -64,14 +65,12 @@ export function countTaken(gates: readonly JobGate[], gate: JobGate, isStart: bo
 export function countExecuted(db: SqliteDatabase, { names }: Pick<KnownJob, "names">): number {
   let running = 0;
   for (const name of names) {
-    running += db.one<{ running: number }>(
-      `SELECT coalesce((SELECT runs FROM holdfast_counts WHERE status = 'running' AND job = ?), 0)
-         + coalesce((SELECT sum(runs) FROM holdfast_counts WHERE status = 'running' AND job > ? AND job < ?), 0)
-         + (SELECT count(*) FROM holdfast_ghosts WHERE job = ?) AS running`,
-      name,
-      ...versionRange(name),
-      name,
-    ).running;
+    const [after, before] = versionRange(name);
+    running += db.one<{ running: number }>`
+      SELECT coalesce((SELECT runs FROM holdfast_counts WHERE status = 'running' AND job = ${name}), 0)
+        + coalesce((SELECT sum(runs) FROM holdfast_counts
+          WHERE status = 'running' AND job > ${after} AND job < ${before}), 0)
+        + (SELECT count(*) FROM holdfast_ghosts WHERE job = ${name}) AS running`.running;
   }
   // The counts are written right before the commit.
   for (const [key, count] of db.counts) {
@@ -202,19 +201,14 @@ export function findOpening(
 }
 
 function heldByKeyRate(db: SqliteDatabase, queue: string): ExaminedRow[] {
-  return db.all<ExaminedRow>(
-    `SELECT o.concurrency_key, o.queue, o.opens_at, (SELECT min(r.position) FROM holdfast_runs r
-        WHERE r.concurrency_key = o.concurrency_key AND r.queue = o.queue AND r.queue_state IS NOT NULL) AS position
-     FROM holdfast_openings o WHERE o.queue = ? AND o.is_open = 0 ORDER BY o.opens_at LIMIT ${MAX_BEFORE_OPENING}`,
-    queue,
-  );
+  return db.all<ExaminedRow>`
+    SELECT o.concurrency_key, o.queue, o.opens_at, (SELECT min(r.position) FROM holdfast_runs r
+       WHERE r.concurrency_key = o.concurrency_key AND r.queue = o.queue AND r.queue_state IS NOT NULL) AS position
+    FROM holdfast_openings o WHERE o.queue = ${queue} AND o.is_open = 0
+      ORDER BY o.opens_at LIMIT ${raw(MAX_BEFORE_OPENING)}`;
 }
 
 function heldByJobRate(db: SqliteDatabase, queue: string): ExaminedRow[] {
-  return db.all<ExaminedRow>(
-    `${
-      readyRuns("concurrency_key, queue, position, 0 AS opens_at", false)
-    } AND started_at IS NULL LIMIT ${MAX_BEFORE_OPENING}`,
-    queue,
-  );
+  const ready = readyRunsOf(queue, "concurrency_key, queue, position, 0 AS opens_at");
+  return db.all<ExaminedRow>`${ready} AND started_at IS NULL LIMIT ${raw(MAX_BEFORE_OPENING)}`;
 }

@@ -1,6 +1,6 @@
 import type { PassedOrphans } from "../children/orphans.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { rowLimit } from "../row_limit.ts";
+import { rowLimit } from "../statement.ts";
 import { CANDIDATE, type Candidate, IN_TIME, readyRuns } from "./candidate.ts";
 import type { JobGate } from "./job_gates.ts";
 import { type Head, readBegunHeads, readHeads } from "./turns.ts";

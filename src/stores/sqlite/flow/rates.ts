@@ -1,7 +1,7 @@
 import type { Rate } from "../../../model/flow.ts";
 import { MAX_FORGOTTEN, STARTS_KEPT_MS } from "../../rules.ts";
-import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw, rowLimit, sql } from "../statement.ts";
 
 // A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
 // start that decides whether the next one is allowed is found by its number. A key can have several rates, those of its
@@ -38,11 +38,9 @@ export function countAllowed(
 ): number {
   const { last } = db.one<{ last: number | null }>`SELECT max(no) AS last FROM holdfast_starts WHERE scope = ${scope}`;
   if (last === null) return limit;
-  const oldest = db.all<{ no: number; at: number }>(
-    `SELECT no, at FROM holdfast_starts WHERE scope = ? AND no > ? ORDER BY no LIMIT ${rowLimit(most)}`,
-    scope,
-    last - limit,
-  );
+  const oldest = db.all<{ no: number; at: number }>`
+    SELECT no, at FROM holdfast_starts WHERE scope = ${scope} AND no > ${last - limit}
+      ORDER BY no LIMIT ${raw(rowLimit(most))}`;
   const unused = limit - (last - (oldest[0]?.no ?? last + 1) + 1);
   const counting = oldest.findIndex(({ at }) => Math.min(at, now) + period > now);
   return unused + (counting === -1 ? oldest.length : counting);
@@ -56,29 +54,15 @@ export function addStarts(
   count: number,
   now: number,
 ): void {
-  const kept = isOfKey(scope) ? "max(?, coalesce(period, 0))" : "?";
+  const kept = isOfKey(scope) ? sql`max(${period}, coalesce(period, 0))` : period;
   for (let added = 0; added < count; added++) {
-    db.run(
-      `INSERT INTO holdfast_starts (scope, no, at, period)
-       SELECT ?, coalesce(max(no), 0) + 1, ?, ${kept} FROM holdfast_starts WHERE scope = ?`,
-      scope,
-      now,
-      period,
-      scope,
-    );
+    db.run`INSERT INTO holdfast_starts (scope, no, at, period)
+      SELECT ${scope}, coalesce(max(no), 0) + 1, ${now}, ${kept} FROM holdfast_starts WHERE scope = ${scope}`;
   }
-  db.run(
-    `DELETE FROM holdfast_starts WHERE scope = ? AND no IN
-       (SELECT no FROM holdfast_starts WHERE scope = ? ORDER BY no LIMIT ${rowLimit(2 * count)})
-       AND at + (SELECT period FROM holdfast_starts WHERE scope = ? ORDER BY no DESC LIMIT 1) <= ?
-       AND no <= (SELECT max(no) FROM holdfast_starts WHERE scope = ?) - ?`,
-    scope,
-    scope,
-    scope,
-    now,
-    scope,
-    limit,
-  );
+  db.run`DELETE FROM holdfast_starts WHERE scope = ${scope} AND no IN
+    (SELECT no FROM holdfast_starts WHERE scope = ${scope} ORDER BY no LIMIT ${raw(rowLimit(2 * count))})
+    AND at + (SELECT period FROM holdfast_starts WHERE scope = ${scope} ORDER BY no DESC LIMIT 1) <= ${now}
+    AND no <= (SELECT max(no) FROM holdfast_starts WHERE scope = ${scope}) - ${limit}`;
 }
 
 /** Makes starts in the future starts of now: the clock was set back. */
@@ -89,12 +73,8 @@ export function correctStarts(db: SqliteDatabase, now: number): void {
 
 /** Removes some of the starts that count no more, of scopes that have no new ones. */
 export function forgetStarts(db: SqliteDatabase, now: number): void {
-  db.run(
-    `DELETE FROM holdfast_starts WHERE (scope, no) IN
-       (SELECT scope, no FROM holdfast_starts WHERE at < ? ORDER BY at LIMIT ${MAX_FORGOTTEN})
-       AND at + (SELECT last.period FROM holdfast_starts last WHERE last.scope = holdfast_starts.scope
-                 ORDER BY last.no DESC LIMIT 1) <= ?`,
-    now - STARTS_KEPT_MS,
-    now - STARTS_KEPT_MS,
-  );
+  db.run`DELETE FROM holdfast_starts WHERE (scope, no) IN
+    (SELECT scope, no FROM holdfast_starts WHERE at < ${now - STARTS_KEPT_MS} ORDER BY at LIMIT ${raw(MAX_FORGOTTEN)})
+    AND at + (SELECT last.period FROM holdfast_starts last WHERE last.scope = holdfast_starts.scope
+              ORDER BY last.no DESC LIMIT 1) <= ${now - STARTS_KEPT_MS}`;
 }

@@ -1,6 +1,7 @@
 import { MAX_FORGOTTEN } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { readyRuns } from "./candidate.ts";
+import { raw } from "../statement.ts";
+import { readyRunsOf } from "./candidate.ts";
 
 // The claimable runs of one queue and one fairness key are a group. Its head is the run with the lowest position, and the
 // group has a turn. T1: each group that is not empty has exactly one row in `holdfast_heads`, with its first run.
@@ -28,11 +29,8 @@ export function settleHeads(db: SqliteDatabase): string[] {
 }
 
 function settleHead(db: SqliteDatabase, queue: string, fairnessKey: string): void {
-  const first = db.get<{ seq: number; position: number }>(
-    `${readyRuns("seq, position", false)} AND fairness_key = ? ORDER BY position LIMIT 1`,
-    queue,
-    fairnessKey,
-  );
+  const first = db.get<{ seq: number; position: number }>`
+    ${readyRunsOf(queue, "seq, position")} AND fairness_key = ${fairnessKey} ORDER BY position LIMIT 1`;
   if (first === undefined) {
     db.run`DELETE FROM holdfast_heads WHERE queue = ${queue} AND fairness_key = ${fairnessKey}`;
     return;
@@ -65,21 +63,18 @@ export function readHeads(db: SqliteDatabase, queue: string, limit: number): Hea
 
 /** For each group of a queue, the first run that has begun before, with the turn of the group. */
 export function readBegunHeads(db: SqliteDatabase, queue: string): Head[] {
-  const rows = db.all<Head>(
-    // One probe for each fairness key, however many runs it has.
-    `WITH RECURSIVE keys (fairness_key) AS (
-       ${readyRuns("min(fairness_key)", true)} AND fairness_key >= ''
-       UNION ALL
-       SELECT (${readyRuns("min(holdfast_runs.fairness_key)", true)} AND holdfast_runs.fairness_key > keys.fairness_key)
-       FROM keys WHERE keys.fairness_key IS NOT NULL)
-     SELECT r.queue, r.fairness_key, h.turn, r.position, r.seq AS run_seq FROM keys
-     CROSS JOIN holdfast_runs r ON r.seq =
-       (${readyRuns("seq", true)} AND holdfast_runs.fairness_key = keys.fairness_key ORDER BY position LIMIT 1)
-     JOIN holdfast_heads h ON h.queue = r.queue AND h.fairness_key = r.fairness_key`,
-    queue,
-    queue,
-    queue,
-  );
+  const begun = (columns: string) => readyRunsOf(queue, columns, true);
+  // One probe for each fairness key, however many runs it has.
+  const rows = db.all<Head>`
+    WITH RECURSIVE keys (fairness_key) AS (
+      ${begun("min(fairness_key)")} AND fairness_key >= ''
+      UNION ALL
+      SELECT (${begun("min(holdfast_runs.fairness_key)")} AND holdfast_runs.fairness_key > keys.fairness_key)
+      FROM keys WHERE keys.fairness_key IS NOT NULL)
+    SELECT r.queue, r.fairness_key, h.turn, r.position, r.seq AS run_seq FROM keys
+    CROSS JOIN holdfast_runs r ON r.seq =
+      (${begun("seq")} AND holdfast_runs.fairness_key = keys.fairness_key ORDER BY position LIMIT 1)
+    JOIN holdfast_heads h ON h.queue = r.queue AND h.fairness_key = r.fairness_key`;
   return rows.sort((one, other) => one.turn - other.turn || one.position - other.position);
 }
 
@@ -113,9 +108,7 @@ export function serveKeyless(db: SqliteDatabase, turn: number): void {
 
 /** Removes some of the fairness keys whose next turn says nothing any more. */
 export function forgetTurns(db: SqliteDatabase): void {
-  db.run(
-    `DELETE FROM holdfast_fairness_keys WHERE fairness_key IN
-       (SELECT fairness_key FROM holdfast_fairness_keys
-        WHERE next_turn <= (SELECT turn FROM holdfast_serving WHERE id = 1) LIMIT ${MAX_FORGOTTEN})`,
-  );
+  db.run`DELETE FROM holdfast_fairness_keys WHERE fairness_key IN
+    (SELECT fairness_key FROM holdfast_fairness_keys
+     WHERE next_turn <= (SELECT turn FROM holdfast_serving WHERE id = 1) LIMIT ${raw(MAX_FORGOTTEN)})`;
 }

@@ -1,4 +1,5 @@
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw, sql } from "../statement.ts";
 
 // The maximum size of the journal in bytes of facts, and the maximum age of a row.
 const MAX_BYTES = 33_554_432;
@@ -33,11 +34,11 @@ export function drawNumbers(db: SqliteDatabase, count: number): number {
   return db.facts.drawNumbers(count, () => readLastNumber(db));
 }
 
-const LAST_NUMBER = `max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
+const LAST_NUMBER = sql`max(coalesce((SELECT max(position) FROM holdfast_journal), 0),
   coalesce((SELECT max(seq) FROM holdfast_runs), 0), coalesce((SELECT max(seq) FROM holdfast_steps), 0))`;
 
 /** The next number, as an expression in the statement that adds the row: faster than a statement of its own. */
-export const NEXT_NUMBER = `${LAST_NUMBER} + 1`;
+export const NEXT_NUMBER = `${LAST_NUMBER.text} + 1`;
 
 /**
  * Draws a number, unless it is the first one of the transaction, which may be its only one: that is
@@ -48,7 +49,7 @@ export function drawUnlessFirst(db: SqliteDatabase): number | null {
 }
 
 function readLastNumber(db: SqliteDatabase): number {
-  return db.one<{ number: number }>(`SELECT ${LAST_NUMBER} AS number`).number;
+  return db.one<{ number: number }>`SELECT ${LAST_NUMBER} AS number`.number;
 }
 
 /** Writes the facts of the open transaction as one row of the journal. */
@@ -58,9 +59,8 @@ export function writeJournal(db: SqliteDatabase, clock: () => number): void {
 }
 
 function appendRow(db: SqliteDatabase, now: number): void {
-  const last = db.one<{ number: number; size: number | null }>(
-    `SELECT ${LAST_NUMBER} AS number, (SELECT size FROM (SELECT max(position), size FROM holdfast_journal)) AS size`,
-  );
+  const last = db.one<{ number: number; size: number | null }>`
+    SELECT ${LAST_NUMBER} AS number, (SELECT size FROM (SELECT max(position), size FROM holdfast_journal)) AS size`;
   const text = JSON.stringify(db.facts.all);
   const size = last.size ?? 0;
   db.run`INSERT INTO holdfast_journal (position, at, size, facts)
@@ -83,11 +83,8 @@ function appendRow(db: SqliteDatabase, now: number): void {
 export function trimBySize(db: SqliteDatabase, maxSize: number): void {
   const oldest = db.one<{ size: number | null }>`SELECT min(position), size FROM holdfast_journal`;
   if ((oldest.size ?? 0) > maxSize) return;
-  db.run(
-    `DELETE FROM holdfast_journal WHERE size <= ? AND position IN
-       (SELECT position FROM holdfast_journal ORDER BY position LIMIT ${MAX_TRIMMED})`,
-    maxSize,
-  );
+  db.run`DELETE FROM holdfast_journal WHERE size <= ${maxSize} AND position IN
+    (SELECT position FROM holdfast_journal ORDER BY position LIMIT ${raw(MAX_TRIMMED)})`;
 }
 
 /**
@@ -97,10 +94,8 @@ export function trimBySize(db: SqliteDatabase, maxSize: number): void {
 export function trimByAge(db: SqliteDatabase, now: number): void {
   const oldest = db.one<{ at: number | null }>`SELECT min(position), at FROM holdfast_journal`;
   if (oldest.at === null || oldest.at > now - MAX_AGE_MS) return;
-  db.run(
-    `WITH oldest AS (SELECT position, at FROM holdfast_journal ORDER BY position LIMIT ${MAX_TRIMMED + 1})
-     DELETE FROM holdfast_journal WHERE position < (SELECT max(position) FROM oldest WHERE position <
-       coalesce((SELECT min(position) FROM oldest WHERE at > ?), (SELECT max(position) + 1 FROM oldest)))`,
-    now - MAX_AGE_MS,
-  );
+  db.run`WITH oldest AS (SELECT position, at FROM holdfast_journal ORDER BY position LIMIT ${raw(MAX_TRIMMED + 1)})
+    DELETE FROM holdfast_journal WHERE position < (SELECT max(position) FROM oldest WHERE position <
+      coalesce((SELECT min(position) FROM oldest WHERE at > ${now - MAX_AGE_MS}), (SELECT max(position) + 1
+        FROM oldest)))`;
 }

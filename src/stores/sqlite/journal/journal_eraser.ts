@@ -1,6 +1,7 @@
 import type { Fact } from "../../../model/fact.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw } from "../statement.ts";
 
 // How many rows are read at once.
 const SLICE = 200;
@@ -58,12 +59,9 @@ export class JournalEraser {
   }
 
   #eraseSlice(): void {
-    const rows = this.#db.all<FactsRow>(
-      `SELECT position, facts FROM holdfast_journal WHERE position > ? AND position <= ?
-       ORDER BY position LIMIT ${SLICE}`,
-      this.#erased,
-      this.#searched,
-    );
+    const rows = this.#db.all<FactsRow>`
+      SELECT position, facts FROM holdfast_journal WHERE position > ${this.#erased} AND position <= ${this.#searched}
+      ORDER BY position LIMIT ${raw(SLICE)}`;
     const affected = rows.filter((row) => this.#mentions(row.facts));
     if (affected.length > 0) this.#rewrite(affected);
     if (rows.length < SLICE) this.#runs = new Set();

@@ -4,6 +4,7 @@ import { type Fact, triggeredFact } from "../../../model/fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../../model/journal.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { joined, raw, sql } from "../statement.ts";
 import { FactInRow } from "./journal.ts";
 
 // The maximum number of rows of a page.
@@ -53,15 +54,12 @@ function isTrimmed(db: SqliteDatabase, after: number): boolean {
 
 /** The position of the last row of a page of so many characters; that of the first row, if it alone has more. */
 function findLast(db: SqliteDatabase, after: number, maxLength: number): number {
-  const rows = db.all<{ position: number; length: number }>(
-    `SELECT position, octet_length(facts) AS length FROM holdfast_journal WHERE position > ?
-     UNION ALL SELECT seq, ${TRIGGER_LENGTH} FROM holdfast_runs WHERE seq > ?
-     UNION ALL SELECT seq, ${STEP_LENGTH} + octet_length(name) FROM holdfast_steps WHERE seq > ? AND fact_in_row > 0
-     ORDER BY position LIMIT ${MAX_ROWS}`,
-    after,
-    after,
-    after,
-  );
+  const rows = db.all<{ position: number; length: number }>`
+    SELECT position, octet_length(facts) AS length FROM holdfast_journal WHERE position > ${after}
+    UNION ALL SELECT seq, ${raw(TRIGGER_LENGTH)} FROM holdfast_runs WHERE seq > ${after}
+    UNION ALL SELECT seq, ${raw(STEP_LENGTH)} + octet_length(name) FROM holdfast_steps
+      WHERE seq > ${after} AND fact_in_row > 0
+    ORDER BY position LIMIT ${raw(MAX_ROWS)}`;
   let sum = 0;
   const tooMuch = rows.findIndex(({ length }) => (sum += length) > maxLength);
   return rows.at(tooMuch === -1 ? -1 : Math.max(0, tooMuch - 1))!.position; // the end is after `after`: there is a row
@@ -144,18 +142,14 @@ export function* findLastFact(
 ): Generator<void, number | null> {
   // Quotes within a string of a fact have a backslash before them.
   const beginnings = kinds === null ? [`[${run},"`] : kinds.map((kind) => `[${run},"${kind}"`);
+  const isFound = joined(beginnings.map((beginning) => sql`instr(facts, ${beginning})`), " OR ");
   const inRows = kinds === null ? readLastOwnRow(db, run, after) : null;
   const first = Math.max(after, inRows ?? 0);
   for (let before = Number.MAX_SAFE_INTEGER;;) {
-    const { rows, from, found } = db.one<{ rows: number; from: number | null; found: number | null }>(
-      `SELECT count(*) AS rows, min(position) AS "from",
-         max(iif(${beginnings.map(() => "instr(facts, ?)").join(" OR ")}, position, NULL)) AS found
-       FROM (SELECT position, facts FROM holdfast_journal WHERE position > ? AND position < ?
-         ORDER BY position DESC LIMIT ${SEARCHED})`,
-      ...beginnings,
-      first,
-      before,
-    );
+    const { rows, from, found } = db.one<{ rows: number; from: number | null; found: number | null }>`
+      SELECT count(*) AS rows, min(position) AS "from", max(iif(${isFound}, position, NULL)) AS found
+      FROM (SELECT position, facts FROM holdfast_journal WHERE position > ${first} AND position < ${before}
+        ORDER BY position DESC LIMIT ${raw(SEARCHED)})`;
     if (found !== null) return found;
     if (rows < SEARCHED || from === null) return inRows;
     before = from;

@@ -17,7 +17,7 @@ import { HEAD_START } from "../../rules.ts";
 import { isOrphan } from "../children/orphans.ts";
 import { holdsKey, type KeyLimits } from "../flow/concurrency_keys.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
-import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
+import { findRunRow, type RunRow, toRunText } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { readKey } from "./key_facts.ts";
 import { countGroup, countReady, readLimits } from "./queue_facts.ts";
@@ -42,7 +42,7 @@ const BLOCKED =
 
 /** Reads what may hold up a run. See `Store.getBlockers()`. */
 export function readBlockerFacts(db: SqliteDatabase, runId: string, now: number): BlockerFacts | null {
-  const found = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  const found = findRunRow(db, runId);
   if (found === undefined) return null;
   const row = { ...found, ...db.one<BlockedRow>(BLOCKED, found.seq) };
   const { queue } = row;

@@ -2,12 +2,13 @@ import type { RunStatus } from "../../../model/run.ts";
 import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
 import { noRuns } from "../../../statistics/no_runs.ts";
 import { jobNameOf } from "../../queue_name.ts";
-import { readyRuns } from "../flow/candidate.ts";
+import { readyRunsOf } from "../flow/candidate.ts";
 import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../../operate/held_numbers.ts";
 import { MAX_COUNTED_HELD } from "../../rules.ts";
 import { readJobPauses } from "../flow/job_pauses.ts";
 import { jobScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw } from "../statement.ts";
 
 /** The numbers of each job. See `Store.getJobs()`. */
 export function readJobNumbers(db: SqliteDatabase, rates: readonly RatedJob[], now: number): JobList {
@@ -41,18 +42,14 @@ function readNumbers(db: SqliteDatabase, now: number): JobNumbers[] {
     const numbers = jobs.get(job);
     if (numbers !== undefined) numbers.ghosts = count;
   }
-  const held = db.all<HeldRow>(
-    `SELECT queue, count(*) AS runs, min(since) AS since FROM (
-       SELECT queue, since FROM holdfast_holds INDEXED BY holdfast_holds_by_run WHERE since IS NOT NULL
-       ORDER BY run_seq LIMIT ${MAX_COUNTED_HELD}) GROUP BY queue`,
-  );
+  const held = db.all<HeldRow>`SELECT queue, count(*) AS runs, min(since) AS since FROM (
+    SELECT queue, since FROM holdfast_holds INDEXED BY holdfast_holds_by_run WHERE since IS NOT NULL
+    ORDER BY run_seq LIMIT ${raw(MAX_COUNTED_HELD)}) GROUP BY queue`;
   addHeld(jobs, held);
-  const unread = db.all<UnreadRow>(
-    `SELECT r.job AS queue, count(*) AS messages FROM (
-       SELECT run_seq FROM holdfast_messages INDEXED BY holdfast_messages_unread WHERE pause_seq IS NULL
-       ORDER BY run_seq DESC LIMIT ${MAX_COUNTED_HELD}) m CROSS JOIN holdfast_runs r ON r.seq = m.run_seq
-     WHERE r.completed_at IS NULL GROUP BY r.job`,
-  );
+  const unread = db.all<UnreadRow>`SELECT r.job AS queue, count(*) AS messages FROM (
+      SELECT run_seq FROM holdfast_messages INDEXED BY holdfast_messages_unread WHERE pause_seq IS NULL
+      ORDER BY run_seq DESC LIMIT ${raw(MAX_COUNTED_HELD)}) m CROSS JOIN holdfast_runs r ON r.seq = m.run_seq
+    WHERE r.completed_at IS NULL GROUP BY r.job`;
   addUnread(jobs, unread);
   const oldest = new Map<string, number>();
   for (const queue of open) {
@@ -74,12 +71,9 @@ interface DueRow {
 /** The first due run of a queue: of those without a fairness key, and of those whose turn is next. */
 function readOldestDue(db: SqliteDatabase, queue: string): DueRow | undefined {
   const rows = [
-    db.get<DueRow>(`${readyRuns(DUE, false)} AND fairness_key IS NULL ORDER BY position LIMIT 1`, queue),
-    db.get<DueRow>(
-      `SELECT ${DUE} FROM holdfast_runs WHERE seq =
-         (SELECT run_seq FROM holdfast_heads WHERE queue = ? ORDER BY turn, position LIMIT 1)`,
-      queue,
-    ),
+    db.get<DueRow>`${readyRunsOf(queue, DUE)} AND fairness_key IS NULL ORDER BY position LIMIT 1`,
+    db.get<DueRow>`SELECT ${raw(DUE)} FROM holdfast_runs WHERE seq =
+      (SELECT run_seq FROM holdfast_heads WHERE queue = ${queue} ORDER BY turn, position LIMIT 1)`,
   ].filter((row) => row !== undefined);
   return rows.sort((one, other) => one.position - other.position)[0];
 }

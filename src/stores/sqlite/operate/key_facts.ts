@@ -6,6 +6,7 @@ import { LAST_KEPT, MAX_HOLDERS } from "../../rules.ts";
 import { type KeyLimits, queuesOfKey } from "../flow/concurrency_keys.ts";
 import { keyScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw } from "../statement.ts";
 
 /** A run, and what its key needs to know of it. */
 export interface KeyedRun extends KeyLimits {
@@ -60,14 +61,12 @@ function readHolders(db: SqliteDatabase, key: string, id: string, now: number): 
       since: number | null;
       lease_owner: string | null;
     }
-  >(
-    `SELECT h.run_id, r.job, g.job AS ghost_job, r.status, r.lease_owner,
-       CASE r.status WHEN 'running' THEN r.leased_at WHEN 'cancelled' THEN r.completed_at ELSE r.updated_at END AS since
-     FROM (SELECT run_id FROM holdfast_holders WHERE concurrency_key = ? AND run_id <> ? ORDER BY run_id LIMIT ${MAX_HOLDERS}) h
-     LEFT JOIN holdfast_runs r ON r.id = h.run_id LEFT JOIN holdfast_ghosts g ON g.run_id = h.run_id`,
-    key,
-    id,
-  );
+  >`SELECT h.run_id, r.job, g.job AS ghost_job, r.status, r.lease_owner,
+      CASE r.status WHEN 'running' THEN r.leased_at WHEN 'cancelled' THEN r.completed_at ELSE r.updated_at END AS
+        since
+    FROM (SELECT run_id FROM holdfast_holders WHERE concurrency_key = ${key} AND run_id <> ${id}
+      ORDER BY run_id LIMIT ${raw(MAX_HOLDERS)}) h
+    LEFT JOIN holdfast_runs r ON r.id = h.run_id LEFT JOIN holdfast_ghosts g ON g.run_id = h.run_id`;
   return rows.map(({ run_id: runId, job, ghost_job, status, since, lease_owner: workerId }) => ({
     runId,
     jobName: jobNameOf(job ?? ghost_job ?? ""),
@@ -107,13 +106,9 @@ function countBefore(
   queue: string,
   { seq, position }: { seq: number; position: number },
 ): number {
-  return db.one<{ count: number }>(
-    `SELECT count(*) AS count FROM (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-       WHERE concurrency_key = ? AND queue = ? AND queue_state IS NOT NULL AND position < ? AND seq <> ?
-       LIMIT ${MAX_AHEAD})`,
-    key,
-    queue,
-    position,
-    seq,
-  ).count;
+  return db.one<{ count: number }>`
+    SELECT count(*) AS count FROM (SELECT 1 FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+    WHERE concurrency_key = ${key} AND queue = ${queue} AND queue_state IS NOT NULL AND position < ${position}
+      AND seq <> ${seq}
+    LIMIT ${raw(MAX_AHEAD)})`.count;
 }

@@ -4,8 +4,8 @@ import { MAX_COUNTED_WAITS } from "../../../model/wait.ts";
 import { SEARCHED_BY_END } from "../../operate/timeline_rows.ts";
 import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { type Part, raw, sql } from "../statement.ts";
 
-const OPEN = "kind = 'wait' AND status = 'pending'";
 // The place of a wait without a deadline.
 const LAST = 9e15;
 
@@ -24,15 +24,14 @@ export function readOpenWaits(
 ): OpenWaits {
   const [deadline, seq] = after === null ? [-1, 0] as const : [after.deadlineAt ?? LAST, after.seq] as const;
   const rows = runIds === undefined
-    ? readOpenRows(db, "ifnull(p.deadline_at, 9e15) = ? AND p.seq > ?", [deadline, seq], limit)
+    ? readOpenRows(db, sql`ifnull(p.deadline_at, 9e15) = ${deadline} AND p.seq > ${seq}`, limit)
     : readOwnRows(db, runIds, [deadline, seq], limit);
   if (runIds === undefined && rows.length < limit) {
-    rows.push(...readOpenRows(db, "ifnull(p.deadline_at, 9e15) > ?", [deadline], limit - rows.length));
+    rows.push(...readOpenRows(db, sql`ifnull(p.deadline_at, 9e15) > ${deadline}`, limit - rows.length));
   }
-  const { total } = db.one<{ total: number }>(
-    `SELECT count(*) AS total FROM (SELECT 1 FROM holdfast_pauses INDEXED BY holdfast_pauses_open_waits
-       WHERE ${OPEN} LIMIT ${MAX_COUNTED_WAITS + 1})`,
-  );
+  const { total } = db.one<{ total: number }>`
+    SELECT count(*) AS total FROM (SELECT 1 FROM holdfast_pauses INDEXED BY holdfast_pauses_open_waits
+    WHERE kind = 'wait' AND status = 'pending' LIMIT ${raw(MAX_COUNTED_WAITS + 1)})`;
   return {
     waits: rows.map((row) => ({
       wait: toWait(row.run_id, row),
@@ -47,30 +46,24 @@ export function readOpenWaits(
 function readOwnRows(
   db: SqliteDatabase,
   runIds: readonly string[],
-  place: readonly [deadline: number, seq: number],
+  [deadline, seq]: readonly [deadline: number, seq: number],
   limit: number,
 ): OpenRow[] {
-  return db.all<OpenRow>(
-    `SELECT p.*, r.id AS run_id, r.job, r.labels FROM json_each(?) j CROSS JOIN holdfast_runs r ON r.id = j.value
-     CROSS JOIN holdfast_pauses p INDEXED BY holdfast_pauses_by_kind ON p.run_seq = r.seq AND p.kind = 'wait'
-     WHERE p.status = 'pending' AND (ifnull(p.deadline_at, 9e15), p.seq) > (?, ?)
-     ORDER BY ifnull(p.deadline_at, 9e15), p.seq LIMIT ?`,
-    JSON.stringify(runIds),
-    ...place,
-    limit,
-  );
+  return db.all<OpenRow>`
+    SELECT p.*, r.id AS run_id, r.job, r.labels FROM json_each(${JSON.stringify(runIds)}) j
+    CROSS JOIN holdfast_runs r ON r.id = j.value
+    CROSS JOIN holdfast_pauses p INDEXED BY holdfast_pauses_by_kind ON p.run_seq = r.seq AND p.kind = 'wait'
+    WHERE p.status = 'pending' AND (ifnull(p.deadline_at, 9e15), p.seq) > (${deadline}, ${seq})
+    ORDER BY ifnull(p.deadline_at, 9e15), p.seq LIMIT ${limit}`;
 }
 
 // In one statement, `(ifnull(p.deadline_at, 9e15), p.seq) > (?, ?)` reads the index from its beginning.
-function readOpenRows(db: SqliteDatabase, isAfter: string, place: number[], limit: number): OpenRow[] {
-  return db.all<OpenRow>(
-    `SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p INDEXED BY holdfast_pauses_open_waits
-     CROSS JOIN holdfast_runs r ON r.seq = p.run_seq
-     WHERE p.kind = 'wait' AND p.status = 'pending' AND ${isAfter}
-     ORDER BY ifnull(p.deadline_at, 9e15), p.seq LIMIT ?`,
-    ...place,
-    limit,
-  );
+function readOpenRows(db: SqliteDatabase, isAfter: Part, limit: number): OpenRow[] {
+  return db.all<OpenRow>`
+    SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p INDEXED BY holdfast_pauses_open_waits
+    CROSS JOIN holdfast_runs r ON r.seq = p.run_seq
+    WHERE p.kind = 'wait' AND p.status = 'pending' AND ${isAfter}
+    ORDER BY ifnull(p.deadline_at, 9e15), p.seq LIMIT ${limit}`;
 }
 
 /** Finds runs by a string. See `Store.searchRuns()`. */
@@ -86,13 +79,8 @@ export function searchRuns(db: SqliteDatabase, text: string, limit: number): Sea
   );
   add(
     "id",
-    db.all(
-      `SELECT id FROM (SELECT id, seq FROM holdfast_runs ORDER BY seq DESC LIMIT ${SEARCHED_BY_END})
-       WHERE substr(id, -length(?)) = ? ORDER BY seq DESC LIMIT ?`,
-      text,
-      text,
-      limit,
-    ),
+    db.all`SELECT id FROM (SELECT id, seq FROM holdfast_runs ORDER BY seq DESC LIMIT ${raw(SEARCHED_BY_END)})
+      WHERE substr(id, -length(${text})) = ${text} ORDER BY seq DESC LIMIT ${limit}`,
   );
   add(
     "waitId",
@@ -103,8 +91,9 @@ export function searchRuns(db: SqliteDatabase, text: string, limit: number): Sea
   for (const job of jobNames(db)) {
     add("idempotencyKey", db.all`SELECT id FROM holdfast_runs WHERE job = ${job} AND idempotency_key = ${text}`);
   }
-  const former = "SELECT id FROM holdfast_runs WHERE former_key = ? ORDER BY seq DESC LIMIT ?";
-  add("idempotencyKey", db.all(former, text, limit));
+  const former = db.all<{ id: string }>`
+    SELECT id FROM holdfast_runs WHERE former_key = ${text} ORDER BY seq DESC LIMIT ${limit}`;
+  add("idempotencyKey", former);
   add("concurrencyKey", findByKey(db, text, limit));
   const [key, value] = splitLabel(text);
   if (value === undefined) return toFound(found);

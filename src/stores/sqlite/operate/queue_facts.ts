@@ -2,10 +2,11 @@ import type { Rate } from "../../../model/flow.ts";
 import { countAhead, isLimitMeant, type LimitFacts, MAX_AHEAD, type WorkerFacts } from "../../operate/blocker_facts.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { MAX_COUNTED_READY } from "../../rules.ts";
-import { readyRuns } from "../flow/candidate.ts";
+import { readyRunsOf } from "../flow/candidate.ts";
 import { countExecuted } from "../flow/job_gates.ts";
 import { countAllowed, jobScope } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { type Part, raw, sql } from "../statement.ts";
 import type { KeyedRun } from "./key_facts.ts";
 
 /** What the limits of workers allow for a run, and for those of some other queues. */
@@ -47,12 +48,14 @@ interface ReadyRun {
   hasBegun: boolean;
 }
 
-// The runs of a queue that wait for the rate of their key, which has opened: the next claim moves them on.
-const LET_PASS = `(SELECT concurrency_key AS key FROM holdfast_openings
-    WHERE queue = ? AND is_open = 0 AND opens_at <= ? LIMIT ${MAX_AHEAD})
-  JOIN holdfast_runs ON seq = (SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
-    WHERE concurrency_key = key AND queue = ? AND queue_state IS NOT NULL ORDER BY position LIMIT 1)
-  WHERE queue_state = 'B'`;
+/** The runs of a queue that wait for the rate of their key, which has opened: the next claim moves them on. */
+function letPass(queue: string, now: number): Part {
+  return sql`(SELECT concurrency_key AS key FROM holdfast_openings
+      WHERE queue = ${queue} AND is_open = 0 AND opens_at <= ${now} LIMIT ${raw(MAX_AHEAD)})
+    JOIN holdfast_runs ON seq = (SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key
+      WHERE concurrency_key = key AND queue = ${queue} AND queue_state IS NOT NULL ORDER BY position LIMIT 1)
+    WHERE queue_state = 'B'`;
+}
 
 /**
  * The runs of a queue that have passed their keys and come before a run, with those that the next claim lets
@@ -64,26 +67,15 @@ function readReady(
   { seq, position }: Pick<KeyedRun, "seq" | "position">,
   now: number,
 ): ReadyRun[] {
-  const rows = db.all<{ position: number; begun: number }>(
-    `SELECT * FROM (${readyRuns(BEFORE, false)} AND fairness_key IS NULL AND position < ? AND seq <> ?
-         ORDER BY position LIMIT ${MAX_AHEAD})
-       UNION ALL
-       SELECT position, begun FROM (${readyRuns(`${BEFORE}, seq`, false)} AND fairness_key IS NOT NULL
-         LIMIT ${MAX_COUNTED_READY}) WHERE position < ? AND seq <> ?
-       UNION ALL
-       SELECT ${BEFORE} FROM ${LET_PASS} AND position < ? AND seq <> ?`,
-    queue,
-    position,
-    seq,
-    queue,
-    position,
-    seq,
-    queue,
-    now,
-    queue,
-    position,
-    seq,
-  );
+  const isBefore = sql`position < ${position} AND seq <> ${seq}`;
+  const rows = db.all<{ position: number; begun: number }>`
+    SELECT * FROM (${readyRunsOf(queue, BEFORE)} AND fairness_key IS NULL AND ${isBefore}
+      ORDER BY position LIMIT ${raw(MAX_AHEAD)})
+    UNION ALL
+    SELECT position, begun FROM (${readyRunsOf(queue, `${BEFORE}, seq`)} AND fairness_key IS NOT NULL
+      LIMIT ${raw(MAX_COUNTED_READY)}) WHERE ${isBefore}
+    UNION ALL
+    SELECT ${raw(BEFORE)} FROM ${letPass(queue, now)} AND ${isBefore}`;
   return rows.map(({ position, begun }) => ({ queue, position, hasBegun: begun === 1 }));
 }
 
@@ -108,15 +100,9 @@ export function countGroup(
   },
 ): number {
   // While a rate is used up, runs that have not started do not count for one that has.
-  const { count } = db.one<{ count: number }>(
-    `SELECT count(*) AS count FROM (${readyRuns("1", isRateClosed && started_at !== null)}
-       AND fairness_key = ? AND position < ? AND seq <> ? LIMIT ${MAX_AHEAD})`,
-    queue,
-    fairness_key,
-    position,
-    seq,
-  );
-  return count;
+  return db.one<{ count: number }>`
+    SELECT count(*) AS count FROM (${readyRunsOf(queue, "1", isRateClosed && started_at !== null)}
+      AND fairness_key = ${fairness_key} AND position < ${position} AND seq <> ${seq} LIMIT ${raw(MAX_AHEAD)})`.count;
 }
 
 /**
@@ -132,30 +118,16 @@ export function countReady(
 ): number {
   const queues = new Set(able.flatMap(({ queues }) => queues).filter((queue) => !paused.has(jobNameOf(queue))));
   const { position, seq, fairness_key } = run;
+  const isBefore = sql`fairness_key IS NULL AND position < ${position} AND seq <> ${seq}`;
   let count = 0;
   for (const queue of queues) {
     const room = MAX_AHEAD - count;
     if (room <= 0) break;
-    const found = db.one<{ count: number }>(
-      `SELECT (SELECT count(*) FROM (${readyRuns("1", false)} AND fairness_key IS NULL AND position < ? AND seq <> ?
-           LIMIT ${MAX_AHEAD}))
-         + (SELECT count(*) FROM (SELECT 1 FROM holdfast_heads
-           WHERE queue = ? AND position < ? AND (queue <> ? OR fairness_key IS NOT ?) LIMIT ${MAX_AHEAD}))
-         + (SELECT count(*) FROM ${LET_PASS} AND fairness_key IS NULL AND position < ? AND seq <> ?) AS count`,
-      queue,
-      position,
-      seq,
-      queue,
-      position,
-      run.queue,
-      fairness_key,
-      queue,
-      now,
-      queue,
-      position,
-      seq,
-    );
-    count += found.count;
+    count += db.one<{ count: number }>`
+      SELECT (SELECT count(*) FROM (${readyRunsOf(queue, "1")} AND ${isBefore} LIMIT ${raw(MAX_AHEAD)}))
+        + (SELECT count(*) FROM (SELECT 1 FROM holdfast_heads WHERE queue = ${queue} AND position < ${position}
+          AND (queue <> ${run.queue} OR fairness_key IS NOT ${fairness_key}) LIMIT ${raw(MAX_AHEAD)}))
+        + (SELECT count(*) FROM ${letPass(queue, now)} AND ${isBefore}) AS count`.count;
   }
   return Math.min(count, MAX_AHEAD);
 }

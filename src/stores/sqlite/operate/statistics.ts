@@ -2,8 +2,8 @@ import type { JsonText } from "../../../values/json.ts";
 import type { JobStatistics, StatisticsQuery, StatisticsRow, StatisticsSpan } from "../../../store/statistics.ts";
 import { addLatencies } from "../../latency_counts.ts";
 import { slotAt, STATISTICS_SPANS } from "../../statistics_slots.ts";
-import { rowLimit } from "../row_limit.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw, rowLimit, sql } from "../statement.ts";
 import { noteTimes } from "../reads/run_times.ts";
 import { countLeases } from "./workers.ts";
 
@@ -79,17 +79,10 @@ export function readStatistics(
   db: SqliteDatabase,
   { span, from, jobName, after = { at: from - 1, jobName: "" }, limit }: StatisticsQuery,
 ): StatisticsRow[] {
-  const ofJob = jobName === undefined ? "" : "AND job = ?";
-  const rows = db.all<StatisticsRecord>(
-    `SELECT * FROM holdfast_stats WHERE span = ? ${ofJob} AND at >= ? AND (at, job) > (?, ?) ORDER BY at, job LIMIT ${
-      rowLimit(limit)
-    }`,
-    span,
-    ...(jobName === undefined ? [] : [jobName]),
-    Math.max(from, after.at),
-    after.at,
-    after.jobName,
-  );
+  const isOfJob = jobName === undefined ? raw("") : sql`AND job = ${jobName}`;
+  const rows = db.all<StatisticsRecord>`
+    SELECT * FROM holdfast_stats WHERE span = ${span} ${isOfJob} AND at >= ${Math.max(from, after.at)}
+      AND (at, job) > (${after.at}, ${after.jobName}) ORDER BY at, job LIMIT ${raw(rowLimit(limit))}`;
   return rows.slice(0, limit).map(toStatisticsRow);
 }
 

@@ -18,6 +18,7 @@ import {
 } from "../../operate/timeline_rows.ts";
 import { toFailure } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { isAmong, raw } from "../statement.ts";
 
 /** A part of the records of a run. See `Store.getTimeline()`. */
 export function readTimeline(
@@ -40,7 +41,7 @@ export function readTimeline(
   if (row === undefined) return null;
   const { seq, has_pauses: hasPauses, trace, ended_by, ...run } = row;
   const count = (table: string, where = "") =>
-    db.one<{ count: number }>(`SELECT count(*) AS count FROM ${table} WHERE run_seq = ? ${where}`, seq).count;
+    db.one<{ count: number }>`SELECT count(*) AS count FROM ${raw(table)} WHERE run_seq = ${seq} ${raw(where)}`.count;
   return {
     run: { ...run, triggeredBy: actorOf(trace), cancelledBy: actorOf(ended_by) },
     steps: readSteps(db, seq, from.steps, limit),
@@ -62,8 +63,8 @@ function readSteps(db: SqliteDatabase, seq: number, from: number, limit: number)
   const names = rows.filter(({ attempts, status }) => attempts > 1 || status === "retrying").map(({ name }) => name);
   const attempts = names.length === 0 ? [] : db.all<AttemptRow>`
     SELECT step_name, attempt, started_at, ended_at, retry_at, failure FROM holdfast_attempts
-    WHERE run_seq = ${seq} AND step_name IN (SELECT value FROM json_each(${JSON.stringify(names)}))
-      ORDER BY step_name, attempt`;
+    WHERE run_seq = ${seq} AND ${isAmong("step_name", names)}
+    ORDER BY step_name, attempt`;
   const byStep = Map.groupBy(attempts, ({ step_name }) => step_name);
   return rows.map((row) => toTimelineStep(row, byStep.get(row.name) ?? []));
 }
@@ -89,16 +90,12 @@ export function readFailures(db: SqliteDatabase, runId: string): RunFailures | n
   const run = db.get<{ seq: number; failure: JsonText | null }>`
     SELECT seq, failure FROM holdfast_runs WHERE id = ${runId}`;
   if (run === undefined) return null;
-  const steps = db.all<{ name: string; position: number; attempt: number; failure: JsonText }>(
-    `SELECT name, position, attempts AS attempt, failure FROM holdfast_steps
-     WHERE run_seq = ? AND failure IS NOT NULL ORDER BY position, seq LIMIT ${MAX_FAILURES}`,
-    run.seq,
-  );
-  const attempts = db.all<{ name: string; position: number; attempt: number; failure: JsonText }>(
-    `SELECT a.step_name AS name, s.position, a.attempt, a.failure FROM holdfast_attempts a
-     JOIN holdfast_steps s ON s.run_seq = a.run_seq AND s.name = a.step_name
-     WHERE a.run_seq = ? AND a.failure IS NOT NULL LIMIT ${MAX_FAILURES}`,
-    run.seq,
-  );
+  const steps = db.all<{ name: string; position: number; attempt: number; failure: JsonText }>`
+    SELECT name, position, attempts AS attempt, failure FROM holdfast_steps
+    WHERE run_seq = ${run.seq} AND failure IS NOT NULL ORDER BY position, seq LIMIT ${raw(MAX_FAILURES)}`;
+  const attempts = db.all<{ name: string; position: number; attempt: number; failure: JsonText }>`
+    SELECT a.step_name AS name, s.position, a.attempt, a.failure FROM holdfast_attempts a
+    JOIN holdfast_steps s ON s.run_seq = a.run_seq AND s.name = a.step_name
+    WHERE a.run_seq = ${run.seq} AND a.failure IS NOT NULL LIMIT ${raw(MAX_FAILURES)}`;
   return { run: toFailure(run.failure), steps: toFailures([...attempts, ...steps]) };
 }

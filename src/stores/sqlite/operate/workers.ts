@@ -4,6 +4,7 @@ import { jobNameOf } from "../../queue_name.ts";
 import { parseWorkerDetails } from "../../worker_details.ts";
 import { LISTED_LEASES } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw } from "../statement.ts";
 
 interface WorkerRow {
   id: string;
@@ -17,11 +18,9 @@ interface WorkerRow {
 
 /** The workers, by their first claims. See `Store.getWorkers()`. */
 export function readWorkers(db: SqliteDatabase, now: number): WorkerRecord[] {
-  const rows = db.all<WorkerRow>(
-    `SELECT id, jobs, seen_at, lease_ms, details, started_at, stopping FROM holdfast_workers
-     WHERE seen_at + lease_ms * ${LISTED_LEASES} >= ? ORDER BY started_at, id`,
-    now,
-  );
+  const rows = db.all<WorkerRow>`
+    SELECT id, jobs, seen_at, lease_ms, details, started_at, stopping FROM holdfast_workers
+    WHERE seen_at + lease_ms * ${raw(LISTED_LEASES)} >= ${now} ORDER BY started_at, id`;
   const leases = countLeases(db);
   return rows.map((row) => ({
     id: row.id,

@@ -2,12 +2,13 @@ import type { FactValue, FactValueRef } from "../../../model/fact.ts";
 import type { RunIdentity } from "../../../model/run.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { isAmong } from "../statement.ts";
 import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../../rows.ts";
 
 /** The identities of runs, by their row numbers. See `Store.getRunIdentities()`. */
 export function readIdentities(db: SqliteDatabase, runs: readonly number[]): (RunIdentity | null)[] {
   const rows = db.all<IdentityRow & { seq: number }>`
-    SELECT seq, id, job, labels FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(${JSON.stringify(runs)}))`;
+    SELECT seq, id, job, labels FROM holdfast_runs WHERE ${isAmong("seq", runs)}`;
   const identities = new Map(rows.map((row) => [row.seq, toRunIdentity(row)]));
   return runs.map((run) => identities.get(run) ?? null);
 }

@@ -4,13 +4,15 @@ import { readCopied } from "../changed_code/copies.ts";
 import { readHoldOfClaim } from "../changed_code/holds.ts";
 import { readPauseRecords } from "../children/child_results.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { sql } from "../statement.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
 import { type ReplayedPauseRow, type ReplayedStepRow, toResumedPauses, toStepRecord } from "../../rows.ts";
 
 // How many steps are read without a break.
 const SLICE = 2_000;
 // Each further column would take a tenth of a microsecond for each pause.
-const PAUSE_COLUMNS = `seq, id, kind, name, metadata, outcome, payload, signal_id, prepared_no, recorded_no, created_at,
+const PAUSE_COLUMNS =
+  sql`seq, id, kind, name, metadata, outcome, payload, signal_id, prepared_no, recorded_no, created_at,
   deadline_at, suspended_at, resolved_at, first_resumed_at, total, added, trace`;
 
 /**
@@ -38,10 +40,8 @@ export function* readClaims(
       }
       page = page.length < SLICE ? [] : readSteps(db, row, page.at(-1)!.name); // a full page has a last row
     }
-    const pauses = row.has_pauses === 0 ? [] : db.all<ReplayedPauseRow>(
-      `SELECT ${PAUSE_COLUMNS} FROM holdfast_pauses WHERE run_seq = ? ORDER BY seq`,
-      row.seq,
-    );
+    const pauses = row.has_pauses === 0 ? [] : db.all<ReplayedPauseRow>`
+      SELECT ${PAUSE_COLUMNS} FROM holdfast_pauses WHERE run_seq = ${row.seq} ORDER BY seq`;
     const pauseRecords = readPauseRecords(db, pauses);
     if (row.recorded !== 0 && steps.length === 0 && pauses.length === 0) doubtful.add(row);
     const now = clock();

@@ -3,12 +3,12 @@ import type { RunHistory } from "../../../store/hold_record.ts";
 import { readCopied } from "../changed_code/copies.ts";
 import { readPauseRecords } from "../children/child_results.ts";
 import { type ReplayedStepRow, toInput, toStepRecord } from "../../rows.ts";
-import { type PauseRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
+import { findRunRow, type PauseRow, toRunText } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** All that a replay of a run needs. See `Store.getHistory()`. */
 export function readHistory(db: SqliteDatabase, runId: string, now: number): RunHistory | null {
-  const row = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  const row = findRunRow(db, runId);
   if (row === undefined) return null;
   const { seq, payload } = row;
   const { input, schema_print, slot, origin_id } = db.one<

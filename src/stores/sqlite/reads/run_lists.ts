@@ -15,7 +15,8 @@ import {
 } from "../../run_conditions.ts";
 import { queuesOf } from "../changed_code/queues.ts";
 import { countRuns } from "../run_counts.ts";
-import type { SqliteDatabase, SqliteValue } from "../sqlite_database.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { isAmong, joined, type Part, raw, sql } from "../statement.ts";
 import { estimateRuns, findTimedRuns, skipOthers, type TimedRuns } from "./run_times.ts";
 
 // How many entries of an index are examined at first, and at most without a break.
@@ -47,14 +48,8 @@ interface Conditions {
 
 type Label = readonly [key: string, value: string];
 
-/** A part of a statement, with its parameters. */
-interface Sql {
-  text: string;
-  parameters: readonly SqliteValue[];
-}
-
 /** A condition on a column of a run `l`. */
-interface ColumnTerm extends Sql {
+interface ColumnTerm extends Part {
   column: string;
   /** Whether the column has a value. */
   isSet?: boolean;
@@ -76,7 +71,7 @@ export function* findRuns(db: SqliteDatabase, query: RunQuery, monotonic: () => 
   if (isEmpty) return { ids: [], seqs: [], total: 0, hasMore: false, countedTo: null };
   const { seqs, ...counted } = yield* readPage(db, query, conditions, monotonic);
   const rows = seqs.length === 0 ? [] : db.all<{ id: string; seq: number }>`
-    SELECT id, seq FROM holdfast_runs WHERE seq IN (SELECT value FROM json_each(${JSON.stringify(seqs)}))
+    SELECT id, seq FROM holdfast_runs WHERE ${isAmong("seq", seqs)}
       ORDER BY seq DESC`;
   return {
     ...counted,
@@ -106,14 +101,13 @@ function columnsOf(query: RunQuery): readonly ColumnTerm[] {
     const [column, stored = typeof value === "boolean" ? `(l.${column} IS NOT NULL)` : `l.${column}`] = COLUMNS[field];
     return {
       column,
-      text: `${stored} ${operator} ?`,
-      parameters: [typeof value === "boolean" ? Number(value) : value],
+      ...sql`${raw(`${stored} ${operator}`)} ${typeof value === "boolean" ? Number(value) : value}`,
       isSet: value !== false,
     };
   });
   if (query.notRetried !== true) return terms;
   const unset = ["retriggered_as", "former_key"];
-  return [...terms, ...unset.map((column) => ({ column, text: `l.${column} IS NULL`, parameters: [] }))];
+  return [...terms, ...unset.map((column) => ({ column, ...raw(`l.${column} IS NULL`) }))];
 }
 
 /**
@@ -125,7 +119,7 @@ type IndexRange =
   | { by: "hold" }
   | { by: "job" | "status"; values: readonly string[] }
   | { by: "label"; label: Label }
-  | { by: "column" | "unordered"; column: string; index: string; terms: readonly Sql[] }
+  | { by: "column" | "unordered"; column: string; index: string; terms: readonly Part[] }
   | { by: "few"; seqs: readonly number[] };
 
 // The partial indexes by which runs are found that have a value in a column. That of `completed_at` is by the status, too.
@@ -142,76 +136,52 @@ function rangesOf({ columns, statuses }: Conditions): IndexRange[] {
     const terms = columns.filter((one) => one.column === column && one.isSet === true);
     if (terms.length === 0) return [];
     const isEnded = column === "completed_at" && statuses !== null;
-    const values = [
-      { text: `l.${column} IS NOT NULL`, parameters: [] },
-      ...isEnded ? [isAmong("l.status", statuses)] : [],
-    ];
+    const values = [raw(`l.${column} IS NOT NULL`), ...isEnded ? [isAmong("l.status", statuses)] : []];
     return [{ column, ...index, terms: [...terms, ...values] }];
   });
 }
 
 /** The newest runs of a range that are older than the run `before`, with these columns. */
-function newestIn(range: IndexRange, columns: readonly string[], before: number, limit: number): Sql {
-  const end = { text: "seq < ? ORDER BY seq DESC LIMIT ?", parameters: [before, limit] };
+function newestIn(range: IndexRange, columns: readonly string[], before: number, limit: number): Part {
+  const end = sql`seq < ${before} ORDER BY seq DESC LIMIT ${limit}`;
   const read = ["seq", ...columns].join(", ");
-  if (range.by === "all") {
-    return { text: `SELECT ${read} FROM holdfast_runs WHERE ${end.text}`, parameters: end.parameters };
-  }
+  if (range.by === "all") return sql`SELECT ${raw(read)} FROM holdfast_runs WHERE ${end}`;
   if ("index" in range) {
-    const { text, parameters } = allOf(range, read);
-    return range.by === "column"
-      ? { text: `${text} AND ${end.text}`, parameters: [...parameters, ...end.parameters] }
-      : { text: `${text} LIMIT ?`, parameters: [...parameters, limit] };
+    const all = allOf(range, read);
+    return range.by === "column" ? sql`${all} AND ${end}` : sql`${all} LIMIT ${limit}`;
   }
   if (!("values" in range)) {
-    const { text: found, parameters } = numbersIn(range, before, limit);
-    const text = columns.length === 0 ? found : `SELECT r.seq, ${columns.map((column) => `r.${column}`).join(", ")}
-      FROM (${found}) n CROSS JOIN holdfast_runs r ON r.seq = n.seq`;
-    return { text, parameters };
+    const numbers = numbersIn(range, before, limit);
+    if (columns.length === 0) return numbers;
+    const ofRun = raw(columns.map((column) => `r.${column}`).join(", "));
+    return sql`SELECT r.seq, ${ofRun} FROM (${numbers}) n CROSS JOIN holdfast_runs r ON r.seq = n.seq`;
   }
   const { by, values } = range;
-  const only = (condition: Sql): Sql => ({
-    text: `SELECT ${read} FROM holdfast_runs INDEXED BY holdfast_runs_by_${by} WHERE ${condition.text} AND ${end.text}`,
-    parameters: [...condition.parameters, ...end.parameters],
-  });
+  const only = (condition: Part) =>
+    sql`SELECT ${raw(`${read} FROM holdfast_runs INDEXED BY holdfast_runs_by_${by}`)} WHERE ${condition} AND ${end}`;
   if (values.length > MAX_RANGES) return only(isAmong(by, values));
-  const each = values.map((value) => only({ text: `${by} = ?`, parameters: [value] }));
+  const each = values.map((value) => only(sql`${raw(by)} = ${value}`));
   if (each.length === 1) return each[0]!; // the length says so
-  return {
-    text: `SELECT * FROM (${each.map(({ text }) => `SELECT * FROM (${text})`).join(" UNION ALL ")})
-      ORDER BY seq DESC LIMIT ?`,
-    parameters: [...each.flatMap(({ parameters }) => parameters), limit],
-  };
+  const all = joined(each.map((one) => sql`SELECT * FROM (${one})`), " UNION ALL ");
+  return sql`SELECT * FROM (${all}) ORDER BY seq DESC LIMIT ${limit}`;
 }
 
 /** The runs of a range by a column. */
-function allOf({ index, terms }: Extract<IndexRange, { index: string }>, columns: string): Sql {
-  return {
-    text: `SELECT ${columns} FROM holdfast_runs l INDEXED BY ${index} WHERE ${
-      terms.map(({ text }) => text).join(" AND ")
-    }`,
-    parameters: terms.flatMap(({ parameters }) => parameters),
-  };
+function allOf({ index, terms }: Extract<IndexRange, { index: string }>, columns: string): Part {
+  return sql`SELECT ${raw(`${columns} FROM holdfast_runs l INDEXED BY ${index}`)} WHERE ${joined(terms, " AND ")}`;
 }
 
 /** The numbers of runs that another table has, or that were read. */
-function numbersIn(range: Extract<IndexRange, { by: "label" | "hold" | "few" }>, before: number, limit: number): Sql {
+function numbersIn(range: Extract<IndexRange, { by: "label" | "hold" | "few" }>, before: number, limit: number): Part {
   if (range.by === "few") {
     const from = range.seqs.findIndex((seq) => seq < before);
     const seqs = from < 0 ? [] : range.seqs.slice(from, from + limit);
-    return { text: "SELECT value AS seq FROM json_each(?)", parameters: [JSON.stringify(seqs)] };
+    return sql`SELECT value AS seq FROM json_each(${JSON.stringify(seqs)})`;
   }
-  const [from, named] = range.by === "label"
-    ? ["holdfast_labels WHERE key = ? AND value = ?", range.label]
-    : ["holdfast_holds INDEXED BY holdfast_holds_by_run WHERE since IS NOT NULL", []];
-  return {
-    text: `SELECT run_seq AS seq FROM ${from} AND run_seq < ? ORDER BY run_seq DESC LIMIT ?`,
-    parameters: [...named, before, limit],
-  };
-}
-
-function isAmong(column: string, values: readonly string[]): Sql {
-  return { text: `${column} IN (SELECT value FROM json_each(?))`, parameters: [JSON.stringify(values)] };
+  const found = range.by === "label"
+    ? sql`holdfast_labels WHERE key = ${range.label[0]} AND value = ${range.label[1]}`
+    : sql`holdfast_holds INDEXED BY holdfast_holds_by_run WHERE since IS NOT NULL`;
+  return sql`SELECT run_seq AS seq FROM ${found} AND run_seq < ${before} ORDER BY run_seq DESC LIMIT ${limit}`;
 }
 
 /**
@@ -244,8 +214,7 @@ function* chooseRange(
   const best = known.sort((one, other) => one.cost - other.cost)[0] ?? null;
   const range = yield* cheapest(db, unknown, readsRows ? LOOKUP : 1, best);
   if (range.by !== "unordered") return range;
-  const { text, parameters } = allOf(range, "json_group_array(seq) AS seqs");
-  const seqs: number[] = JSON.parse(db.one<{ seqs: string }>(text, ...parameters).seqs);
+  const seqs: number[] = JSON.parse(db.one<{ seqs: string }>`${allOf(range, "json_group_array(seq) AS seqs")}`.seqs);
   return { by: "few", seqs: seqs.sort((one, other) => other - one) };
 }
 
@@ -268,8 +237,7 @@ function* cheapest(
     if (best !== null && best.cost <= most * costOfRun) return best.range;
     for (const range of unknown) {
       if (range.by === "unordered" && most > MAX_SORTED) continue;
-      const { text, parameters } = newestIn(range, [], NO_SEQ, most);
-      const { runs } = db.one<{ runs: number }>(`SELECT count(*) AS runs FROM (${text})`, ...parameters);
+      const { runs } = db.one<{ runs: number }>`SELECT count(*) AS runs FROM (${newestIn(range, [], NO_SEQ, most)})`;
       const cost = runs * costOfRun;
       if (runs < most && (best === null || cost < best.cost)) best = { range, cost };
     }
@@ -281,7 +249,7 @@ function* cheapest(
 /** What a run `l` of a range has to meet besides, and the columns that are read of it. */
 interface Rest {
   columns: readonly string[];
-  terms: readonly Sql[];
+  terms: readonly Part[];
 }
 
 /** A scope's conditions come first: a run that does not meet them is not examined any further. */
@@ -307,11 +275,9 @@ function restOf(conditions: Conditions, range: IndexRange, scope: RunQuery["scop
 }
 
 // A scalar subquery: the planner never turns it into a join, which might begin with all runs that have the label.
-function hasLabel([key, value]: Label): Sql {
-  return {
-    text: `(SELECT 1 FROM holdfast_labels o WHERE o.key = ? AND o.value = ? AND o.run_seq = l.seq) IS NOT NULL`,
-    parameters: [key, value],
-  };
+function hasLabel([key, value]: Label): Part {
+  return sql`(SELECT 1 FROM holdfast_labels o WHERE o.key = ${key} AND o.value = ${value} AND o.run_seq = l.seq)
+    IS NOT NULL`;
 }
 
 /** Examines the runs of a range, slice by slice: until the page is full, and then to count, as long as that may take. */
@@ -332,8 +298,7 @@ function* readPage(
   if (known !== null && wanted <= 0) return end([], known, offset < known);
   const range = yield* chooseRange(db, conditions, scope);
   const { columns, terms } = restOf(conditions, range, scope);
-  const rest = terms.length === 0 ? "TRUE" : terms.map(({ text }) => text).join(" AND ");
-  const parameters = terms.flatMap((term) => term.parameters);
+  const rest = terms.length === 0 ? raw("TRUE") : joined(terms, " AND ");
   const most = mostCounted(query);
   const seqs: number[] = [];
   let [found, examined, size] = [0, 0, Math.min(FIRST_SLICE, largestSlice(range, terms.length))];
@@ -342,19 +307,11 @@ function* readPage(
     // The time of a scope's list must not depend on the runs of others.
     if (scope === undefined) before = skipUnlabelled(db, conditions.labels, before);
     const slice = newestIn(range, columns, before, size);
-    const { entries, last, matches } = db.one<{ entries: number; last: number | null; matches: number }>(
-      `SELECT count(*) AS entries, min(l.seq) AS last, count(iif(${rest}, 1, NULL)) AS matches FROM (${slice.text}) l`,
-      ...parameters,
-      ...slice.parameters,
-    );
+    const { entries, last, matches } = db.one<{ entries: number; last: number | null; matches: number }>`
+      SELECT count(*) AS entries, min(l.seq) AS last, count(iif(${rest}, 1, NULL)) AS matches FROM (${slice}) l`;
     const matching = (count: number, skip: number) =>
-      db.all<{ seq: number }>(
-        `SELECT l.seq FROM (${slice.text}) l WHERE ${rest} ORDER BY l.seq DESC LIMIT ? OFFSET ?`,
-        ...slice.parameters,
-        ...parameters,
-        count,
-        skip,
-      ).map(({ seq }) => seq);
+      db.all<{ seq: number }>`SELECT l.seq FROM (${slice}) l WHERE ${rest} ORDER BY l.seq DESC
+        LIMIT ${count} OFFSET ${skip}`.map(({ seq }) => seq);
     const skip = Math.max(0, offset - found);
     if (seqs.length < wanted && matches > skip) seqs.push(...matching(wanted - seqs.length, skip));
     found += matches;
@@ -379,11 +336,11 @@ function* readPage(
 
 /** The number below which the newest runs are that can have all labels. */
 function skipUnlabelled(db: SqliteDatabase, labels: readonly Label[], before: number): number {
-  const newest = "SELECT max(run_seq) AS seq FROM holdfast_labels WHERE key = ? AND value = ? AND run_seq < ?";
-  return labels.reduce(
-    (least, label) => (db.one<{ seq: number | null }>(newest, ...label, least).seq ?? 0) + 1,
-    before,
-  );
+  return labels.reduce((least, [key, value]) => {
+    const newest = db.one<{ seq: number | null }>`
+      SELECT max(run_seq) AS seq FROM holdfast_labels WHERE key = ${key} AND value = ${value} AND run_seq < ${least}`;
+    return (newest.seq ?? 0) + 1;
+  }, before);
 }
 
 /** How many runs of a range are examined without a break: fewer, if there is more to check for each of them. */

@@ -3,11 +3,11 @@ import { isoTime } from "../../../values/iso_time.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { readEnd } from "../journal/read_journal.ts";
 import { readRetries } from "../writes/pauses.ts";
-import { type PauseRow, type RunRow, SELECT_RUN, toAwaitedPause, toRunText } from "../rows.ts";
+import { findRunRow, type PauseRow, toAwaitedPause, toRunText } from "../rows.ts";
 
 /** Reads a run and its position in the journal. See `Store.getRunState()`. */
 export function readRunState(db: SqliteDatabase, runId: string): RunState | null {
-  const row = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  const row = findRunRow(db, runId);
   if (row === undefined) return null;
   const { seq } = row;
   const pauses = row.status !== "waiting" ? [] : [

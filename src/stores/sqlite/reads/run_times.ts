@@ -1,6 +1,7 @@
 import type { RunQuery } from "../../../store/run_query.ts";
 import { MAX_TIMED, TIMED_RUNS, timesOf } from "../../run_conditions.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw } from "../statement.ts";
 
 /** Where the runs are that may have been added between two times. */
 export interface TimedRuns {
@@ -16,12 +17,10 @@ export interface TimedRuns {
 export function noteTimes(db: SqliteDatabase): void {
   db.run`DELETE FROM holdfast_run_times WHERE last_seq < (SELECT min(seq) FROM holdfast_runs)`;
   for (let row = 0; row < MAX_TIMED; row++) {
-    const added = db.run(
-      `INSERT INTO holdfast_run_times SELECT max(seq), min(created_at), max(created_at) FROM (
-         SELECT seq, created_at FROM holdfast_runs
-         WHERE seq > coalesce((SELECT max(last_seq) FROM holdfast_run_times), 0) ORDER BY seq LIMIT ${TIMED_RUNS})
-       HAVING count(*) = ${TIMED_RUNS}`,
-    );
+    const added = db.run`INSERT INTO holdfast_run_times SELECT max(seq), min(created_at), max(created_at) FROM (
+        SELECT seq, created_at FROM holdfast_runs
+        WHERE seq > coalesce((SELECT max(last_seq) FROM holdfast_run_times), 0) ORDER BY seq LIMIT ${raw(TIMED_RUNS)})
+      HAVING count(*) = ${raw(TIMED_RUNS)}`;
     if (added === 0) return;
   }
 }

@@ -16,6 +16,7 @@ import type { JsonText } from "../../../values/json.ts";
 import { checkDriver } from "../check_driver.ts";
 import { openConnection } from "../connection.ts";
 import { SqliteDatabase, type SqliteDriver } from "../sqlite_database.ts";
+import { isAmong, sql } from "../statement.ts";
 import { WriteBatch } from "../write_batch.ts";
 import { inSavepoint } from "./savepoint.ts";
 import { type SqliteTransaction, UserStatements } from "./sqlite_transaction.ts";
@@ -132,10 +133,10 @@ class SqliteEffects implements Effects {
     const { db, writes } = this.#connection;
     const tables = [["holdfast_outbox", OUTBOX_TABLE], ...(isJoined ? [] : [["holdfast_effects", EFFECTS_TABLE]])];
     return writes.submit(() => {
-      for (const [name, sql] of tables) {
+      for (const [name, statement] of tables) {
         // Even a statement that changes nothing would compile all statements of the connection anew.
         const found = db.get`SELECT 1 FROM sqlite_schema WHERE name = ${name!}`;
-        if (found === undefined) db.exec(sql!);
+        if (found === undefined) db.exec(statement!);
       }
     });
   }
@@ -178,10 +179,7 @@ class SqliteEffects implements Effects {
 
   async forget(keys: readonly string[]): Promise<void> {
     const { db, writes } = this.#connection;
-    const list = JSON.stringify(keys);
-    await writes.submit(() =>
-      db.run`DELETE FROM holdfast_effects WHERE step_key IN (SELECT value FROM json_each(${list}))`
-    );
+    await writes.submit(() => db.run`DELETE FROM holdfast_effects WHERE ${isAmong("step_key", keys)}`);
   }
 
   insertion(row: NewOutboxRow) {
@@ -190,48 +188,36 @@ class SqliteEffects implements Effects {
 
   takeRows({ storeId, jobs, now, limit }: OutboxRequest): Promise<OutboxRow[]> {
     const { db, writes } = this.#connection;
-    const mine = `error IS NULL AND (store_id IS NULL OR store_id = ?) AND
-      (kind = 'signal' OR name IN (SELECT value FROM json_each(?)))`;
-    const parameters = [storeId, JSON.stringify(jobs)];
+    const mine = sql`error IS NULL AND (store_id IS NULL OR store_id = ${storeId}) AND
+      (kind = 'signal' OR ${isAmong("name", jobs)})`;
     // It writes only if there is something.
-    const find = () => db.get(`SELECT 1 FROM holdfast_outbox WHERE ${mine} LIMIT 1`, ...parameters);
-    if (find() === undefined) return Promise.resolve([]);
+    if (db.get`SELECT 1 FROM holdfast_outbox WHERE ${mine} LIMIT 1` === undefined) return Promise.resolve([]);
     return writes.submit(() => {
-      const taken = db.run(
-        `UPDATE holdfast_outbox SET taken_until = ? WHERE no = (SELECT min(no) FROM holdfast_outbox WHERE ${mine}) AND
-           (taken_until IS NULL OR taken_until <= ?)`,
-        now + TAKEN_MS,
-        ...parameters,
-        now,
-      );
+      const taken = db.run`
+        UPDATE holdfast_outbox SET taken_until = ${now + TAKEN_MS}
+        WHERE no = (SELECT min(no) FROM holdfast_outbox WHERE ${mine}) AND (taken_until IS NULL OR taken_until <= ${now})`;
       if (taken === 0) return [];
-      return db.all<
-        { no: number; id: string; kind: OutboxRow["kind"]; name: string; value: string | null; options: string | null }
-      >(
-        `SELECT no, id, kind, name, value, options FROM holdfast_outbox WHERE ${mine} ORDER BY no LIMIT ?`,
-        ...parameters,
-        limit,
-      );
+      return db.all<OutboxRow>`
+        SELECT no, id, kind, name, value, options FROM holdfast_outbox WHERE ${mine} ORDER BY no LIMIT ${limit}`;
     });
   }
 
   async deleteRows(nos: readonly number[]): Promise<void> {
     const { db, writes } = this.#connection;
-    const list = JSON.stringify(nos);
-    await writes.submit(() => db.run`DELETE FROM holdfast_outbox WHERE no IN (SELECT value FROM json_each(${list}))`);
+    await writes.submit(() => db.run`DELETE FROM holdfast_outbox WHERE ${isAmong("no", nos)}`);
   }
 
   async countStuck(storeId: string, before: number): Promise<StuckRows> {
-    const sql = `SELECT count(error) AS refused, count(*) - count(error) AS waiting FROM holdfast_outbox
-      WHERE (store_id IS NULL OR store_id = ?) AND (error IS NOT NULL OR at < ?)`;
-    return await Promise.resolve({ ...this.#connection.db.one<StuckRows>(sql, storeId, before) });
+    const row = this.#connection.db.one<StuckRows>`
+      SELECT count(error) AS refused, count(*) - count(error) AS waiting FROM holdfast_outbox
+      WHERE (store_id IS NULL OR store_id = ${storeId}) AND (error IS NOT NULL OR at < ${before})`;
+    return await Promise.resolve({ ...row });
   }
 
   async findRows(ids: readonly string[]): ReturnType<Effects["findRows"]> {
     return await Promise.resolve(
       this.#connection.db.all<{ id: string; kind: OutboxRow["kind"]; name: string; error: string | null }>`
-        SELECT id, kind, name, error FROM holdfast_outbox
-          WHERE id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
+        SELECT id, kind, name, error FROM holdfast_outbox WHERE ${isAmong("id", ids)}`,
     );
   }
 

@@ -9,7 +9,7 @@ import { Undone } from "../write_batch.ts";
 import { enqueueRuns } from "../writes/enqueue.ts";
 import { deliver } from "../writes/pauses.ts";
 import { recordStep } from "../writes/steps.ts";
-import { leaseParameters, UNDER_LEASE } from "../writes/under_lease.ts";
+import { underLease } from "../writes/under_lease.ts";
 import { inSavepoint } from "./savepoint.ts";
 import type { UserStatements } from "./sqlite_transaction.ts";
 
@@ -67,13 +67,9 @@ interface FoundRow {
 /** The record of a step that has completed; `null`: it has not. */
 function findRecord(db: SqliteDatabase, { name, lease }: StepPlace): StepRecord | null {
   const now = lease();
-  const row = db.get<FoundRow>(
-    `SELECT s.name, s.position, s.attempts, s.output, s.recorded_no
-     FROM (SELECT seq FROM holdfast_runs WHERE ${UNDER_LEASE}) r
-     LEFT JOIN holdfast_steps s ON s.run_seq = r.seq AND s.name = ? AND s.status = 'completed'`,
-    ...leaseParameters(now),
-    name,
-  );
+  const row = db.get<FoundRow>`SELECT s.name, s.position, s.attempts, s.output, s.recorded_no
+    FROM (SELECT seq FROM holdfast_runs WHERE ${underLease(now)}) r
+    LEFT JOIN holdfast_steps s ON s.run_seq = r.seq AND s.name = ${name} AND s.status = 'completed'`;
   if (row === undefined) throw new LeaseLostError(now);
   if (row.name === null) return null;
   const { position: index, attempts, output, recorded_no: recordedNo } = row;

@@ -38,6 +38,7 @@ import type { ClaimedColumns } from "../../claimed_row.ts";
 import { type LeasedRow, toLeasedRun } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw } from "../statement.ts";
 import {
   findAloneSince,
   forgetDeadWorkers,
@@ -49,7 +50,7 @@ import {
 } from "./known_workers.ts";
 import { commitDeadlines, noteResumption, wake } from "./pause_resolution.ts";
 import { revokeExpiredLeases } from "./leases.ts";
-import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
+import { underLease } from "./under_lease.ts";
 
 /** Reads what is needed of runs that are claimed; a WHERE or an ON follows for `r`. */
 const CLAIMED =
@@ -199,11 +200,8 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): ClaimedRow[] | 
   if (claimed === null) return null;
   return claimed
     .map(([runId, generation]) =>
-      db.get<ClaimedRow>(
-        `${CLAIMED_RUN} WHERE r.id = ? AND r.lease_generation = ? AND r.status = 'running'`,
-        runId,
-        generation,
-      )
+      db.get<ClaimedRow>`
+        ${raw(CLAIMED_RUN)} WHERE r.id = ${runId} AND r.lease_generation = ${generation} AND r.status = 'running'`
     )
     .filter((row) => row !== undefined);
 }
@@ -213,12 +211,9 @@ function extendLeases(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, no
   const hasExpiredLease = "SELECT 1 FROM holdfast_runs WHERE lease_expires_at <= ? LIMIT 1";
   if (holding.length === 0 || db.get(hasExpiredLease, now) === undefined) return;
   for (const lease of holding) {
-    db.run(
-      `UPDATE holdfast_runs SET lease_expires_at = ? WHERE ${UNDER_LEASE} AND lease_expires_at <= ?`,
-      now + leaseMs,
-      ...leaseParameters(lease),
-      now,
-    );
+    db.run`
+      UPDATE holdfast_runs SET lease_expires_at = ${now + leaseMs}
+        WHERE ${underLease(lease)} AND lease_expires_at <= ${now}`;
   }
 }
 
@@ -240,10 +235,8 @@ function processTimers(
 }
 
 function wakeSleepers(db: SqliteDatabase, now: number): void {
-  const due = db.all<{ seq: number }>(
-    `SELECT seq FROM holdfast_runs WHERE timer_at <= ? ORDER BY timer_at, seq LIMIT ${MAX_TIMERS}`,
-    now,
-  );
+  const due = db.all<{ seq: number }>`
+    SELECT seq FROM holdfast_runs WHERE timer_at <= ${now} ORDER BY timer_at, seq LIMIT ${raw(MAX_TIMERS)}`;
   for (const { seq } of due) {
     commitDeadlines(db, seq, now);
     wake(db, seq, now);
@@ -252,11 +245,9 @@ function wakeSleepers(db: SqliteDatabase, now: number): void {
 
 /** Moves the queues of keys on whose rate has opened, or is closed again. */
 function openKeys(db: SqliteDatabase, now: number): void {
-  const open = db.all<{ concurrency_key: string }>(
-    `SELECT concurrency_key FROM holdfast_openings
-     WHERE is_open = 0 AND opens_at <= ? ORDER BY opens_at LIMIT ${MAX_TIMERS}`,
-    now,
-  );
+  const open = db.all<{ concurrency_key: string }>`
+    SELECT concurrency_key FROM holdfast_openings
+    WHERE is_open = 0 AND opens_at <= ${now} ORDER BY opens_at LIMIT ${raw(MAX_TIMERS)}`;
   // All of them: a run that has passed the rate would be claimed too early.
   const closed = db.all<{ concurrency_key: string }>`
     SELECT concurrency_key FROM holdfast_openings WHERE is_open = 1 AND opens_at > ${now}`;
@@ -342,21 +333,13 @@ function claimRows(
 ): ClaimedRow[] {
   if (candidates.length === 0) return [];
   const seqs = JSON.stringify(candidates.map(({ seq }) => seq));
-  db.run(
-    `UPDATE holdfast_runs SET status = 'running', queue = job, position = ${OWN_POSITION}, ${OUT_OF_QUEUE},
-       lease_owner = ?, lease_claim = ?, lease_expires_at = ?, lease_generation = lease_generation + 1,
-       last_report_no = 0, started_at = coalesce(started_at, ?), finish_by = coalesce(finish_by, ? + finish_within),
-       leased_at = ?, updated_at = ?
-     WHERE seq IN (SELECT value FROM json_each(?))`,
-    request.workerId,
-    request.claimId,
-    now + request.leaseMs,
-    now,
-    now,
-    now,
-    now,
-    seqs,
-  );
+  db.run`UPDATE holdfast_runs SET status = 'running', queue = job, position = ${OWN_POSITION}, ${OUT_OF_QUEUE},
+      lease_owner = ${request.workerId}, lease_claim = ${request.claimId},
+        lease_expires_at = ${now + request.leaseMs}, lease_generation = lease_generation + 1,
+      last_report_no = 0, started_at = coalesce(started_at, ${now}),
+        finish_by = coalesce(finish_by, ${now} + finish_within),
+      leased_at = ${now}, updated_at = ${now}
+    WHERE seq IN (SELECT value FROM json_each(${seqs}))`;
   // Read by a statement of its own: RETURNING takes a third longer.
   const rows = db.all<ClaimedRow>(CLAIMED_RUNS, seqs);
   for (const [at, row] of rows.entries()) {

@@ -16,14 +16,15 @@ import { touchGroup } from "../flow/turns.ts";
 import { noteInterruption } from "../operate/timeline_writes.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { addEndRun } from "./add_end_run.ts";
-import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
+import { findRunRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { KEEP_REPORTS, type NewReports, newReports, NO_REPORTS } from "./new_reports.ts";
+import { type Part, sql } from "../statement.ts";
+import { keepReports, type NewReports, newReports, NO_REPORTS } from "./new_reports.ts";
 import { commitDeadlines, resolveChildren } from "./pause_resolution.ts";
 import { completeRetried } from "./retry_links.ts";
 import { recordCancelledStep } from "./steps.ts";
-import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
+import { underLease } from "./under_lease.ts";
 import { writePlain } from "./write_plain.ts";
 
 /** A run that leaves a lease without an end. */
@@ -63,14 +64,15 @@ export interface OpenRun extends LeavingRun, EndingRun, IdentityRow {
 }
 
 /** Reads what its end or the end of its lease needs of a run; a WHERE follows. */
-export const SELECT_OPEN_RUN = `SELECT seq, id, job, labels, status, queue, fairness_key, concurrency_key, lease_owner,
+export const SELECT_OPEN_RUN: Part =
+  sql`SELECT seq, id, job, labels, status, queue, fairness_key, concurrency_key, lease_owner,
   lease_claim, lease_generation, lease_expires_at, last_report_no, recorded, has_pauses, abandonments, abandonments_alone,
   started_at, start_within, finish_within, parent_seq, parent_pause, retrigger_of, on_end
   FROM holdfast_runs`;
 
 /** The run under a lease; `undefined`: the lease is lost. */
 export function findLeased(db: SqliteDatabase, lease: Lease): OpenRun | undefined {
-  const run = db.get<OpenRun>(`${SELECT_OPEN_RUN} WHERE ${UNDER_LEASE}`, ...leaseParameters(lease));
+  const run = db.get<OpenRun>`${SELECT_OPEN_RUN} WHERE ${underLease(lease)}`;
   if (run === undefined) db.leased.forget(lease.runId);
   return run;
 }
@@ -135,8 +137,9 @@ function endRun(
 }
 
 // A run under a lease is in no queue and has no timer.
-const [END_LEASED, END] = ["lease_owner = NULL, lease_expires_at = NULL", OUT_OF_QUEUE].map((columns) =>
-  `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?, ended_by = ?, ${KEEP_REPORTS},
+const [END_LEASED, END] = ["lease_owner = NULL, lease_expires_at = NULL", OUT_OF_QUEUE.text].map((columns) =>
+  `UPDATE holdfast_runs SET status = ?, output = ?, error = ?, failure = ?, failed_step = ?, ended_by = ?,
+     ${keepReports(NO_REPORTS).text},
      ${columns}, updated_at = ?, completed_at = max(?, created_at)
    WHERE seq = ? AND status = ? AND lease_generation = ? AND last_report_no = ? AND has_pauses = ? AND parent_seq IS ?
      AND retrigger_of IS ? AND on_end IS ?`
@@ -204,23 +207,12 @@ export function leaveLease(
   const isDue = how === "lost" || how === "released";
   if (!isParked) noteInterruption(db, seq, how, now);
   const status = isParked ? "waiting" : "pending";
-  db.run(
-    `UPDATE holdfast_runs SET status = ?, lease_owner = NULL, lease_expires_at = NULL,
-       lease_generation = lease_generation + ?, interruptions = interruptions + ?, abandonments = ?,
-       abandonments_alone = ?, timer_at = ?, parked_no = iif(?, recorded, parked_no), deadline_at = finish_by,
-       updated_at = ?, ${KEEP_REPORTS} WHERE seq = ?`,
-    status,
-    isParked ? 0 : 1,
-    isDue ? 1 : 0,
-    run.abandonments,
-    run.abandonments_alone,
-    timerAt,
-    isParked ? 1 : 0,
-    now,
-    added.progress,
-    added.lastNo,
-    seq,
-  );
+  db.run`UPDATE holdfast_runs SET status = ${status}, lease_owner = NULL, lease_expires_at = NULL,
+    lease_generation = lease_generation + ${isParked ? 0 : 1}, interruptions = interruptions + ${isDue ? 1 : 0},
+      abandonments = ${run.abandonments},
+    abandonments_alone = ${run.abandonments_alone}, timer_at = ${timerAt},
+      parked_no = iif(${isParked ? 1 : 0}, recorded, parked_no), deadline_at = finish_by,
+    updated_at = ${now}, ${keepReports(added)} WHERE seq = ${seq}`;
   db.leased.forget(id);
   moveRun(db, run.job, "running", status);
   db.facts.note(...added.reports.map((report) => toFact(seq, report)), ...facts);
@@ -312,7 +304,7 @@ export function cancelRun(
   { requestId, execution }: { requestId: string | null; execution: CancelledExecution | null },
   now: number,
 ): StoredRun | null {
-  const run = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  const run = findRunRow(db, runId);
   if (run === undefined) return null;
   const { seq } = run;
   if (isTerminal(run.status)) return run.ended_by === requestId ? toRunText(run) : null;
@@ -325,7 +317,7 @@ export function cancelRun(
     UPDATE holdfast_steps SET status = 'cancelled', completed_at = ${now}
       WHERE run_seq = ${seq} AND status = 'retrying'`;
   endRun(db, run, { status: "cancelled", requestId }, { ...added, reports: [] }, now);
-  return toRunText(db.one<RunRow>(`${SELECT_RUN} WHERE r.seq = ?`, seq));
+  return toRunText(db.one<RunRow>`${SELECT_RUN} WHERE r.seq = ${seq}`);
 }
 
 /** Fails a run that is not under a lease. */

@@ -21,7 +21,7 @@ import { checkChildren, findOpenEnd } from "./end_runs.ts";
 import { hasClosedInbox } from "./receives.ts";
 import { findRetry, linkRetry } from "./retry_links.ts";
 import { fromInput } from "../../rows.ts";
-import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
+import { findRunRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 
 /** Adds runs, or finds the existing ones that the requests lead to. See `Store.enqueue()`. */
 export function enqueueRuns(
@@ -96,11 +96,11 @@ function findRun(
   queues: readonly string[],
   now: number,
 ): Enqueued | null {
-  const known = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, id);
+  const known = findRunRow(db, id);
   if (known !== undefined) return { run: toRunText(known), disposition: "created" };
   if (idempotencyKey === null) return null;
   for (const queue of queues) {
-    const same = db.get<RunRow>(`${SELECT_RUN} WHERE r.job = ? AND r.idempotency_key = ?`, queue, idempotencyKey);
+    const same = db.get<RunRow>`${SELECT_RUN} WHERE r.job = ${queue} AND r.idempotency_key = ${idempotencyKey}`;
     const found = countsByNewestRetry({ idempotencyUntil }) ? newestRetry(db, same) : same;
     if (same === undefined || found === undefined) continue;
     const { status, created_at: createdAt } = found;
@@ -122,7 +122,7 @@ function newestRetry(db: SqliteDatabase, run: RunRow | undefined): RunRow | unde
   for (let next = run; next !== undefined;) {
     newest = next;
     if (newest.retriggered_as === null) break;
-    next = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, newest.retriggered_as);
+    next = findRunRow(db, newest.retriggered_as);
   }
   return newest;
 }
@@ -140,23 +140,18 @@ function findCoalescable(db: SqliteDatabase, run: NewRun, queues: readonly strin
   if (key === null || coalesce === null) return null;
   const pending = oldest(queues.map((queue) => findPending(db, key, queue, now)));
   if (pending !== null || coalesce !== "active") return pending;
-  const leased = oldest(queues.map((queue) =>
-    db.get<RunRow>(
-      // The holders of the key come first: the index by jobs has all runs that have ended, too.
-      `${SELECT_RUN} WHERE r.id IN (SELECT run_id FROM holdfast_holders WHERE concurrency_key = ?)
-       AND +r.job = ? AND r.lease_expires_at > ? ORDER BY +r.seq LIMIT 1`,
-      key,
-      queue,
-      now,
-    )
-  ));
+  // The holders of the key come first: the index by jobs has all runs that have ended, too.
+  const leased = oldest(
+    queues.map((queue) =>
+      db.get<RunRow>`${SELECT_RUN} WHERE r.id IN (SELECT run_id FROM holdfast_holders WHERE concurrency_key = ${key})
+      AND +r.job = ${queue} AND r.lease_expires_at > ${now} ORDER BY +r.seq LIMIT 1`
+    ),
+  );
   if (leased !== null) return leased;
   return oldest(queues.map((queue) =>
-    db.get<RunRow>(
-      `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.status = 'waiting' ORDER BY r.seq LIMIT 1`,
-      key,
-      queue,
-    )
+    db.get<RunRow>`
+      ${SELECT_RUN} WHERE r.concurrency_key = ${key} AND r.job = ${queue} AND r.status = 'waiting'
+        ORDER BY r.seq LIMIT 1`
   ));
 }
 
@@ -170,14 +165,9 @@ function oldest(found: readonly (RunRow | null | undefined)[]): RunRow | null {
  * waits to be claimed alone. Held runs do not.
  */
 function findPending(db: SqliteDatabase, key: string, job: string, now: number): RunRow | undefined {
-  return db.get<RunRow>(
-    `${SELECT_RUN} WHERE r.concurrency_key = ? AND r.job = ? AND r.status = 'pending' AND
-       (r.queue = ? OR (r.queue = r.job AND (r.queue_state IS NOT NULL OR r.due_at <= ?))) ORDER BY r.seq LIMIT 1`,
-    key,
-    job,
-    aloneQueue(job),
-    now,
-  );
+  return db.get<RunRow>`${SELECT_RUN} WHERE r.concurrency_key = ${key} AND r.job = ${job} AND r.status = 'pending' AND
+    (r.queue = ${aloneQueue(job)} OR (r.queue = r.job AND (r.queue_state IS NOT NULL OR r.due_at <= ${now})))
+      ORDER BY r.seq LIMIT 1`;
 }
 
 /** The parent of a new run, and the pause that waits for it. */

@@ -34,27 +34,20 @@ export function noteWorker(
   rows: readonly { id: string; lease_generation: number }[],
   now: number,
 ): void {
-  db.run(
-    `INSERT INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed, details, started_at, limits, sole_claim)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT DO UPDATE SET jobs = excluded.jobs, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
-       claim_id = excluded.claim_id, claimed = excluded.claimed, details = excluded.details, limits = excluded.limits,
-       sole_claim = iif(excluded.claimed = '[]', sole_claim, excluded.sole_claim)`,
-    request.workerId,
-    JSON.stringify(request.jobs.flatMap(({ name, version, print }) => [
-      queueName(name, version),
-      queueName(name, version, print),
-      aloneQueue(queueName(name, version)),
-    ])),
-    now,
-    request.leaseMs,
-    request.claimId,
-    JSON.stringify(rows.map((row) => [row.id, row.lease_generation])),
-    JSON.stringify(request.worker),
-    now,
-    JSON.stringify(limitsOf(request.jobs)),
-    rows.length + request.holding.length === 1 ? request.claimId : null,
-  );
+  const { workerId, worker, jobs, leaseMs, claimId, holding } = request;
+  const queues = jobs.flatMap(({ name, version, print }) => {
+    const queue = queueName(name, version);
+    return [queue, queueName(name, version, print), aloneQueue(queue)];
+  });
+  const claimed = rows.map((row) => [row.id, row.lease_generation]);
+  const soleClaim = rows.length + holding.length === 1 ? claimId : null;
+  db.run`
+    INSERT INTO holdfast_workers (id, jobs, seen_at, lease_ms, claim_id, claimed, details, started_at, limits, sole_claim)
+    VALUES (${workerId}, ${JSON.stringify(queues)}, ${now}, ${leaseMs}, ${claimId}, ${JSON.stringify(claimed)},
+      ${JSON.stringify(worker)}, ${now}, ${JSON.stringify(limitsOf(jobs))}, ${soleClaim})
+    ON CONFLICT DO UPDATE SET jobs = excluded.jobs, seen_at = excluded.seen_at, lease_ms = excluded.lease_ms,
+      claim_id = excluded.claim_id, claimed = excluded.claimed, details = excluded.details, limits = excluded.limits,
+      sole_claim = iif(excluded.claimed = '[]', sole_claim, excluded.sole_claim)`;
 }
 
 /** The queues from which live workers claim. */

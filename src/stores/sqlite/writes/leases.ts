@@ -4,9 +4,10 @@ import type { ClaimResult, Renewal } from "../../../store/claim.ts";
 import { abandonedFailure, aloneDelayMs } from "../../rules.ts";
 import { releaseGhost } from "../flow/ghosts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw } from "../statement.ts";
 import { failRun, findLeased, leaveLease, type OpenRun, SELECT_OPEN_RUN } from "./endings.ts";
-import { findNewReports, KEEP_REPORTS, newReports, noteReports } from "./new_reports.ts";
-import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
+import { findNewReports, keepReports, newReports, noteReports } from "./new_reports.ts";
+import { underLease } from "./under_lease.ts";
 
 /** Extends leases. See `Store.renew()`. */
 export function renewLeases(
@@ -17,15 +18,10 @@ export function renewLeases(
 ): (number | null)[] {
   return renewals.map(({ lease, reports }) => {
     const added = findNewReports(db, lease, reports);
-    const row = db.get<{ seq: number; lease_expires_at: number }>(
-      `UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ?), updated_at = ?, ${KEEP_REPORTS}
-       WHERE ${UNDER_LEASE} RETURNING seq, lease_expires_at`,
-      now + leaseMs,
-      now,
-      added.progress,
-      added.lastNo,
-      ...leaseParameters(lease),
-    );
+    const row = db.get<{ seq: number; lease_expires_at: number }>`
+      UPDATE holdfast_runs SET lease_expires_at = max(lease_expires_at + 1, ${now + leaseMs}), updated_at = ${now},
+        ${keepReports(added)}
+      WHERE ${underLease(lease)} RETURNING seq, lease_expires_at`;
     if (row === undefined) return null;
     noteReports(db, lease, row.seq, added);
     return row.lease_expires_at;
@@ -71,19 +67,15 @@ interface HeldLeaseRow {
 
 /** Which leases are no longer current. See `Store.getLostLeases()`. */
 export function findLostLeases(db: SqliteDatabase, leases: readonly Lease[]): Lease[] {
-  const sql = `SELECT 1 FROM holdfast_runs WHERE ${UNDER_LEASE}`;
-  return leases.filter((lease) => db.get(sql, ...leaseParameters(lease)) === undefined);
+  return leases.filter((lease) => db.get`SELECT 1 FROM holdfast_runs WHERE ${underLease(lease)}` === undefined);
 }
 
 /** Revokes leases that were not renewed since they were read. See `Store.revoke()`. */
 export function revokeLeases(db: SqliteDatabase, leases: readonly SeenLease[], now: number): void {
   for (const lease of leases) {
-    const row = db.get<OpenRun>(
-      `${SELECT_OPEN_RUN} WHERE id = ? AND lease_generation = ? AND lease_expires_at = ?`,
-      lease.runId,
-      lease.generation,
-      lease.expiresAt,
-    );
+    const row = db.get<OpenRun>`
+      ${SELECT_OPEN_RUN} WHERE id = ${lease.runId} AND lease_generation = ${lease.generation}
+        AND lease_expires_at = ${lease.expiresAt}`;
     if (row !== undefined) revokeLease(db, row, Infinity, now);
     else releaseGhost(db, lease, { expiresAt: lease.expiresAt }, now);
   }
@@ -95,10 +87,8 @@ export function revokeExpiredLeases(
   { maxAbandonments, limit }: { maxAbandonments: number; limit: number },
   now: number,
 ): ClaimResult["failed"] {
-  const expired = db.all<OpenRun>(
-    `${SELECT_OPEN_RUN} WHERE lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ${limit}`,
-    now,
-  );
+  const expired = db.all<OpenRun>`
+    ${SELECT_OPEN_RUN} WHERE lease_expires_at <= ${now} ORDER BY lease_expires_at LIMIT ${raw(limit)}`;
   return expired.flatMap((run) => revokeLease(db, run, maxAbandonments, now) ?? []);
 }
 
@@ -117,5 +107,5 @@ function revokeLease(
   const aloneAt = now + aloneDelayMs(abandonments, worker?.lease_ms ?? 0);
   leaveLease(db, { ...run, abandonments, abandonments_alone: abandonmentsAlone }, "lost", { aloneAt }, now);
   if (abandonmentsAlone < maxAbandonments) return null;
-  return failRun(db, db.one<OpenRun>(`${SELECT_OPEN_RUN} WHERE seq = ?`, run.seq), abandonedFailure(abandonments), now);
+  return failRun(db, db.one<OpenRun>`${SELECT_OPEN_RUN} WHERE seq = ${run.seq}`, abandonedFailure(abandonments), now);
 }

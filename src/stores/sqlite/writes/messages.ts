@@ -15,6 +15,7 @@ import type { JsonText } from "../../../values/json.ts";
 import { fromInput, type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { QueueSearch } from "../changed_code/queues.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { sql } from "../statement.ts";
 import { enqueueRuns } from "./enqueue.ts";
 import { commitDeadlines, wake } from "./pause_resolution.ts";
 import { hasClosedInbox, takeMessages } from "./receives.ts";
@@ -27,7 +28,7 @@ interface InboxRow extends IdentityRow {
   retriggered_as: string | null;
 }
 
-const SELECT_INBOX = "SELECT seq, id, job, labels, status, has_pauses, retriggered_as FROM holdfast_runs";
+const SELECT_INBOX = sql`SELECT seq, id, job, labels, status, has_pauses, retriggered_as FROM holdfast_runs`;
 
 /**
  * Sends a message to a run, or starts one. See `Store.send()`. A refusal is a result, and not an exception: deadlines that
@@ -87,16 +88,16 @@ function startRun(
 }
 
 function findInbox(db: SqliteDatabase, to: SendTarget): InboxRow | undefined {
-  if ("runId" in to) return db.get<InboxRow>(`${SELECT_INBOX} WHERE id = ?`, to.runId);
+  if ("runId" in to) return db.get<InboxRow>`${SELECT_INBOX} WHERE id = ${to.runId}`;
   const search = new QueueSearch(db);
   for (const queue of to.jobNames.flatMap((jobName) => search.queuesFor({ jobName, aliases: [], version: 1 }))) {
-    let run = db.get<InboxRow>(`${SELECT_INBOX} WHERE job = ? AND idempotency_key = ?`, queue, to.key);
+    let run = db.get<InboxRow>`${SELECT_INBOX} WHERE job = ${queue} AND idempotency_key = ${to.key}`;
     if (run === undefined) continue;
     for (let next: InboxRow | undefined = run; next !== undefined;) {
       run = next; // its newest retry, the newest one of that, and so on
       next = run.retriggered_as === null
         ? undefined
-        : db.get<InboxRow>(`${SELECT_INBOX} WHERE id = ?`, run.retriggered_as);
+        : db.get<InboxRow>`${SELECT_INBOX} WHERE id = ${run.retriggered_as}`;
     }
     return run;
   }

@@ -3,7 +3,8 @@ import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../model/lease.ts";
 import { latestProgress, type Report } from "../../../model/execution_report.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
+import { type Part, sql } from "../statement.ts";
+import { underLease } from "./under_lease.ts";
 
 /** The reports ({@linkcode Report}) in a write that no earlier write under the same lease has stored. */
 export interface NewReports {
@@ -15,11 +16,10 @@ export interface NewReports {
   lastNo: number;
 }
 
-/**
- * The part of a SET clause that stores the latest progress and the number of the last report. The parameters are `progress` and `lastNo` of
- * {@linkcode NewReports}.
- */
-export const KEEP_REPORTS = "progress = coalesce(?, progress), last_report_no = max(last_report_no, ?)";
+/** The part of a SET clause that stores the latest progress and the number of the last report. */
+export function keepReports({ progress, lastNo }: Omit<NewReports, "reports">): Part {
+  return sql`progress = coalesce(${progress}, progress), last_report_no = max(last_report_no, ${lastNo})`;
+}
 
 /** No new reports. */
 export const NO_REPORTS: NewReports = { reports: [], progress: null, lastNo: 0 };
@@ -41,10 +41,7 @@ export function findNewReports(
   reports: readonly Report[],
 ): NewReports {
   if (reports.length === 0) return NO_REPORTS;
-  const run = db.get<{ last_report_no: number }>(
-    `SELECT last_report_no FROM holdfast_runs WHERE ${UNDER_LEASE}`,
-    ...leaseParameters(lease),
-  );
+  const run = db.get<{ last_report_no: number }>`SELECT last_report_no FROM holdfast_runs WHERE ${underLease(lease)}`;
   return run === undefined ? NO_REPORTS : newReports(reports, run.last_report_no);
 }
 

@@ -13,9 +13,9 @@ import { addChildren, findCreated, lacksChildren } from "../children/add_childre
 import { readPauseRecords } from "../children/child_results.ts";
 import { leaveLease, type OpenRun } from "./endings.ts";
 import { commitDeadlines, endReceives, nextRecordedNo, wake } from "./pause_resolution.ts";
-import { findNewReports, KEEP_REPORTS, noteReports } from "./new_reports.ts";
+import { findNewReports, keepReports, noteReports } from "./new_reports.ts";
 import { hasClosedInbox, takeAsked } from "./receives.ts";
-import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
+import { underLease } from "./under_lease.ts";
 import { type IdentityRow, toRunIdentity, toWait } from "../../rows.ts";
 import { type PauseRow, toAwaitedPause, toAwaitedRetry } from "../rows.ts";
 
@@ -29,14 +29,9 @@ export function pauseRun(
 ): PauseResult {
   if (request.pauses.some((pause) => lacksChildren(db, lease.runId, pause))) throw new LeaseLostError(lease);
   const reports = findNewReports(db, lease, request.reports);
-  const run = db.get<Pick<OpenRun, "seq" | "id" | "job" | "concurrency_key" | "lease_generation">>(
-    `UPDATE holdfast_runs SET has_pauses = 1, updated_at = ?, ${KEEP_REPORTS}
-     WHERE ${UNDER_LEASE} RETURNING seq, id, job, concurrency_key, lease_generation`,
-    now,
-    reports.progress,
-    reports.lastNo,
-    ...leaseParameters(lease),
-  );
+  const run = db.get<Pick<OpenRun, "seq" | "id" | "job" | "concurrency_key" | "lease_generation">>`
+    UPDATE holdfast_runs SET has_pauses = 1, updated_at = ${now}, ${keepReports(reports)}
+    WHERE ${underLease(lease)} RETURNING seq, id, job, concurrency_key, lease_generation`;
   if (run === undefined) return answerAgain(db, lease, request, now);
 
   const runSeq = run.seq;
@@ -105,20 +100,13 @@ function readCreated(db: SqliteDatabase, rows: readonly PauseRow[], { pauses }: 
 }
 
 function insertPause(db: SqliteDatabase, runSeq: number, pause: NewPause, now: number): void {
-  const added = db.run(
-    `INSERT INTO holdfast_pauses
-       (id, run_seq, kind, name, metadata, status, awaited, created_at, deadline_at, payload_schema, receive)
-     VALUES (?, ?, ?, ?, ?, 'pending', 0, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-    pause.id,
-    runSeq,
-    pause.kind,
-    pause.name,
-    pause.metadata,
-    now,
-    deadlineAt(pause.deadline, now),
-    pause.payloadSchema ?? null,
-    pause.receive === undefined ? null : JSON.stringify(pause.receive),
-  );
+  const { id, kind, name, metadata, deadline, payloadSchema = null } = pause;
+  const receive = pause.receive === undefined ? null : JSON.stringify(pause.receive);
+  const added = db.run`
+    INSERT INTO holdfast_pauses
+      (id, run_seq, kind, name, metadata, status, awaited, created_at, deadline_at, payload_schema, receive)
+    VALUES (${id}, ${runSeq}, ${kind}, ${name}, ${metadata}, 'pending', 0, ${now}, ${deadlineAt(deadline, now)},
+      ${payloadSchema}, ${receive}) ON CONFLICT DO NOTHING`;
   if (pause.prepared && added > 0) {
     db.run`UPDATE holdfast_pauses SET prepared_no = ${nextRecordedNo(db, runSeq)} WHERE id = ${pause.id}`;
   }

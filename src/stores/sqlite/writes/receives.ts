@@ -3,6 +3,7 @@ import type { NewPause } from "../../../store/pause_request.ts";
 import type { OriginText } from "../../../model/origin.ts";
 import type { TakenMessageRow } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { isAmong } from "../statement.ts";
 import { closeInbox, nextRecordedNo } from "./pause_resolution.ts";
 
 /** An open receive of a run. */
@@ -41,20 +42,15 @@ export function takeMessages(
 ): boolean {
   const taken = db.all<{ seq: number; trace: OriginText | null }>`
     SELECT seq, trace FROM holdfast_messages
-    WHERE run_seq = ${runSeq} AND pause_seq IS NULL AND name IN (SELECT value
-      FROM json_each(${JSON.stringify(names)})) ORDER BY no LIMIT ${max}`;
+    WHERE run_seq = ${runSeq} AND pause_seq IS NULL AND ${isAmong("name", names)} ORDER BY no LIMIT ${max}`;
   if (taken.length === 0) return false;
-  db.run`
-    UPDATE holdfast_messages SET pause_seq = ${seq}
-      WHERE seq IN (SELECT value FROM json_each(${JSON.stringify(taken.map((message) => message.seq))}))`;
-  const { awaited } = db.one<{ awaited: number }>(
-    `UPDATE holdfast_pauses SET status = 'resolved', outcome = 'messages', trace = ?, resolved_at = ?, recorded_no = ?
-     WHERE seq = ? RETURNING awaited`,
-    taken[0]!.trace, // there is one
-    now,
-    nextRecordedNo(db, runSeq),
-    seq,
-  );
+  const seqs = taken.map((message) => message.seq);
+  db.run`UPDATE holdfast_messages SET pause_seq = ${seq} WHERE ${isAmong("seq", seqs)}`;
+  const { trace } = taken[0]!; // there is one
+  const { awaited } = db.one<{ awaited: number }>`
+    UPDATE holdfast_pauses SET status = 'resolved', outcome = 'messages', trace = ${trace}, resolved_at = ${now},
+      recorded_no = ${nextRecordedNo(db, runSeq)}
+    WHERE seq = ${seq} RETURNING awaited`;
   const ended = close === "always" && !hasUnread(db, runSeq) ? closeInbox(db, { runSeq, seq }, now) : [];
   return [{ awaited }, ...ended].some((receive) => receive.awaited === 1);
 }
@@ -72,6 +68,6 @@ function hasUnread(db: SqliteDatabase, runSeq: number): boolean {
 export function readTaken(db: SqliteDatabase, receives: readonly { seq: number }[]): Map<number, TakenMessageRow[]> {
   const rows = db.all<TakenMessageRow & { pause_seq: number }>`
     SELECT pause_seq, id, name, payload, input, accepted_at FROM holdfast_messages
-    WHERE pause_seq IN (SELECT value FROM json_each(${JSON.stringify(receives.map(({ seq }) => seq))})) ORDER BY no`;
+    WHERE ${isAmong("pause_seq", receives.map(({ seq }) => seq))} ORDER BY no`;
   return Map.groupBy(rows, (row) => row.pause_seq);
 }

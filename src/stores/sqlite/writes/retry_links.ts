@@ -5,23 +5,22 @@ import type { Enqueued } from "../../../store/new_run.ts";
 import type { PauseKind } from "../../../model/wait.ts";
 import { writeCopied } from "../changed_code/copies.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { isAmong, sql } from "../statement.ts";
 import { drawNumbers } from "../journal/journal.ts";
 import { readUndone } from "./end_runs.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { copyChunks } from "../streams.ts";
-import { type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
+import { findRunRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 
 /**
  * Finds an existing retry: the one that this call has already added (the call is repeated), or the newest retry of the
  * old run if it has not ended. `null`: a retry may be added.
  */
 export function findRetry(db: SqliteDatabase, runId: string, oldRunId: string): Enqueued | null {
-  const own = db.get<RunRow>(`${SELECT_RUN} WHERE r.id = ?`, runId);
+  const own = findRunRow(db, runId);
   if (own !== undefined) return { run: toRunText(own), disposition: "created" };
-  const open = db.get<RunRow>(
-    `${SELECT_RUN} JOIN holdfast_runs o ON o.retriggered_as = r.id WHERE o.id = ? AND r.completed_at IS NULL`,
-    oldRunId,
-  );
+  const open = db.get<RunRow>`
+    ${SELECT_RUN} JOIN holdfast_runs o ON o.retriggered_as = r.id WHERE o.id = ${oldRunId} AND r.completed_at IS NULL`;
   return open === undefined ? null : { run: toRunText(open), disposition: "idempotent" };
 }
 
@@ -55,13 +54,13 @@ export function completeRetried(db: SqliteDatabase, runId: string, oldRunId: str
 }
 
 /** Whether all children of a pause `p` have completed, and no result is lost. */
-const HAVE_COMPLETED = `NOT EXISTS (
+const HAVE_COMPLETED = sql`NOT EXISTS (
   SELECT 1 FROM holdfast_children m LEFT JOIN holdfast_runs c ON c.seq = m.run_seq
   WHERE m.pause_seq = p.seq AND coalesce(c.status, m.result ->> '$.status', '') <> 'completed')`;
 
-/** Whether a pause `p` is copied. The parameters are the last record of the run, and what that was when it last parked. */
-const IS_COPIED = `iif(kind = 'patch', 1, status = 'resolved' AND
-  iif(kind = 'children', ${HAVE_COMPLETED}, kind IN ('sleep', 'receive') OR recorded_no < ? OR recorded_no <= ?))`;
+const COPIED_OF_PAUSE =
+  sql`kind, name, metadata, status, outcome, payload, signal_id, prepared_no, recorded_no, created_at,
+  deadline_at, suspended_at, resolved_at, first_resumed_at, total, added, unfinished, payload_schema, trace, receive`;
 
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
@@ -72,37 +71,24 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
   const { count } = db.one<{ count: number }>`
     SELECT count(*) AS count FROM holdfast_steps WHERE run_seq = ${old.seq} AND status = 'completed'`;
   const undone = readUndone(db, old);
-  db.run(
-    `INSERT INTO holdfast_steps
-       (seq, run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
-     SELECT ? + row_number() OVER (ORDER BY seq), ?, name, position, status, output, attempts, recorded_no, started_at,
-       completed_at
-     FROM holdfast_steps WHERE run_seq = ? AND status = 'completed'
-       AND (? IS NULL OR name NOT IN (SELECT value FROM json_each(?)))`,
-    drawNumbers(db, count) - count,
-    seq,
-    old.seq,
-    ...(undone.size === 0 ? [null, null] : [1, JSON.stringify([...undone.keys()])]),
-  );
+  const columns = sql`name, position, status, output, attempts, recorded_no, started_at, completed_at`;
+  db.run`
+    INSERT INTO holdfast_steps (seq, run_seq, ${columns})
+    SELECT ${drawNumbers(db, count) - count} + row_number() OVER (ORDER BY seq), ${seq}, ${columns}
+    FROM holdfast_steps WHERE run_seq = ${old.seq} AND status = 'completed'
+      AND NOT ${isAmong("name", [...undone.keys()])}`;
   copyChunks(db, seq, old.seq);
   // If the last record is the end of a wait, and the run has not parked since, that wait is not copied: the new run creates
   // it again.
-  const pauses = old.has_pauses === 0 ? [] : db.all<OldPauseRow>(
-    `SELECT seq, kind, name, ${IS_COPIED} AS is_copied FROM holdfast_pauses p WHERE run_seq = ? ORDER BY seq`,
-    old.recorded,
-    old.parked_no,
-    old.seq,
-  );
+  const isCopied = sql`iif(kind = 'patch', 1, status = 'resolved' AND iif(kind = 'children', ${HAVE_COMPLETED},
+    kind IN ('sleep', 'receive') OR recorded_no < ${old.recorded} OR recorded_no <= ${old.parked_no}))`;
+  const pauses = old.has_pauses === 0 ? [] : db.all<OldPauseRow>`
+    SELECT seq, kind, name, ${isCopied} AS is_copied FROM holdfast_pauses p WHERE run_seq = ${old.seq} ORDER BY seq`;
   const copied = pauses.filter(({ is_copied }) => is_copied === 1);
   for (const pause of copied) {
     const copy = db.one<{ seq: number }>`
-      INSERT INTO holdfast_pauses (id, run_seq, kind, name, metadata, status, awaited, outcome, payload, signal_id,
-        prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-        unfinished, payload_schema, trace, receive)
-      SELECT ${host.newId()}, ${seq}, kind, name, metadata, status, 0, outcome, payload, signal_id,
-        prepared_no, recorded_no, created_at, deadline_at, suspended_at, resolved_at, first_resumed_at, total, added,
-        unfinished, payload_schema, trace, receive
-      FROM holdfast_pauses WHERE seq = ${pause.seq} RETURNING seq`;
+      INSERT INTO holdfast_pauses (id, run_seq, awaited, ${COPIED_OF_PAUSE})
+      SELECT ${host.newId()}, ${seq}, 0, ${COPIED_OF_PAUSE} FROM holdfast_pauses WHERE seq = ${pause.seq} RETURNING seq`;
     db.run`INSERT INTO holdfast_children (pause_seq, no, run_seq, result, payload)
       SELECT ${copy.seq}, no, run_seq, result, payload FROM holdfast_children WHERE pause_seq = ${pause.seq}`;
   }

@@ -7,9 +7,9 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { LeasedRun } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
 import { noteAttempt } from "../operate/timeline_writes.ts";
-import { findNewReports, KEEP_REPORTS, type NewReports, newReports } from "./new_reports.ts";
+import { findNewReports, keepReports, type NewReports, newReports } from "./new_reports.ts";
 import { chunksOf, insertChunks } from "../streams.ts";
-import { leaseParameters, UNDER_LEASE } from "./under_lease.ts";
+import { underLease } from "./under_lease.ts";
 import { writePlain } from "./write_plain.ts";
 import { type LeasedRow, toLeasedRun } from "../rows.ts";
 
@@ -141,15 +141,10 @@ function countRecord(
     }
   }
   const added = findNewReports(db, lease, reports);
-  const run = db.get<LeasedRow>(
-    `UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ?, ${KEEP_REPORTS}
-     WHERE ${UNDER_LEASE}
-     RETURNING seq, job, lease_generation, lease_claim, recorded, last_report_no`,
-    now,
-    added.progress,
-    added.lastNo,
-    ...leaseParameters(lease),
-  );
+  const run = db.get<LeasedRow>`
+    UPDATE holdfast_runs SET recorded = recorded + 1, abandonments = 0, updated_at = ${now}, ${keepReports(added)}
+    WHERE ${underLease(lease)}
+    RETURNING seq, job, lease_generation, lease_claim, recorded, last_report_no`;
   if (run === undefined) {
     db.leased.forget(lease.runId);
     throw new LeaseLostError(lease);

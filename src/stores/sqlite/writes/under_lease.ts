@@ -1,15 +1,8 @@
 import type { Lease } from "../../../model/lease.ts";
+import { type Part, sql } from "../statement.ts";
 
-/**
- * The condition that a lease is the current one of a row of `holdfast_runs`. Its parameters are those of
- * {@linkcode leaseParameters}.
- */
-export const UNDER_LEASE =
-  "id = ? AND lease_generation = ? AND lease_claim = ? AND recorded >= ? AND status = 'running'";
-
-/** The parameters of {@linkcode UNDER_LEASE}. */
-export function leaseParameters(
-  { runId, generation, claimId, recorded }: Lease,
-): [runId: string, generation: number, claimId: string, recorded: number] {
-  return [runId, generation, claimId, recorded];
+/** The condition that a lease is the current one of a row of `holdfast_runs`. */
+export function underLease({ runId, generation, claimId, recorded }: Lease): Part {
+  return sql`id = ${runId} AND lease_generation = ${generation} AND lease_claim = ${claimId} AND recorded >= ${recorded}
+    AND status = 'running'`;
 }
