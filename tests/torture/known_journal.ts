@@ -12,8 +12,7 @@ import {
 import { type Cursor, formatCursor, type JournalRow } from "../../src/model/journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../src/model/run.ts";
 import { SqliteDatabase } from "../../src/stores/sqlite/sqlite_database.ts";
-import { readFactValues, readIdentities } from "../../src/stores/sqlite/reads/fact_values.ts";
-import { readJournal } from "../../src/stores/sqlite/journal/read_journal.ts";
+import { readFactValues, readIdentities, readJournal } from "../../src/stores/sqlite/journal/read_journal.ts";
 import { hashText } from "../support/chance.ts";
 
 /** A run that the journal tells of. */

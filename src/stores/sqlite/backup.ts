@@ -1,5 +1,5 @@
 import { StoreError } from "../../model/error.ts";
-import { createDatabaseFile } from "./database_file_guard.ts";
+import { createDatabaseFile } from "./connection.ts";
 import { type SqliteDriver, storeError } from "./sqlite_database.ts";
 
 // A copy that is made in several steps begins anew whenever another process commits in between.

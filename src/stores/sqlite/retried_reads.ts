@@ -1,6 +1,6 @@
 import { StoreError } from "../../model/error.ts";
 import { type Host, pause } from "../../model/host.ts";
-import type { DatabaseFileGuard } from "./database_file_guard.ts";
+import type { DatabaseFileGuard } from "./connection.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
 
 const MAX_BUSY_MS = 10_000;

@@ -59,7 +59,6 @@ export class SqliteDatabase {
   readonly facts: NotedFacts = new NotedFacts();
   /** The plain steps and ends of the open transaction, which are written together. */
   readonly plain: PlainWrites = new PlainWrites();
-  #putOff: ((database: SqliteDatabase) => void) | null = null;
 
   /** Wraps an open connection. */
   constructor(driver: SqliteDriver) {
@@ -93,19 +92,8 @@ export class SqliteDatabase {
    * failed, and while a `BEGIN IMMEDIATE` that found the lock taken is not reset, SQLite refuses every `COMMIT`.
    */
   exec(sql: string): void {
-    this.#catchUp();
+    if (this.plain.isPutOff) this.plain.write(this);
     this.driver.exec(sql);
-  }
-
-  /** Puts a write of the open transaction off until right before the next statement, which may be the commit. */
-  putOff(write: (database: SqliteDatabase) => void): void {
-    this.#putOff = write;
-  }
-
-  #catchUp(): void {
-    const write = this.#putOff;
-    this.#putOff = null;
-    write?.(this);
   }
 
   /** Runs a statement and returns the number of rows that it changed. */
@@ -178,7 +166,6 @@ export class SqliteDatabase {
 
   /** Ends a transaction without effect. */
   rollBack(): void {
-    this.#putOff = null;
     this.plain.clear();
     try {
       this.exec("ROLLBACK");
@@ -195,7 +182,7 @@ export class SqliteDatabase {
       const { text, parameters } = sql(statement, ...values);
       return this.#compile(text, parameters);
     }
-    if (this.#putOff !== null) this.#catchUp();
+    if (this.plain.isPutOff) this.plain.write(this);
     const { driver } = this;
     let compiled = this.#statements.get(statement);
     if (compiled === undefined) {

@@ -4,49 +4,46 @@ import { kindOf } from "../../values/kind_of.ts";
 import type { Chunk } from "../../model/stream.ts";
 import type { Store } from "../../store/store.ts";
 import { readOpenWaits, searchRuns } from "./operate/operator_reads.ts";
-import { readFailures, readTimeline } from "./operate/timeline_reads.ts";
+import { readFailures, readTimeline } from "./operate/timeline.ts";
 import { findBlockers } from "../operate/find_blockers.ts";
 import { readBlockerFacts } from "./operate/blockers.ts";
 import { backUp } from "./backup.ts";
 import { readChildren } from "./children/child_results.ts";
 import { claimRuns, findIdle } from "./writes/claim.ts";
-import { pauseJob, resumeJob } from "./flow/job_pauses.ts";
+import { pauseJob, resumeJob } from "./flow/job_gates.ts";
 import { settleHeads } from "./flow/turns.ts";
-import { forgetDeadWorkers } from "./writes/known_workers.ts";
+import { forgetDeadWorkers, noteStopping, readWorkers } from "./operate/workers.ts";
 import { SqliteDatabase, type SqliteDriver } from "./sqlite_database.ts";
 import { deleteRun, purgeRuns } from "./writes/deletions.ts";
 import { cancelRun, finishRun } from "./writes/endings.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
-import { findHeld, holdRun, readHold, resumeHeld } from "./changed_code/holds.ts";
-import { readInput, writeInput } from "./changed_code/other_inputs.ts";
-import { findStrandedJobs } from "./changed_code/stranded_jobs.ts";
-import { readHistory } from "./reads/run_history.ts";
+import {
+  findHeld,
+  findStrandedJobs,
+  holdRun,
+  readHold,
+  readInput,
+  resumeHeld,
+  writeInput,
+} from "./changed_code/holds.ts";
+import { findWait, readClaims, readHistory, readRunState } from "./reads/run_history.ts";
 import { toLease } from "../claimed_row.ts";
-import { readClaims } from "./reads/replay_history.ts";
-import { readFactValues, readIdentities } from "./reads/fact_values.ts";
+import { findCursor, findLastFact, readFactValues, readIdentities, readJournal } from "./journal/read_journal.ts";
 import { trimByAge } from "./journal/journal.ts";
-import { findCursor, findLastFact, readJournal } from "./journal/read_journal.ts";
 import { findLostLeases, readLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
 import { findRuns } from "./reads/run_lists.ts";
-import { appendLines } from "./writes/logs.ts";
+import { appendItems, appendLines, readStream, readStreams } from "./streams.ts";
 import { readLogs, readMessages, readRuns, readSteps, readValue, readWaits } from "./reads/bounded_reads.ts";
 import { sendMessage } from "./writes/messages.ts";
 import { deliver, pauseRun } from "./writes/pauses.ts";
-import { findWait } from "./reads/find_wait.ts";
-import { readRunState } from "./reads/run_state.ts";
 import { deleteSchedule, fireSchedule, readSchedules, setSchedule } from "./schedules.ts";
 import { migrateTables, MIGRATIONS } from "./schema.ts";
 import { readJobNumbers } from "./operate/job_numbers.ts";
-import { addStatistics, readStatistics } from "./operate/statistics.ts";
-import { readStoreInfo } from "./operate/store_info.ts";
-import { noteStopping, readWorkers } from "./operate/workers.ts";
+import { addStatistics, readStatistics, readStoreInfo } from "./operate/statistics.ts";
 import { recordStep } from "./writes/steps.ts";
-import { appendItems, readStream, readStreams } from "./streams.ts";
-import { checkDriver } from "./check_driver.ts";
+import { checkDriver, type Connection, openConnection } from "./connection.ts";
 import { SecureDelete } from "./secure_delete.ts";
-import { type Connection, openConnection } from "./connection.ts";
 import { RetriedReads } from "./retried_reads.ts";
-import { checkStoreOptions, type SqliteStoreOptions } from "./sqlite_store_options.ts";
 import { WriteBatch } from "./write_batch.ts";
 import { addCalls } from "../store_calls.ts";
 import type { DataSource } from "../../model/data_source.ts";
@@ -54,6 +51,7 @@ import type { FindWait, StepPlace, StoreAnswers, StoreWrites } from "../../store
 import { transactNow } from "./transactions/transact.ts";
 import { SqliteDataSource } from "./transactions/sqlite_data_source.ts";
 import { UserStatements } from "./transactions/sqlite_transaction.ts";
+import { checkOptionNames } from "../../values/option_names.ts";
 
 /**
  * Keeps everything in one SQLite file, which several processes on one machine can share.
@@ -385,3 +383,42 @@ export class SqliteStore {
 
 /** See {@linkcode SqliteStore}. */
 export interface SqliteStore extends Store {}
+
+/** Options of a {@linkcode SqliteStore}. */
+export interface SqliteStoreOptions {
+  /**
+   * `full` (default): what was acknowledged survives a power cut. `normal`: a power cut can lose the last moments,
+   * a crash of the process cannot.
+   */
+  synchronous?: "full" | "normal";
+  /**
+   * Whether what was deleted is overwritten in the file and in the log beside it within a second (default `false`). If
+   * another process reads an older state, that happens as soon as it has finished. Set it in each process that writes
+   * to the file; what was deleted without it stays until its space is used again.
+   *
+   * The facts of a deleted run are erased from the journal within that second, too: an event stream that resumes later
+   * does not show the delete.
+   *
+   * This is not complete: when SQLite moves rows between pages, it can leave parts of them in unused bytes of a page.
+   * Only `VACUUM` removes those. If runs of all sizes are deleted at random, up to one value in a hundred stays.
+   */
+  secureDelete?: boolean;
+  /** Time, timers, randomness and ids. Default: those of the system. */
+  host?: Host;
+}
+
+const STORE_OPTIONS: Record<keyof SqliteStoreOptions, true> = { synchronous: true, secureDelete: true, host: true };
+
+/**
+ * Checks the options of a store.
+ *
+ * @param subject The call, for messages: `SqliteStore.open()`.
+ * @throws {TypeError} An option is unknown or not valid.
+ */
+export function checkStoreOptions(options: SqliteStoreOptions, subject: string): void {
+  checkOptionNames(options, STORE_OPTIONS, subject);
+  const { synchronous = "full" } = options;
+  if (synchronous !== "full" && synchronous !== "normal") {
+    throw new TypeError(`synchronous of ${subject} must be "full" or "normal", not "${synchronous}"`);
+  }
+}

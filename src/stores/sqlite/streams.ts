@@ -1,14 +1,14 @@
 import type { Lease } from "../../model/lease.ts";
-import type { Retention, RunStatus } from "../../model/run.ts";
+import { isTerminal, type Retention, type RunStatus } from "../../model/run.ts";
 import type { Chunk, StreamInfo, StreamPlace } from "../../model/stream.ts";
 import type { StreamText } from "../../store/stream_text.ts";
-import { isTerminal } from "../../model/run.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { findNewChunks } from "../new_chunks.ts";
 import { MAX_CHUNKS_READ, MAX_PURGED_STREAMS } from "../rules.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import { raw } from "./statement.ts";
-import { underLease } from "./writes/under_lease.ts";
+import { underLease } from "./writes/lease_cache.ts";
+import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../model/log.ts";
 
 /** Stores items of streams. See `Store.appendItems()`. */
 export function appendItems(
@@ -176,5 +176,19 @@ export function readStreams(db: SqliteDatabase, runId: string): StreamInfo[] {
       isOpen: end.position > permanent.position,
       updatedAt: isoTime(last!.at), // it has a chunk
     });
+  }
+}
+
+/** Stores log lines. See `Store.appendLogs()`. */
+export function appendLines(db: SqliteDatabase, entries: readonly NewLogEntry[]): void {
+  for (const { id, runId, stepName, level, message, data, writtenAt } of entries.map(fitLine)) {
+    const added = db.get<{ run_seq: number; no: number }>`
+      INSERT INTO holdfast_logs (id, run_seq, no, step_name, level, message, data, written_at)
+      SELECT ${id}, r.seq, coalesce((SELECT max(no) FROM holdfast_logs l WHERE l.run_seq = r.seq), 0) + 1,
+        ${stepName}, ${level}, ${message}, ${data}, ${writtenAt}
+      FROM holdfast_runs r WHERE r.id = ${runId} ON CONFLICT DO NOTHING RETURNING run_seq, no`;
+    if (added === undefined || added.no <= MAX_LOG_LINES + 1) continue;
+    // The last dropped line stays: `readLogs()` returns it as the line that reports how many were dropped.
+    db.run`DELETE FROM holdfast_logs WHERE run_seq = ${added.run_seq} AND no < ${added.no - MAX_LOG_LINES}`;
   }
 }

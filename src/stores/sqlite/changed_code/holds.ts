@@ -1,11 +1,11 @@
 import { factBy } from "../../../model/fact.ts";
 import { LeaseLostError } from "../../../model/error.ts";
 import type { Report } from "../../../model/execution_report.ts";
-import type { HoldCode } from "../../../model/hold.ts";
+import type { HoldCode, StrandedJob } from "../../../model/hold.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../model/lease.ts";
-import type { StoredRun } from "../../../model/run.ts";
+import { isTerminal, RUN_STATUSES, type StoredRun } from "../../../model/run.ts";
 import type { HeldQuery, HoldRecord, NewHold } from "../../../store/hold_record.ts";
 import { addTry, namesOfPrints } from "../../tried_prints.ts";
 import { enterQueue } from "../flow/concurrency_keys.ts";
@@ -15,7 +15,11 @@ import { isAmong, raw, sql } from "../statement.ts";
 import { findLeased, leaveLease } from "../writes/endings.ts";
 import { newReports } from "../writes/new_reports.ts";
 import { withdrawOffer } from "./offers.ts";
-import { queuesOf } from "./queues.ts";
+import { countRuns, queuesOf } from "../run_counts.ts";
+import { byNameAndVersion } from "../../by_name_and_version.ts";
+import { jobNameOf, versionOf } from "../../queue_name.ts";
+import { liveQueues } from "../operate/workers.ts";
+import { underLease } from "../writes/lease_cache.ts";
 
 /** Holds a run. See `Store.hold()`. */
 export function holdRun(
@@ -134,4 +138,67 @@ export function findHeld(
     ON r.seq = h.run_seq WHERE h.since IS NOT NULL AND h.run_seq > ${after} AND ${isOfJob} AND ${hasCode}
     ORDER BY h.run_seq LIMIT ${limit}`;
   return { ids: rows.map(({ id }) => id), seqs: rows.map(({ seq }) => seq) };
+}
+
+const OPEN = RUN_STATUSES.filter((status) => !isTerminal(status));
+
+/** The jobs and versions of open runs that no live worker knows. See `Store.getStrandedJobs()`. */
+export function findStrandedJobs(db: SqliteDatabase, now: number): StrandedJob[] {
+  const open = db.all<{ job: string; runs: number }>`
+    SELECT job, sum(runs) AS runs FROM holdfast_counts
+    WHERE ${isAmong("status", OPEN)} AND runs > 0 GROUP BY job`;
+  const known = liveQueues(db, now);
+  return open.filter(({ job }) => !known.has(job)).map(({ job, runs }) => ({
+    jobName: jobNameOf(job),
+    version: versionOf(job),
+    runs,
+    oldestAt: isoTime(oldestOf(db, job)),
+  })).sort(byNameAndVersion);
+}
+
+/** When the oldest open run of a queue was triggered. */
+function oldestOf(db: SqliteDatabase, queue: string): number {
+  const created = OPEN.map((status) => findOldest(db, queue, status)).filter((row) => row !== undefined)
+    .sort((one, other) => one.seq - other.seq);
+  return created[0]?.created_at ?? 0; // the counts say that there is one
+}
+
+/** The oldest run of a queue in a status: among all runs of the queue or all in the status, whichever are fewer. */
+function findOldest(
+  db: SqliteDatabase,
+  queue: string,
+  status: string,
+): { seq: number; created_at: number } | undefined {
+  const wanted = { jobs: [queue], statuses: [status] };
+  if (countRuns(db, wanted) === 0) return undefined;
+  const byJob = countRuns(db, { ...wanted, statuses: null }) <= countRuns(db, { ...wanted, jobs: null });
+  const index = raw(`holdfast_runs_by_${byJob ? "job" : "status"}`);
+  return db.get<{ seq: number; created_at: number }>`SELECT seq, created_at FROM holdfast_runs INDEXED BY ${index}
+    WHERE status = ${status} AND job = ${queue} ORDER BY seq LIMIT 1`;
+}
+
+/** The input of a run as parsed by another schema. See `Store.getInput()`. */
+export function readInput(db: SqliteDatabase, runId: string, schemaPrint: string): { input: JsonText | null } | null {
+  const row = db.get<{ input: JsonText | null }>`
+    SELECT o.input FROM holdfast_runs r JOIN holdfast_other_inputs o ON o.run_seq = r.seq
+    WHERE r.id = ${runId} AND o.schema_print = ${schemaPrint}`;
+  return row === undefined ? null : { input: row.input };
+}
+
+/** Stores the input of a run as parsed by another schema. See `Store.saveInput()`. */
+export function writeInput(
+  db: SqliteDatabase,
+  lease: Lease,
+  schemaPrint: string,
+  input: JsonText | null,
+  now: number,
+): JsonText | null {
+  const run = db.get<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE ${underLease(lease)}`;
+  if (run === undefined) throw new LeaseLostError(lease);
+  const added = db.run`
+    INSERT INTO holdfast_other_inputs (run_seq, schema_print, input) VALUES (${run.seq}, ${schemaPrint}, ${input})
+      ON CONFLICT DO NOTHING`;
+  if (added > 0) db.run`UPDATE holdfast_runs SET updated_at = ${now} WHERE seq = ${run.seq}`;
+  return db.one<{ input: JsonText | null }>`
+    SELECT input FROM holdfast_other_inputs WHERE run_seq = ${run.seq} AND schema_print = ${schemaPrint}`.input;
 }

@@ -7,7 +7,7 @@ import type { CreatedChild, NewChildren, NewPause } from "../../../store/pause_r
 import { jobNameOf } from "../../queue_name.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { insertRun, type ParentOfRun } from "../writes/enqueue.ts";
+import { insertRun, type ParentOfRun } from "../writes/insert_run.ts";
 import { resolveChildren } from "../writes/pause_resolution.ts";
 import { cancelOrphan, isOrphan } from "./orphans.ts";
 

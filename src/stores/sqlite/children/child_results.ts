@@ -5,7 +5,7 @@ import type { ChildResult, PauseRecord } from "../../../model/wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import { type IdentityRow, readPauseColumns, type ReplayedPauseRow, toRunIdentity } from "../../rows.ts";
 import { identityReader } from "../rows.ts";
-import { readTaken } from "../writes/receives.ts";
+import { readTaken } from "../writes/pause_resolution.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw, sql } from "../statement.ts";
 

@@ -3,12 +3,14 @@ import type { ClaimRequest } from "../../../store/claim.ts";
 import { versionQueue, type WorkerLimit } from "../../operate/blocker_facts.ts";
 import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
 import { MAX_BEFORE_OPENING } from "../../rules.ts";
-import { versionRange } from "../changed_code/queues.ts";
+import { versionRange } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw } from "../statement.ts";
 import { readyRuns, readyRunsOf } from "./candidate.ts";
 import { firstsBefore, hasKept } from "./concurrency_keys.ts";
 import { addStarts, countAllowed, jobScope, rateOpensAt } from "./rates.ts";
+import type { JobPause } from "../../../store/job_pause.ts";
+import { type JobPauseRow, toJobPause } from "../../rows.ts";
 
 /** A queue of a known job that is not paused, with what the limits of the job allow. */
 export interface JobGate {
@@ -211,4 +213,30 @@ function heldByKeyRate(db: SqliteDatabase, queue: string): ExaminedRow[] {
 function heldByJobRate(db: SqliteDatabase, queue: string): ExaminedRow[] {
   const ready = readyRunsOf(queue, "concurrency_key, queue, position, 0 AS opens_at");
   return db.all<ExaminedRow>`${ready} AND started_at IS NULL LIMIT ${raw(MAX_BEFORE_OPENING)}`;
+}
+
+/** Pauses a job, unless it is paused already. See `Store.pauseJob()`. */
+export function pauseJob(
+  db: SqliteDatabase,
+  job: string,
+  { by, note }: Pick<JobPause, "by" | "note">,
+  now: number,
+): JobPause {
+  db.run`INSERT INTO holdfast_paused_jobs VALUES (${job}, ${now}, ${by}, ${note}) ON CONFLICT DO NOTHING`;
+  return toJobPause(db.one<JobPauseRow>`SELECT * FROM holdfast_paused_jobs WHERE job = ${job}`);
+}
+
+/** Ends the pause of a job. Returns whether it was paused. */
+export function resumeJob(db: SqliteDatabase, job: string): boolean {
+  return db.run`DELETE FROM holdfast_paused_jobs WHERE job = ${job}` > 0;
+}
+
+/** The paused jobs, in the order of their names. */
+export function readJobPauses(db: SqliteDatabase): JobPause[] {
+  return db.all<JobPauseRow>`SELECT * FROM holdfast_paused_jobs ORDER BY job`.map(toJobPause);
+}
+
+/** The names of the paused jobs. */
+export function readPausedJobs(db: SqliteDatabase): Set<string> {
+  return new Set(db.all<{ job: string }>`SELECT job FROM holdfast_paused_jobs ORDER BY job`.map(({ job }) => job));
 }

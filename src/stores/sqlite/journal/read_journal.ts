@@ -1,11 +1,14 @@
 import { actorOf, type OriginText } from "../../../model/origin.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import { type Fact, triggeredFact } from "../../../model/fact.ts";
+import { type Fact, type FactValue, type FactValueRef, triggeredFact } from "../../../model/fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../../model/journal.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { joined, raw, sql } from "../statement.ts";
+import { isAmong, joined, raw, sql } from "../statement.ts";
 import { FactInRow } from "./journal.ts";
+import type { RunIdentity } from "../../../model/run.ts";
+import { PartBuilder } from "../../part_builder.ts";
+import { type FactValueRow, type IdentityRow, toFactValue, toRunIdentity } from "../../rows.ts";
 
 // The maximum number of rows of a page.
 const MAX_ROWS = 500;
@@ -170,4 +173,43 @@ function isRow(db: SqliteDatabase, { position, at }: Cursor): boolean {
     UNION ALL SELECT 1 FROM holdfast_runs WHERE seq = ${position} AND created_at = ${at}
     UNION ALL SELECT 1 FROM holdfast_steps WHERE seq = ${position} AND fact_in_row > 0 AND completed_at = ${at}`;
   return row !== undefined;
+}
+
+/** The identities of runs, by their row numbers. See `Store.getRunIdentities()`. */
+export function readIdentities(db: SqliteDatabase, runs: readonly number[]): (RunIdentity | null)[] {
+  const rows = db.all<IdentityRow & { seq: number }>`
+    SELECT seq, id, job, labels FROM holdfast_runs WHERE ${isAmong("seq", runs)}`;
+  const identities = new Map(rows.map((row) => [row.seq, toRunIdentity(row)]));
+  return runs.map((run) => identities.get(run) ?? null);
+}
+
+/**
+ * Reads values that facts leave out, one by one, so that only returned values are read. See
+ * `Store.readFactValues()`.
+ */
+export function readFactValues(
+  db: SqliteDatabase,
+  values: readonly FactValueRef[],
+  maxLength: number,
+): (FactValue | null)[] {
+  const part = new PartBuilder<FactValue | null>(maxLength);
+  part.add(values, (ref) => {
+    const row = findValue(db, ref);
+    return row === undefined ? null : toFactValue(row);
+  });
+  return part.items;
+}
+
+function findValue(db: SqliteDatabase, ref: FactValueRef): FactValueRow | undefined {
+  switch (ref.of) {
+    case "payload":
+      return db.get<FactValueRow>`SELECT payload AS json FROM holdfast_inputs WHERE run_seq = ${ref.run}`;
+    case "output":
+      return db.get<FactValueRow>`SELECT output AS json FROM holdfast_runs WHERE seq = ${ref.run}`;
+    case "failure":
+      return db.get<FactValueRow>`SELECT error, failed_step FROM holdfast_runs WHERE seq = ${ref.run}`;
+    case "step":
+      return db.get<FactValueRow>`
+        SELECT output AS json, failure FROM holdfast_steps WHERE run_seq = ${ref.run} AND name = ${ref.stepName}`;
+  }
 }

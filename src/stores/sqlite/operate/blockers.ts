@@ -16,11 +16,10 @@ import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
 import { HEAD_START } from "../../rules.ts";
 import { isOrphan } from "../children/orphans.ts";
 import { holdsKey, type KeyLimits } from "../flow/concurrency_keys.ts";
-import { readJobPauses } from "../flow/job_pauses.ts";
+import { readJobPauses } from "../flow/job_gates.ts";
 import { findRunRow, type RunRow, toRunText } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { readKey } from "./key_facts.ts";
-import { countGroup, countReady, readLimits } from "./queue_facts.ts";
+import { countGroup, countReady, readKey, readLimits } from "./queue_facts.ts";
 import { countLeases } from "./workers.ts";
 
 /** What else is read of a run that may be held up. */

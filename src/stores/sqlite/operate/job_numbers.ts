@@ -5,7 +5,7 @@ import { jobNameOf } from "../../queue_name.ts";
 import { readyRunsOf } from "../flow/candidate.ts";
 import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../../operate/held_numbers.ts";
 import { MAX_COUNTED_HELD } from "../../rules.ts";
-import { readJobPauses } from "../flow/job_pauses.ts";
+import { readJobPauses } from "../flow/job_gates.ts";
 import { jobScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw } from "../statement.ts";

@@ -13,8 +13,7 @@ import {
   statusesOf,
   storedConditionsOf,
 } from "../../run_conditions.ts";
-import { queuesOf } from "../changed_code/queues.ts";
-import { countRuns } from "../run_counts.ts";
+import { countRuns, queuesOf } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { isAmong, joined, type Part, raw, sql } from "../statement.ts";
 import { estimateRuns, findTimedRuns, skipOthers, type TimedRuns } from "./run_times.ts";

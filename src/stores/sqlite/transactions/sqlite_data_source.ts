@@ -13,13 +13,11 @@ import type {
 } from "../../../model/effects.ts";
 import { systemHost } from "../../../model/host.ts";
 import type { JsonText } from "../../../values/json.ts";
-import { checkDriver } from "../check_driver.ts";
-import { openConnection } from "../connection.ts";
+import { checkDriver, openConnection } from "../connection.ts";
 import { SqliteDatabase, type SqliteDriver } from "../sqlite_database.ts";
 import { isAmong, sql } from "../statement.ts";
 import { WriteBatch } from "../write_batch.ts";
-import { inSavepoint } from "./savepoint.ts";
-import { type SqliteTransaction, UserStatements } from "./sqlite_transaction.ts";
+import { inSavepoint, type SqliteTransaction, UserStatements } from "./sqlite_transaction.ts";
 
 /** A SQLite database as a data source. {@linkcode sqliteDataSource} and `SqliteStore.dataSource()` make one. */
 export class SqliteDataSource implements DataSource<SqliteTransaction>, AsyncDisposable {

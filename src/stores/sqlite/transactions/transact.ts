@@ -4,14 +4,13 @@ import type { StepRecord } from "../../../model/step.ts";
 import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionSignal } from "../../../store/transaction.ts";
 import type { SignalOutcome } from "../../../model/wait.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { findCurrentWait } from "../reads/find_wait.ts";
+import { findCurrentWait } from "../reads/run_history.ts";
 import { Undone } from "../write_batch.ts";
 import { enqueueRuns } from "../writes/enqueue.ts";
 import { deliver } from "../writes/pauses.ts";
 import { recordStep } from "../writes/steps.ts";
-import { underLease } from "../writes/under_lease.ts";
-import { inSavepoint } from "./savepoint.ts";
-import type { UserStatements } from "./sqlite_transaction.ts";
+import { underLease } from "../writes/lease_cache.ts";
+import { inSavepoint, type UserStatements } from "./sqlite_transaction.ts";
 
 /** What a transaction is executed with. */
 export interface TransactDeps {

@@ -27,9 +27,9 @@ import {
   passLimits,
   type Precedence,
   queuesOf,
+  readPausedJobs,
   writeStarts,
 } from "../flow/job_gates.ts";
-import { readPausedJobs } from "../flow/job_pauses.ts";
 import { correctStarts, forgetStarts } from "../flow/rates.ts";
 import { forgetTurns, serveGroup, serveKeyless, settleHeads, touchGroup } from "../flow/turns.ts";
 import { trimByAge } from "../journal/journal.ts";
@@ -47,10 +47,10 @@ import {
   readClaimed,
   readLastClaim,
   readLiveWorkers,
-} from "./known_workers.ts";
+} from "../operate/workers.ts";
 import { commitDeadlines, noteResumption, wake } from "./pause_resolution.ts";
 import { revokeExpiredLeases } from "./leases.ts";
-import { underLease } from "./under_lease.ts";
+import { underLease } from "./lease_cache.ts";
 
 /** Reads what is needed of runs that are claimed; a WHERE or an ON follows for `r`. */
 const CLAIMED =

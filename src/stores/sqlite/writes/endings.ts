@@ -13,9 +13,9 @@ import { endHold } from "../changed_code/offers.ts";
 import { enterQueue, OUT_OF_QUEUE, releaseKey } from "../flow/concurrency_keys.ts";
 import { keepGhost } from "../flow/ghosts.ts";
 import { touchGroup } from "../flow/turns.ts";
-import { noteInterruption } from "../operate/timeline_writes.ts";
+import { noteInterruption } from "../operate/timeline.ts";
 import type { JsonText } from "../../../values/json.ts";
-import { addEndRun } from "./add_end_run.ts";
+import { addEndRun } from "./insert_run.ts";
 import { findRunRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -24,8 +24,7 @@ import { keepReports, type NewReports, newReports, NO_REPORTS } from "./new_repo
 import { commitDeadlines, resolveChildren } from "./pause_resolution.ts";
 import { completeRetried } from "./retry_links.ts";
 import { recordCancelledStep } from "./steps.ts";
-import { underLease } from "./under_lease.ts";
-import { writePlain } from "./write_plain.ts";
+import { underLease } from "./lease_cache.ts";
 
 /** A run that leaves a lease without an end. */
 interface LeavingRun {
@@ -259,7 +258,6 @@ function finishTogether(
   const added = newReports(reports, run.lastReportNo);
   if (added.progress !== null) return false;
   db.plain.addEnd(run, ending.output, Math.max(run.lastReportNo, added.lastNo), now);
-  db.putOff(writePlain);
   moveRun(db, run.job, "running", ending.status);
   db.facts.note(...added.reports.map((report) => toFact(run.seq, report)), endFact(run.seq, ending));
   db.leased.forget(lease.runId);

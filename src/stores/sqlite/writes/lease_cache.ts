@@ -1,4 +1,5 @@
 import type { Lease } from "../../../model/lease.ts";
+import { type Part, sql } from "../statement.ts";
 
 /** The entry of a run under a lease. */
 export interface LeasedRun {
@@ -51,4 +52,10 @@ export class LeaseCache {
   forget(runId: string): void {
     this.#runs.delete(runId);
   }
+}
+
+/** The condition that a lease is the current one of a row of `holdfast_runs`. */
+export function underLease({ runId, generation, claimId, recorded }: Lease): Part {
+  return sql`id = ${runId} AND lease_generation = ${generation} AND lease_claim = ${claimId} AND recorded >= ${recorded}
+    AND status = 'running'`;
 }

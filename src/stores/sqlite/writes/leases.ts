@@ -7,7 +7,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw } from "../statement.ts";
 import { failRun, findLeased, leaveLease, type OpenRun, SELECT_OPEN_RUN } from "./endings.ts";
 import { findNewReports, keepReports, newReports, noteReports } from "./new_reports.ts";
-import { underLease } from "./under_lease.ts";
+import { underLease } from "./lease_cache.ts";
 
 /** Extends leases. See `Store.renew()`. */
 export function renewLeases(

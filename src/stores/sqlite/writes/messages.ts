@@ -13,12 +13,11 @@ import { isTerminal, type RunStatus } from "../../../model/run.ts";
 import type { SendOutcome, SendRequest, SendTarget } from "../../../store/send_request.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { fromInput, type IdentityRow, toRunIdentity } from "../../rows.ts";
-import { QueueSearch } from "../changed_code/queues.ts";
+import { QueueSearch } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { sql } from "../statement.ts";
 import { enqueueRuns } from "./enqueue.ts";
-import { commitDeadlines, wake } from "./pause_resolution.ts";
-import { hasClosedInbox, takeMessages } from "./receives.ts";
+import { commitDeadlines, hasClosedInbox, takeMessages, wake } from "./pause_resolution.ts";
 
 /** A run to which a message is sent. */
 interface InboxRow extends IdentityRow {

@@ -4,7 +4,7 @@ import type { Lease } from "../../../model/lease.ts";
 import { latestProgress, type Report } from "../../../model/execution_report.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type Part, sql } from "../statement.ts";
-import { underLease } from "./under_lease.ts";
+import { underLease } from "./lease_cache.ts";
 
 /** The reports ({@linkcode Report}) in a write that no earlier write under the same lease has stored. */
 export interface NewReports {

@@ -12,10 +12,9 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { addChildren, findCreated, lacksChildren } from "../children/add_children.ts";
 import { readPauseRecords } from "../children/child_results.ts";
 import { leaveLease, type OpenRun } from "./endings.ts";
-import { commitDeadlines, endReceives, nextRecordedNo, wake } from "./pause_resolution.ts";
+import { commitDeadlines, endReceives, hasClosedInbox, nextRecordedNo, takeAsked, wake } from "./pause_resolution.ts";
 import { findNewReports, keepReports, noteReports } from "./new_reports.ts";
-import { hasClosedInbox, takeAsked } from "./receives.ts";
-import { underLease } from "./under_lease.ts";
+import { underLease } from "./lease_cache.ts";
 import { type IdentityRow, toRunIdentity, toWait } from "../../rows.ts";
 import { type PauseRow, toAwaitedPause, toAwaitedRetry } from "../rows.ts";
 

@@ -4,13 +4,11 @@ import type { Lease } from "../../../model/lease.ts";
 import type { Report } from "../../../model/execution_report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../model/step.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import type { LeasedRun } from "./lease_cache.ts";
+import { type LeasedRun, underLease } from "./lease_cache.ts";
 import { drawNumber, drawUnlessFirst, FactInRow, NEXT_NUMBER } from "../journal/journal.ts";
-import { noteAttempt } from "../operate/timeline_writes.ts";
+import { noteAttempt } from "../operate/timeline.ts";
 import { findNewReports, keepReports, type NewReports, newReports } from "./new_reports.ts";
 import { chunksOf, insertChunks } from "../streams.ts";
-import { underLease } from "./under_lease.ts";
-import { writePlain } from "./write_plain.ts";
 import { type LeasedRow, toLeasedRun } from "../rows.ts";
 
 /** Records how an attempt at a step ended. See `Store.saveStep()`. */
@@ -83,7 +81,6 @@ function recordTogether(
   const lastReportNo = Math.max(run.lastReportNo, added.lastNo);
   const row = { number: drawNumber(db), output: result.output, factInRow, startedAt: startedAt(step, now) };
   db.plain.addStep(run, step, row, lastReportNo, now);
-  db.putOff(writePlain);
   run.recorded += 1;
   run.lastReportNo = lastReportNo;
   return { recordedNo: run.recorded, retry: null };

@@ -1,0 +1,274 @@
+import { actorOf, type OriginText } from "../../../model/origin.ts";
+import { positionOf } from "../../../model/flow.ts";
+import type { Host } from "../../../model/host.ts";
+import type { StoredRun, TerminalStatus } from "../../../model/run.ts";
+import type { JsonText } from "../../../values/json.ts";
+import type { NewRun } from "../../../store/new_run.ts";
+import { readOnEnd, toEndRun, toOnEnd } from "../../end_runs.ts";
+import { END_LEAD } from "../../rules.ts";
+import { queueName, versionOf } from "../../queue_name.ts";
+import { moveRun } from "../run_counts.ts";
+import type { SqliteDatabase } from "../sqlite_database.ts";
+import { drawNumber } from "../journal/journal.ts";
+import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
+import { touchGroup } from "../flow/turns.ts";
+import { linkRetry } from "./retry_links.ts";
+import { fromInput, toLabels } from "../../rows.ts";
+import { toRunText } from "../rows.ts";
+import { deadlineAt } from "../../../model/wait.ts";
+
+/** The parent of a new run, and the pause that waits for it. */
+export interface ParentOfRun {
+  seq: number;
+  id: string;
+  pauseSeq: number;
+  /** How many parents the new run has above it. */
+  depth: number;
+}
+
+/**
+ * Adds a run, perhaps as a child, or to clean up after another, unless one with its id or its idempotency key exists: then returns `null`.
+ *
+ * @returns The run and its row number.
+ */
+export function insertRun(
+  db: SqliteDatabase,
+  run: NewRun,
+  host: Pick<Host, "newId">,
+  now: number,
+  parent: ParentOfRun | null = null,
+  endedRunId: string | null = null,
+): { run: StoredRun; seq: number } | null {
+  const seq = drawNumber(db);
+  const endOf = endedRunId ?? endOfRetried(db, run);
+  const queue = queueName(run.jobName, run.version);
+  const key = run.concurrencyKey;
+  const flow = flowOf(run, now);
+  const isFirst = endOf !== null && key !== null;
+  const position = positionOf(seq, flow.priority) - (isFirst ? END_LEAD : 0);
+  const isDelayed = flow.due_at !== null;
+  // One that goes before others is found by updateQueue().
+  const state = isDelayed || isFirst
+    ? null
+    : key === null
+    ? "R"
+    : stateOfNewRun(db, key, { ...flow, queue, position }, now);
+  const labels = JSON.stringify(run.labels);
+  const retriggerOf = run.retriggerOf?.runId ?? null;
+  const columns = [
+    seq,
+    run.id,
+    queue,
+    queue,
+    position,
+    labels,
+    run.idempotencyKey,
+    key,
+    isDelayed ? null : state ?? "B",
+    retriggerOf,
+    now,
+    now,
+    run.trace,
+  ];
+  const onEnd = toOnEnd(run);
+  const isPlain = flow === NO_FLOW && run.schedule === null && parent === null && onEnd === null && endOf === null;
+  const slotAt = slotOf(run);
+  const isAdded = isPlain ? db.run(INSERT_PLAIN, ...columns) : db.run(
+    INSERT,
+    ...columns,
+    ...FLOW_COLUMNS.map((column) => flow[column]),
+    run.schedule?.name ?? null,
+    slotAt,
+    run.schedule === null ? null : slotTextOf(db, run),
+    parent?.id ?? null,
+    parent?.seq ?? null,
+    parent?.pauseSeq ?? null,
+    parent?.depth ?? 0,
+    onEnd,
+    endOf,
+  );
+  if (isAdded === 0) return null;
+  moveRun(db, queue, null, "pending");
+  db.run`
+    INSERT INTO holdfast_inputs (run_seq, payload, input, schema_print)
+      VALUES (${seq}, ${run.payload}, ${fromInput(run.payload, run.input)}, ${run.schemaPrint})`;
+  for (const [name, value] of Object.entries(run.labels)) {
+    db.run`INSERT INTO holdfast_labels (key, value, run_seq) VALUES (${name}, ${value}, ${seq})`;
+  }
+  if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, actorOf(run.trace), host);
+  if (state === "R") touchGroup(db, queue, flow.fairness_key);
+  if (!isDelayed && state === null && key !== null) updateQueue(db, key, now);
+  const added = toRunText({
+    ...UNCLAIMED,
+    ...flow,
+    id: run.id,
+    job: queue,
+    labels,
+    payload: run.payload,
+    idempotency_key: run.idempotencyKey,
+    former_key: null,
+    concurrency_key: key,
+    created_at: now,
+    updated_at: now,
+    retrigger_of: retriggerOf,
+    schedule_name: run.schedule?.name ?? null,
+    slot_at: slotAt,
+    parent_id: parent?.id ?? null,
+    on_end: onEnd,
+    end_of: endOf,
+    trace: run.trace,
+  });
+  return { run: added, seq };
+}
+
+/** The columns of a run for flow control. */
+interface FlowColumns {
+  fairness_key: string | null;
+  priority: number;
+  key_concurrency: number;
+  key_rate_limit: number | null;
+  key_rate_period: number | null;
+  start_at: number | null;
+  due_at: number | null;
+  start_within: number | null;
+  start_by: number | null;
+  finish_within: number | null;
+  deadline_at: number | null;
+}
+
+/** The columns of a run that uses no flow control. */
+const NO_FLOW: FlowColumns = {
+  fairness_key: null,
+  priority: 0,
+  key_concurrency: 1,
+  key_rate_limit: null,
+  key_rate_period: null,
+  start_at: null,
+  due_at: null,
+  start_within: null,
+  start_by: null,
+  finish_within: null,
+  deadline_at: null,
+};
+
+/** The columns of a new run for flow control, or {@linkcode NO_FLOW} itself. */
+function flowOf({ flow, concurrencyKey }: NewRun, now: number): FlowColumns {
+  const { start, priority, fairnessKey, startWithin, finishWithin, keyConcurrency, keyRate } = flow;
+  const usesFlow = priority !== 0 || start !== null || fairnessKey !== null || startWithin !== null ||
+    finishWithin !== null || (concurrencyKey !== null && (keyConcurrency !== 1 || keyRate !== null));
+  if (!usesFlow) return NO_FLOW;
+  const startAt = deadlineAt(start, now);
+  const startBy = startWithin === null ? null : Math.max(startAt ?? now, now) + startWithin;
+  return {
+    fairness_key: fairnessKey,
+    priority,
+    key_concurrency: keyConcurrency,
+    key_rate_limit: keyRate?.limit ?? null,
+    key_rate_period: keyRate?.period ?? null,
+    start_at: startAt,
+    due_at: startAt !== null && startAt > now ? startAt : null,
+    start_within: startWithin,
+    start_by: startBy,
+    finish_within: finishWithin,
+    deadline_at: startBy,
+  };
+}
+
+const PLAIN_COLUMNS =
+  `seq, id, job, queue, position, labels, idempotency_key, concurrency_key, queue_state, retrigger_of,
+  created_at, updated_at, trace`.split(/,\s+/);
+const FLOW_COLUMNS = Object.keys(NO_FLOW) as (keyof FlowColumns)[]; // it has these keys alone
+// Most runs need no other columns: the wide statement costs a quarter more.
+const INSERT_PLAIN = insertOf(PLAIN_COLUMNS);
+const INSERT = insertOf([
+  ...PLAIN_COLUMNS,
+  ...FLOW_COLUMNS,
+  ...["schedule_name", "slot_at", "slot", "parent_id", "parent_seq", "parent_pause", "depth", "on_end", "end_of"],
+]);
+
+function insertOf(columns: readonly string[]): string {
+  return `INSERT INTO holdfast_runs (status, ${columns.join(", ")})
+    VALUES ('pending', ${columns.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
+}
+
+/** A retry of an end run cleans up after the same run. */
+function endOfRetried(db: SqliteDatabase, { retriggerOf }: NewRun): string | null {
+  if (retriggerOf === null) return null;
+  const old = db.get<{ end_of: string | null }>`SELECT end_of FROM holdfast_runs WHERE id = ${retriggerOf.runId}`;
+  return old?.end_of ?? null;
+}
+
+function slotOf({ schedule }: NewRun): number | null {
+  const slotAt = schedule?.slotAt ?? null;
+  return slotAt === null ? null : Date.parse(slotAt);
+}
+
+/** What the engine stores of a slot. A retry has that of the old run. */
+function slotTextOf(db: SqliteDatabase, { schedule, retriggerOf }: NewRun): JsonText | null {
+  if (retriggerOf === null) return schedule?.slot ?? null;
+  const old = db.get<{ slot: JsonText | null }>`SELECT slot FROM holdfast_runs WHERE id = ${retriggerOf.runId}`;
+  return old?.slot ?? null;
+}
+
+/** The columns of a run that was not claimed yet. */
+const UNCLAIMED = {
+  status: "pending" as const,
+  lease_owner: null,
+  lease_expires_at: null,
+  lease_generation: 0,
+  progress: null,
+  output: null,
+  error: null,
+  failure: null,
+  failed_step: null,
+  started_at: null,
+  completed_at: null,
+  finish_by: null,
+  retriggered_as: null,
+  ended_by: null,
+  held: null,
+  completed_as: null,
+};
+
+/** Adds the run that cleans up after a run, which ends now, if it has one for this end. */
+export function addEndRun(
+  db: SqliteDatabase,
+  { seq, id, on_end }: { seq: number; id: string; on_end: JsonText },
+  status: TerminalStatus,
+  now: number,
+): void {
+  const end = readOnEnd(on_end);
+  if (!end.statuses.includes(status)) return;
+  const row = db.one<EndedRow>`
+    SELECT job, labels, trace, concurrency_key, fairness_key, priority, key_concurrency, key_rate_limit,
+      key_rate_period
+    FROM holdfast_runs WHERE seq = ${seq}`;
+  const { key_rate_limit: limit, key_rate_period: period } = row;
+  const request = toEndRun({
+    id,
+    version: versionOf(row.job),
+    labels: toLabels(row.labels),
+    concurrencyKey: row.concurrency_key,
+    flow: {
+      priority: row.priority,
+      fairnessKey: row.fairness_key,
+      keyConcurrency: row.key_concurrency,
+      keyRate: limit === null || period === null ? null : { limit, period },
+    },
+    trace: row.trace,
+  }, end);
+  const host: Pick<Host, "newId"> = { newId: () => "" }; // it has no copies
+  if (insertRun(db, request, host, now, null, id) === null) throw new Error(`There is a run "${end.id}" already`);
+}
+
+interface EndedRow {
+  job: string;
+  labels: JsonText;
+  trace: OriginText | null;
+  concurrency_key: string | null;
+  fairness_key: string | null;
+  priority: number;
+  key_concurrency: number;
+  key_rate_limit: number | null;
+  key_rate_period: number | null;
+}
