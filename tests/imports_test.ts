@@ -189,18 +189,18 @@ Deno.test("imports of src/store/ bring no values, but for what reads.ts makes of
 
 /** Helpers for writing a store, which are no rules for stores: one outside of this package does it in its own way. */
 const HELPER_FILES = [
-  "first_resumed.ts",
-  "latency_counts.ts",
-  "new_chunks.ts",
+  "holds.ts",
   "operate/blocker_facts.ts",
   "operate/find_blockers.ts",
-  "operate/held_numbers.ts",
   "part_builder.ts",
+  "record_rules.ts",
   "run_conditions.ts",
   "store_calls.ts",
-  "tried_prints.ts",
 ];
 const HELPERS = [
+  "addHeld",
+  "addLatencies",
+  "addUnread",
   "checkOptionNames",
   "decode",
   "isOneOf",
@@ -209,7 +209,6 @@ const HELPERS = [
   "RUN_VALUES",
   "SEARCHED_BY_END",
   "STEP_VALUES",
-  "toNamedWorker",
   "WAIT_VALUES",
 ];
 

@@ -36,7 +36,7 @@ export interface ClaimedColumns extends IdentityRow {
 }
 
 /** What the row of a claimed run does not have: its records, and whether it was held. */
-export type ClaimedRecords = Pick<Claim, "steps" | "pauses" | "resumed" | "copied" | "isResumed" | "continues">;
+type ClaimedRecords = Pick<Claim, "steps" | "pauses" | "resumed" | "copied" | "isResumed" | "continues">;
 
 /** A row of a claimed run, with its records, as a claim. */
 export function toClaim(row: ClaimedColumns, records: ClaimedRecords, now: number): Claim {
@@ -74,7 +74,7 @@ export function toLease(row: ClaimedColumns): Lease {
 }
 
 /** How long a run was due before its first claim, in milliseconds; `null` if this is a later one. */
-export function startDelay(
+function startDelay(
   { lease_generation, created_at, start_at, started_at }: Pick<
     ClaimedColumns,
     "lease_generation" | "created_at" | "start_at" | "started_at"

@@ -161,4 +161,4 @@ export {
 } from "./rules.ts";
 export { MAX_FAILURES } from "./operate/timeline_rows.ts";
 export { aloneQueue, isAloneQueue, queueName } from "./queue_name.ts";
-export { slotAt, STATISTICS_SPANS } from "./statistics_slots.ts";
+export { slotAt, STATISTICS_SPANS } from "./operate/numbers.ts";

@@ -29,7 +29,7 @@ export function isAloneQueue(queue: string): boolean {
 }
 
 /** Whether a queue is not that of a version of a job: its runs are claimed alone, or offered to the code with one print. */
-export function isSpecialQueue(queue: string): boolean {
+function isSpecialQueue(queue: string): boolean {
   const end = queue.indexOf("\t");
   return end !== -1 && queue.includes("\t", end + 1);
 }

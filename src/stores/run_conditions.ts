@@ -51,7 +51,7 @@ export const TIMED_RUNS = 5_000;
 export const MAX_TIMED = 10;
 
 /** Where the count of a list ends, unless the page ends later or a query says otherwise. */
-export const MAX_COUNTED = 10_000;
+const MAX_COUNTED = 10_000;
 /** When it ends, in milliseconds after the start of the search, if the page is full and so many runs were examined. */
 export const MAX_COUNT_MS = 50;
 /** So many runs are always examined: among few, the count does not depend on how busy the machine is. */

@@ -12,7 +12,7 @@ import {
   versionQueue,
 } from "../operate/blocker_facts.ts";
 import { isAloneQueue } from "../queue_name.ts";
-import { toNamedWorker } from "../worker_details.ts";
+import { toNamedWorker } from "../record_rules.ts";
 import { MAX_HOLDERS } from "../rules.ts";
 import { isOrphan } from "./children.ts";
 import type { ClaimState } from "./writes/claim.ts";

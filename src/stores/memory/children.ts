@@ -10,7 +10,7 @@ import { type KeptChild, type KeptPause, type KeptRun } from "./records.ts";
 import { resultOf, toIdentity } from "./copies.ts";
 
 /** What {@linkcode addChildren} needs to know of other runs. */
-export interface ChildDeps {
+interface ChildDeps {
   /** Finds a run. */
   get(runId: string): KeptRun | undefined;
   /** The newest retry of the run that a request is to retrigger, unless it has ended. */

@@ -12,7 +12,7 @@ import type { HoldRecord, RunHistory } from "../../store/hold_record.ts";
 import type { AwaitedPause, RunState } from "../../store/run_state.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { endRunIdOf, toOnEnd } from "../end_runs.ts";
-import { firstResumed } from "../first_resumed.ts";
+import { firstResumed } from "../record_rules.ts";
 import {
   type ChildResult,
   parseWait,
@@ -34,7 +34,7 @@ import {
   startBy,
   triedPrints,
 } from "./records.ts";
-import { namesOfPrints } from "../tried_prints.ts";
+import { namesOfPrints } from "../holds.ts";
 
 /** A copy of a run for callers, with its values as stored JSON. */
 export function toRunText(run: KeptRun): StoredRun {

@@ -5,7 +5,7 @@ import type { HeldQuery, NewHold } from "../../store/hold_record.ts";
 import type { StrandedJob } from "../../model/hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { queueName } from "../queue_name.ts";
-import { latestSince } from "../tried_prints.ts";
+import { latestSince } from "../holds.ts";
 import { MAX_OFFERS } from "../rules.ts";
 import { hadLease, type KeptRun, queueOf, triedPrints } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";

@@ -12,6 +12,7 @@ import type { Interruption } from "../../store/timeline_records.ts";
 import type { OriginText } from "../../model/origin.ts";
 import { aloneQueue, queueName } from "../queue_name.ts";
 import { deadlineAt, type PauseRecord } from "../../model/wait.ts";
+import { deadlineFailure } from "../../model/failure/deadline_failure.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
@@ -127,7 +128,7 @@ export interface KeptHold extends Pick<HoldRecord, "code" | "message" | "details
 }
 
 /** What a waiting run waits for. */
-export interface Parking {
+interface Parking {
   /** The pauses that it waits on: the first of them to be over wakes it. */
   awaited: KeptPause[];
   /** When its earliest retry is due. */
@@ -336,4 +337,21 @@ export function addLine(run: KeptRun, line: NewLogEntry): boolean {
   const [oldest] = run.logs.keys();
   if (oldest !== undefined && run.logs.size > MAX_LOG_LINES + 1) run.logs.delete(oldest);
   return true;
+}
+
+/** Why a run that is not under a lease fails now: it missed the deadline for its start or for its end, or `null`. */
+export function missedDeadline(run: KeptRun, now: number): Failure | null {
+  const { startWithin, finishWithin } = run.flow;
+  if (startWithin !== null && (openStartBy(run) ?? Infinity) <= now) return deadlineFailure("expired", startWithin);
+  if (finishWithin !== null && (finishBy(run) ?? Infinity) <= now) return deadlineFailure("timeout", finishWithin);
+  return null;
+}
+
+/** When a run that is not under a lease fails, unless it starts or ends before; `null`: it has no deadline. */
+export function nextDeadline(run: KeptRun): number | null {
+  return earliest([openStartBy(run), finishBy(run)]);
+}
+
+function openStartBy(run: KeptRun): number | null {
+  return run.startedAt === null ? startBy(run) : null;
 }

@@ -13,7 +13,7 @@ import type { Interruption } from "../../store/timeline_records.ts";
 import { toEndRun } from "../end_runs.ts";
 import { countsByNewestRetry, countsForKey } from "../idempotency.ts";
 import { ALONE_FROM, aloneDelayMs, DELETED_RUNS_KNOWN_MS } from "../rules.ts";
-import { addTry } from "../tried_prints.ts";
+import { addTry } from "../holds.ts";
 import { type Ghost, MemoryKeys } from "./flow/concurrency_keys.ts";
 import { MemoryJournal } from "./journal.ts";
 import { endChild, loseResult } from "./children.ts";

@@ -31,5 +31,9 @@ export {
 } from "./transactions/postgres_data_source.ts";
 export type { PostgresPool } from "./transactions/drivers.ts";
 export type { PostgresWarning } from "./operator_reads.ts";
-export { type CopyOptions, type CopyReport, copySqliteToPostgres } from "../copy/copy_sqlite_to_postgres.ts";
-export type { RowDigest } from "../copy/row_digest.ts";
+export {
+  type CopyOptions,
+  type CopyReport,
+  copySqliteToPostgres,
+  type RowDigest,
+} from "../copy/copy_sqlite_to_postgres.ts";

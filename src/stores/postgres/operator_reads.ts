@@ -11,7 +11,7 @@ import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { BlockerFacts, WorkerFacts } from "../operate/blocker_facts.ts";
 import { type AttemptRow, type TimelineStepRow, toFailures, toTimelineStep } from "../operate/timeline_rows.ts";
-import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../operate/held_numbers.ts";
+import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../operate/numbers.ts";
 import { isAloneQueue, jobNameOf } from "../queue_name.ts";
 import {
   type IdentityRow,
@@ -22,7 +22,7 @@ import {
   toWait,
   type WaitRow,
 } from "../rows.ts";
-import { parseWorkerDetails, toNamedWorker } from "../worker_details.ts";
+import { parseWorkerDetails, toNamedWorker } from "../record_rules.ts";
 import type { PostgresDatabase } from "./database/postgres_database.ts";
 import { type RunRow, toRunText } from "./rows.ts";
 

@@ -9,7 +9,7 @@ import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { isSameJson, type JsonText } from "../../values/json.ts";
 import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../model/wait.ts";
-import { byNameAndVersion } from "../by_name_and_version.ts";
+import { byNameAndVersion, namesOfPrints } from "../holds.ts";
 import { type ClaimedColumns, toClaim } from "../claimed_row.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
 import {
@@ -24,7 +24,6 @@ import {
   toWait,
   type WaitRow,
 } from "../rows.ts";
-import { namesOfPrints } from "../tried_prints.ts";
 import { type PauseRow, type RunRow, toPauseRecord, toRunText } from "./rows.ts";
 import { toNewRunParameter } from "./writes/parameters.ts";
 

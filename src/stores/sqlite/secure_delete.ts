@@ -81,7 +81,7 @@ const SLICE = 200;
  * Erases the facts of deleted runs from the journal. Each is replaced by an empty one, so that all others keep their
  * numbers.
  */
-export class JournalEraser {
+class JournalEraser {
   readonly #db: SqliteDatabase;
   /** The position up to which the journal was searched for deleted runs. */
   #searched = 0;

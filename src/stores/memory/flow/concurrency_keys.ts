@@ -1,7 +1,7 @@
 import type { Lease } from "../../../model/lease.ts";
 
 /** The holder of a concurrency key. */
-export interface KeyHolder {
+interface KeyHolder {
   /** The run. */
   runId: string;
   /** The generation of the lease under which it took the key. */

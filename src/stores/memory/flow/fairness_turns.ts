@@ -62,7 +62,7 @@ function groupOf(run: KeptRun, fairnessKey: string): string {
 }
 
 /** Finds the runs that a worker can claim, one after another. */
-export interface DueOrder {
+interface DueOrder {
   /** The next run that passes all gates. */
   next(): KeptRun | undefined;
   /** Notes that it is claimed. */

@@ -4,14 +4,13 @@ import type { JobPause } from "../../../store/job_pause.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { aloneQueue, isAloneQueue, queueName } from "../../queue_name.ts";
 import { isOrphan } from "../children.ts";
-import { type KeptRun, queueOf } from "../records.ts";
+import { type KeptRun, nextDeadline, queueOf } from "../records.ts";
 import type { MemoryRuns } from "../runs.ts";
-import { nextDeadline } from "./deadlines.ts";
 import type { DueRuns } from "./due_runs.ts";
 import { jobScope, type MemoryRates } from "./rates.ts";
 
 /** What the gates of a claim look at. */
-export interface GatesContext {
+interface GatesContext {
   /** The runs of the store. */
   runs: MemoryRuns;
   /** The starts under rates. */

@@ -2,14 +2,13 @@ import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.t
 import type { StatisticsRow } from "../../../store/statistics.ts";
 import type { WorkerRecord } from "../../../store/worker_record.ts";
 import { noRuns } from "../../../statistics/no_runs.ts";
-import { addHeld, addUnread } from "../../operate/held_numbers.ts";
+import { addHeld, addUnread } from "../../operate/numbers.ts";
 import { LISTED_LEASES, MAX_COUNTED_HELD } from "../../rules.ts";
 import { type ClaimState, isLive } from "../writes/claim.ts";
-import { nextDeadline } from "../flow/deadlines.ts";
+import { dueFrom, earliest, type KeptRun, nextDeadline } from "../records.ts";
 import { DueRuns } from "../flow/due_runs.ts";
 import { unreadOf, wakesAt } from "../pauses.ts";
 import { jobScope } from "../flow/rates.ts";
-import { dueFrom, earliest, type KeptRun } from "../records.ts";
 
 /** The workers, by their first claims. See `Store.getWorkers()`. */
 export function listWorkers({ runs, workers }: ClaimState, now: number): WorkerRecord[] {

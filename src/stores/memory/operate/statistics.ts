@@ -1,6 +1,5 @@
 import type { JobStatistics, StatisticsQuery, StatisticsRow, StatisticsSpan } from "../../../store/statistics.ts";
-import { addLatencies } from "../../latency_counts.ts";
-import { slotAt, STATISTICS_SPANS } from "../../statistics_slots.ts";
+import { addLatencies, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
 
 const COUNTS = ["triggered", "started", "completed", "failed", "cancelled", "steps", "stepFailures"] as const;
 const SAMPLES = ["samples", "pending", "running", "waiting", "busy"] as const;

@@ -151,7 +151,7 @@ export function forgetDeadWorkers(workers: Map<string, KnownWorker>, now: number
 }
 
 /** The jobs of live workers: those that claimed within the length of their leases. */
-export function findLiveJobs(workers: ReadonlyMap<string, KnownWorker>, now: number): KnownWorker["jobs"] {
+function findLiveJobs(workers: ReadonlyMap<string, KnownWorker>, now: number): KnownWorker["jobs"] {
   // A worker last seen in the future shows that the clock was set back: it does not count as alive.
   return [...workers.values()].filter((worker) => isLive(worker, now)).flatMap(({ jobs }) => jobs);
 }

@@ -2,9 +2,11 @@ import { stepFacts, toFact } from "../../../model/fact.ts";
 import type { Report } from "../../../model/execution_report.ts";
 import { type ExecutingStep, retryTime, type SavedStep, startedAt, type StepWrite } from "../../../model/step.ts";
 import type { Chunk } from "../../../model/stream.ts";
-import { addChunks } from "../streams.ts";
+import { addChunks, newChunks } from "../streams.ts";
 import type { MemoryJournal } from "../journal.ts";
 import { type KeptAttempt, type KeptRun, type KeptStep, nextRecordedNo } from "../records.ts";
+import type { Lease } from "../../../model/lease.ts";
+import type { MemoryRuns } from "../runs.ts";
 
 /**
  * Records how an attempt at a step ended. A step that has ended, or an attempt that is recorded already, is not
@@ -91,4 +93,21 @@ export function cancelSteps(
     step.result = { status: "cancelled", failure: step.result.failure };
     step.completedAt = now;
   }
+}
+
+/** Stores items of streams. See `Store.appendItems()`. */
+export function appendItems(
+  runs: MemoryRuns,
+  writes: readonly { lease: Lease; chunks: readonly Chunk[] }[],
+  now: number,
+): boolean[] {
+  return writes.map(({ lease, chunks }) => {
+    const run = runs.findUnder(lease);
+    const added = run === undefined ? null : newChunks(run, chunks);
+    if (run === undefined || added === null) return false;
+    addChunks(run, added, now);
+    if (added.length > 0) runs.journal.note([run.seq, "streamed"]);
+    if (added.length > 0) runs.countChange();
+    return true;
+  });
 }

@@ -3,9 +3,8 @@ import type { RunIdentity } from "../../../model/run.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
 import { abandonedFailure, MAX_TIMERS } from "../../rules.ts";
 import { isOrphan } from "../children.ts";
-import { missedDeadline, nextDeadline } from "../flow/deadlines.ts";
+import { earliest, type KeptRun, missedDeadline, nextDeadline } from "../records.ts";
 import { wakesAt } from "../pauses.ts";
-import { earliest, type KeptRun } from "../records.ts";
 import { toIdentity } from "../copies.ts";
 import type { LostWorker, MemoryRuns } from "../runs.ts";
 import { cancelSteps } from "./steps.ts";
@@ -70,7 +69,7 @@ function isFree({ lease, completedAt }: KeptRun): boolean {
 }
 
 /** Fails a run that is not under a lease. */
-export function fail(runs: MemoryRuns, run: KeptRun, failure: Failure, now: number): ClaimResult["failed"][number] {
+function fail(runs: MemoryRuns, run: KeptRun, failure: Failure, now: number): ClaimResult["failed"][number] {
   runs.end(run, { status: "failed", failure, failedStepName: null }, now);
   return { run: toIdentity(run), error: failure.message, failureKind: failure.kind };
 }

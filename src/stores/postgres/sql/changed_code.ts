@@ -1,7 +1,7 @@
 import { ownPosition } from "./flow/own_position.ts";
 import { isTerminal, RUN_STATUSES } from "../../../model/run.ts";
 import { HEAD_START, MAX_OFFERS, SECOND_TRY_MS } from "../../rules.ts";
-import { ONCE } from "../../tried_prints.ts";
+import { ONCE } from "../../holds.ts";
 import { ENTRY } from "./basics.ts";
 import { underLease } from "./writes/under_lease.ts";
 

@@ -1,7 +1,7 @@
 import type { KnownJob } from "../../../model/flow.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { queueName } from "../../queue_name.ts";
-import { latestSince } from "../../tried_prints.ts";
+import { latestSince } from "../../holds.ts";
 import { HEAD_START, MAX_OFFERS } from "../../rules.ts";
 import { enterQueue, OWN_POSITION } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";

@@ -16,7 +16,7 @@ export interface Drawn {
 }
 
 /** How candidates are looked for. */
-export interface CandidateOptions extends HeadOptions {
+interface CandidateOptions extends HeadOptions {
   /** Whether a run with a fairness key can be claimed. */
   hasHeads: boolean;
   /** How many runs are read at once. */

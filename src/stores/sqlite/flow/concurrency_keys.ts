@@ -94,7 +94,7 @@ export interface KeyLimits {
 }
 
 /** A new run that is due. */
-export interface NewQueuedRun extends KeyLimits {
+interface NewQueuedRun extends KeyLimits {
   queue: string;
   position: number;
 }
@@ -231,7 +231,7 @@ export function* queuesOfKey(db: SqliteDatabase, key: string, after = ""): Gener
 }
 
 /** The first run of a queue with a key. */
-export interface FirstInQueue {
+interface FirstInQueue {
   queue: string;
   /** Whether it has passed the key. */
   isReady: boolean;

@@ -7,7 +7,7 @@ import { releaseKey } from "./concurrency_keys.ts";
 // still execute it. It keeps its concurrency key, and its place under the limit of its job.
 
 /** A row of `holdfast_ghosts`. */
-export interface Ghost {
+interface Ghost {
   run_id: string;
   generation: number;
   lease_claim: string | null;

@@ -12,7 +12,7 @@ import {
 } from "../../operate/blocker_facts.ts";
 import { isAloneQueue, jobNameOf } from "../../queue_name.ts";
 import { toFailure } from "../../rows.ts";
-import { parseWorkerDetails, toNamedWorker } from "../../worker_details.ts";
+import { parseWorkerDetails, toNamedWorker } from "../../record_rules.ts";
 import { HEAD_START } from "../../rules.ts";
 import { isOrphan } from "../children/orphans.ts";
 import { holdsKey, type KeyLimits } from "../flow/concurrency_keys.ts";

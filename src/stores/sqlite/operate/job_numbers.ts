@@ -3,7 +3,7 @@ import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.t
 import { noRuns } from "../../../statistics/no_runs.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { readyRunsOf } from "../flow/candidate.ts";
-import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../../operate/held_numbers.ts";
+import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../../operate/numbers.ts";
 import { MAX_COUNTED_HELD } from "../../rules.ts";
 import { readJobPauses } from "../flow/job_gates.ts";
 import { jobScope, rateOpensAt } from "../flow/rates.ts";

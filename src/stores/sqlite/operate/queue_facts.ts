@@ -141,7 +141,7 @@ export function countReady(
 }
 
 /** A run, and what its key needs to know of it. */
-export interface KeyedRun extends KeyLimits {
+interface KeyedRun extends KeyLimits {
   /** Its row number. */
   seq: number;
   /** Its id. */

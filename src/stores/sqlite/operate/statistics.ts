@@ -1,7 +1,6 @@
 import type { JsonText } from "../../../values/json.ts";
 import type { JobStatistics, StatisticsQuery, StatisticsRow, StatisticsSpan } from "../../../store/statistics.ts";
-import { addLatencies } from "../../latency_counts.ts";
-import { slotAt, STATISTICS_SPANS } from "../../statistics_slots.ts";
+import { addLatencies, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw, rowLimit, sql } from "../statement.ts";
 import { noteTimes } from "../reads/run_times.ts";

@@ -1,7 +1,7 @@
 import type { JsonText } from "../../../values/json.ts";
 import type { WorkerRecord } from "../../../store/worker_record.ts";
 import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
-import { parseWorkerDetails } from "../../worker_details.ts";
+import { parseWorkerDetails } from "../../record_rules.ts";
 import { LISTED_LEASES } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw } from "../statement.ts";
@@ -51,7 +51,7 @@ export function noteStopping(db: SqliteDatabase, workerId: string): void {
 }
 
 /** The last claim of a worker. */
-export interface LastClaim {
+interface LastClaim {
   seen_at: number;
   claim_id: string;
 }

@@ -68,7 +68,7 @@ function checkStatement(sql: string): void {
 }
 
 /** The transaction that a function is executed in. */
-export class OpenSqliteTransaction {
+class OpenSqliteTransaction {
   readonly #driver: SqliteDriver;
   readonly #statements: UserStatements;
   #hasEnded = false;

@@ -13,7 +13,7 @@ import { underLease } from "../writes/lease_cache.ts";
 import { inSavepoint, type UserStatements } from "./sqlite_transaction.ts";
 
 /** What a transaction is executed with. */
-export interface TransactDeps {
+interface TransactDeps {
   db: SqliteDatabase;
   statements: UserStatements;
   host: Pick<Host, "newId">;

@@ -69,7 +69,7 @@ export interface ClaimedRow extends ClaimedColumns, LeasedRow {
 }
 
 /** The result of a claim, before the histories are read. */
-export interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
+interface ClaimedRows extends Omit<ClaimResult, "claims" | "now"> {
   /** The rows of the claimed runs, as the claim left them, in the order in which they were claimed. */
   rows: ClaimedRow[];
 }

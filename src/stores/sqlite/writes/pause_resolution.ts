@@ -46,7 +46,7 @@ function timeOut(db: SqliteDatabase, { runSeq, seq }: PauseOfRun, at: number): v
 }
 
 /** Closes the inbox of a run by a receive that has ended, and ends its other open receives. */
-export function closeInbox(db: SqliteDatabase, { runSeq, seq }: PauseOfRun, at: number): EndedReceive[] {
+function closeInbox(db: SqliteDatabase, { runSeq, seq }: PauseOfRun, at: number): EndedReceive[] {
   db.run`UPDATE holdfast_pauses SET receive = '"closed"' WHERE seq = ${seq}`;
   return endReceives(db, runSeq, at);
 }
@@ -106,7 +106,7 @@ export function noteResumption(db: SqliteDatabase, runSeq: number, now: number):
 }
 
 /** An open receive of a run. */
-export interface OpenReceive extends Receive {
+interface OpenReceive extends Receive {
   runSeq: number;
   seq: number;
 }

@@ -120,7 +120,7 @@ function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): PauseRo
  * The result of a signal. If the deadline has passed, the timeout is committed, so `expired` is a result and not an
  * exception.
  */
-export type Delivery = { outcome: SignalOutcome } | { expired: true };
+type Delivery = { outcome: SignalOutcome } | { expired: true };
 
 /** Ends a wait by a signal, or throws why it cannot. See `Store.signal()`. */
 export function deliver(

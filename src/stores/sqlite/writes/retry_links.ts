@@ -145,7 +145,7 @@ export function readCopied(db: SqliteDatabase, runSeq: number): CopiedHistory | 
 }
 
 /** A run and a retry of it from the failure. */
-export interface Retry {
+interface Retry {
   seq: number;
   old: { seq: number; recorded: number };
 }
@@ -154,7 +154,7 @@ export interface Retry {
  * Writes what a retry has as copies. `pauses` are those of the old run that are not copied, `undone` its steps that end
  * runs have undone.
  */
-export function writeCopied(
+function writeCopied(
   db: SqliteDatabase,
   { seq, old }: Retry,
   pauses: readonly RecordName[],

@@ -1,4 +1,4 @@
-import { STATISTICS_SPANS } from "../../../statistics_slots.ts";
+import { STATISTICS_SPANS } from "../../../operate/numbers.ts";
 import { MAX_TIMED, TIMED_RUNS } from "../../../run_conditions.ts";
 import { ENTRY } from "../basics.ts";
 

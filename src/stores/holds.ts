@@ -1,5 +1,6 @@
 import type { NewHold } from "../store/hold_record.ts";
 import { SECOND_TRY_MS } from "./rules.ts";
+import type { StrandedJob } from "../model/hold.ts";
 
 /** Stands before the print of code that may try a run once more. */
 export const ONCE = "once:";
@@ -22,4 +23,10 @@ export function latestSince(prints: readonly string[], print: string, now: numbe
 /** The prints as `getHold()` returns them. */
 export function namesOfPrints(prints: readonly string[]): string[] {
   return prints.map((print) => print.startsWith(ONCE) ? print.slice(ONCE.length) : print);
+}
+
+/** Compares jobs by name, then by version. */
+export function byNameAndVersion(one: StrandedJob, other: StrandedJob): number {
+  if (one.jobName !== other.jobName) return one.jobName < other.jobName ? -1 : 1;
+  return one.version - other.version;
 }

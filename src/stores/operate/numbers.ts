@@ -1,5 +1,6 @@
 import type { JobNumbers } from "../../store/job_numbers.ts";
 import { jobNameOf } from "../queue_name.ts";
+import type { LatencyCounts, StatisticsSpan } from "../../store/statistics.ts";
 
 /** How many runs of a queue are held, and since when the first of them is. */
 export interface HeldRow {
@@ -35,4 +36,25 @@ export function addHeld(jobs: ReadonlyMap<string, JobNumbers>, rows: readonly He
     const { runs: others, since: first } = job.held ?? { runs: 0, since };
     job.held = { runs: runs + others, since: Math.min(since, first) };
   }
+}
+
+/** The sums of two lists of counts. */
+export function addLatencies(one: LatencyCounts, other: LatencyCounts): LatencyCounts {
+  const sum: Record<string, number> = { ...one };
+  for (const [bucket, count] of Object.entries(other)) sum[bucket] = (sum[bucket] ?? 0) + count;
+  return sum;
+}
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+
+/** The lengths of slots, each with how long its slots are kept, in milliseconds. */
+export const STATISTICS_SPANS: readonly { span: StatisticsSpan; keptMs: number }[] = [
+  { span: MINUTE_MS, keptMs: 2 * HOUR_MS },
+  { span: 900_000, keptMs: 8 * 24 * HOUR_MS },
+];
+
+/** When the slot of an instant began. */
+export function slotAt(now: number, span: StatisticsSpan): number {
+  return Math.floor(now / span) * span;
 }
