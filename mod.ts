@@ -227,11 +227,8 @@ export {
   type StreamWriter,
 } from "./src/model/stream.ts";
 export type { Store } from "./src/store/store.ts";
-export type { Counts } from "./src/store/job_numbers.ts";
-export type { JobPause } from "./src/store/job_pause.ts";
+export type { Counts, JobPause, StoreInfo, WorkerDetails } from "./src/store/operate.ts";
 export type { FoundBy } from "./src/store/operator_reads.ts";
-export type { StoreInfo } from "./src/store/store_info.ts";
-export type { WorkerDetails } from "./src/store/worker_record.ts";
 export { MemoryStore } from "./src/stores/memory/memory_store.ts";
 export { SqliteStore, type SqliteStoreOptions } from "./src/stores/sqlite/sqlite_store.ts";
 export type { SqliteDriver, SqliteDriverStatement } from "./src/stores/sqlite/sqlite_database.ts";

@@ -20,7 +20,7 @@ import type { Json, Jsonify } from "../values/json.ts";
 import { tidyText } from "../values/text.ts";
 import type { Store } from "../store/store.ts";
 import type { StrandedJob } from "../model/hold.ts";
-import type { StoreInfo } from "../store/store_info.ts";
+import type { StoreInfo } from "../store/operate.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { KeyedRun, MessageSchemas } from "../model/job/job_messages.ts";
 import type { Message, SendResult } from "../model/message.ts";

@@ -11,7 +11,7 @@ import type { Step } from "../model/step.ts";
 import type { ReadStreamOptions, Stream, StreamInfo, StreamPart } from "../model/stream.ts";
 import type { Json, Jsonify } from "../values/json.ts";
 import type { StrandedJob } from "../model/hold.ts";
-import type { StoreInfo } from "../store/store_info.ts";
+import type { StoreInfo } from "../store/operate.ts";
 import type { Signal, SignalReceipt, Wait } from "../model/wait.ts";
 import type { Listen } from "../events/hub.ts";
 import type { ExportedHistory } from "../model/exported_history.ts";

@@ -3,7 +3,7 @@ import type { JobCatalog } from "../model/job/job_catalog.ts";
 import { type ActorOptions, readActor } from "../model/origin.ts";
 import { checkName } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
-import type { JobPause } from "../store/job_pause.ts";
+import type { JobPause } from "../store/operate.ts";
 import type { JobInfo } from "./operate/job_info.ts";
 import { UnknownJobError } from "./triggers/unknown_job_error.ts";
 import { getPausedJobs, hasWorker } from "../store/reads.ts";

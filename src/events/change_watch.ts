@@ -1,6 +1,5 @@
 import type { Host } from "../model/host.ts";
-import type { Store } from "../store/store.ts";
-import type { StoreWatch } from "../store/store_watch.ts";
+import type { Store, StoreWatch } from "../store/store.ts";
 import type { Hub } from "./hub.ts";
 import { Throttle } from "./throttle.ts";
 

@@ -1,6 +1,6 @@
 import type { RunEvent, RunHappening } from "../model/event.ts";
 import type { StoredRun } from "../model/run.ts";
-import type { RunState } from "../store/run_state.ts";
+import type { RunState } from "../store/run_query.ts";
 import { parseValue } from "../values/json.ts";
 
 /**

@@ -2,7 +2,7 @@ import { NotFoundError } from "../model/error.ts";
 import { formatPlace, STREAM_START, type StreamPart, type StreamPlace } from "../model/stream.ts";
 import type { Json } from "../values/json.ts";
 import type { Store } from "../store/store.ts";
-import type { StreamText } from "../store/stream_text.ts";
+import type { StreamText } from "../store/run_query.ts";
 import type { JournalReader } from "./journal_reader.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 

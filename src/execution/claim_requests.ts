@@ -4,7 +4,7 @@ import type { Host } from "../model/host.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { ClaimRequest } from "../store/claim.ts";
 import { runtimeName } from "../statistics/runtime_name.ts";
-import type { WorkerDetails } from "../store/worker_record.ts";
+import type { WorkerDetails } from "../store/operate.ts";
 import { PACKAGE_VERSION } from "../model/version.ts";
 import type { Execution } from "./execution.ts";
 import type { WorkerSettings } from "./worker_settings.ts";

@@ -1,4 +1,4 @@
-import type { LatencyCounts } from "../store/statistics.ts";
+import type { LatencyCounts } from "../store/operate.ts";
 
 // Bucket n has durations from 2^(n/2) ms up to 2^((n+1)/2) ms: from 1 ms to 4.6 h. Shorter ones are in the first bucket,
 // longer ones in the last. The middle of a bucket, as a ratio, is at most a factor 2^(1/4) from all of it: 19 %.

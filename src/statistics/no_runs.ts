@@ -1,5 +1,5 @@
 import { RUN_STATUSES } from "../model/run.ts";
-import type { Counts } from "../store/job_numbers.ts";
+import type { Counts } from "../store/operate.ts";
 
 /** The numbers of a job without runs. */
 export function noRuns(): Counts {

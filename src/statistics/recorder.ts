@@ -1,6 +1,6 @@
 import type { RunHappening } from "../model/event.ts";
 import type { Disposition } from "../model/run.ts";
-import type { JobStatistics, StatisticsCounts } from "../store/statistics.ts";
+import type { JobStatistics, StatisticsCounts } from "../store/operate.ts";
 import { bucketOf, type Histogram } from "./latencies.ts";
 import { JobMetrics, ProcessMetrics } from "./process_metrics.ts";
 

@@ -8,7 +8,7 @@ import type { ExecutingStep, StepRecord } from "../model/step.ts";
 import type { OriginText } from "../model/origin.ts";
 import type { PauseRecord, ResumedPause } from "../model/wait.ts";
 import type { CopiedHistory } from "./hold_record.ts";
-import type { WorkerDetails } from "./worker_record.ts";
+import type { WorkerDetails } from "./operate.ts";
 
 /** A worker's request for runs. */
 export interface ClaimRequest {

@@ -5,8 +5,7 @@ import { parseStep, type Step } from "../model/step.ts";
 import type { RunQuery } from "./run_query.ts";
 import type { Store } from "./store.ts";
 import { parseWait, type Wait } from "../model/wait.ts";
-import type { JobPause } from "./job_pause.ts";
-import type { WorkerRecord } from "./worker_record.ts";
+import type { JobPause, WorkerRecord } from "./operate.ts";
 
 /** A run, or `null` if there is none. */
 export async function getRun(store: Pick<Store, "readRuns">, runId: string): Promise<Run | null> {

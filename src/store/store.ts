@@ -14,19 +14,27 @@ import type { Enqueued, NewRun } from "./new_run.ts";
 import type { PauseRequest, PauseResult } from "./pause_request.ts";
 import type { HeldQuery, HoldRecord, NewHold, RunHistory } from "./hold_record.ts";
 import type { StrandedJob } from "../model/hold.ts";
-import type { FoundRuns, Part, RunQuery, ValuePart, ValuePlace } from "./run_query.ts";
-import type { OpenWaitPlace, OpenWaits, SearchHit } from "./operator_reads.ts";
-import type { RunFailures, TimelinePlace, TimelineRecords } from "./timeline_records.ts";
-import type { RunState } from "./run_state.ts";
+import type { FoundRuns, Part, RunQuery, RunState, StreamText, ValuePart, ValuePlace } from "./run_query.ts";
+import type {
+  OpenWaitPlace,
+  OpenWaits,
+  RunFailures,
+  SearchHit,
+  TimelinePlace,
+  TimelineRecords,
+} from "./operator_reads.ts";
 import type { SendOutcome, SendRequest } from "./send_request.ts";
-import type { JobPause } from "./job_pause.ts";
-import type { JobList, RatedJob } from "./job_numbers.ts";
-import type { JobStatistics, StatisticsQuery, StatisticsRow } from "./statistics.ts";
-import type { StoreInfo } from "./store_info.ts";
-import type { StreamText } from "./stream_text.ts";
-import type { WorkerList } from "./worker_record.ts";
+import type {
+  JobList,
+  JobPause,
+  JobStatistics,
+  RatedJob,
+  StatisticsQuery,
+  StatisticsRow,
+  StoreInfo,
+  WorkerList,
+} from "./operate.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "./schedule_record.ts";
-import type { ChangeListener, StoreWatch } from "./store_watch.ts";
 import type { DataSource } from "../model/data_source.ts";
 import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionLimits } from "./transaction.ts";
 import type { OriginText } from "../model/origin.ts";
@@ -758,4 +766,22 @@ export interface Store extends AsyncDisposable {
    * no schedule, such as a renewal or a claim that finds nothing, needs no report.
    */
   watch?(listener: ChangeListener): StoreWatch;
+}
+
+/** Receives what {@linkcode Store.watch} reports. */
+export interface ChangeListener {
+  /** Something may have been committed, or {@linkcode StoreWatch.isLive} has changed. */
+  onChange(): void;
+  /** A row may have been added to the outbox of a data source that is joined with the store. */
+  onOutboxRow?(): void;
+  /** The store cannot report changes: once, until it can again. */
+  onError(error: unknown): void;
+}
+
+/** A watch of a store. */
+export interface StoreWatch {
+  /** Whether the store reports changes at present. While it does not, those who need to know poll. */
+  readonly isLive: boolean;
+  /** Ends the watch: nothing is called any more. */
+  stop(): void;
 }

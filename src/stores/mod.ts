@@ -21,22 +21,14 @@ export type * from "../store/store.ts";
 export type * from "../store/blockers.ts";
 export type * from "../store/claim.ts";
 export type * from "../store/hold_record.ts";
-export type * from "../store/job_numbers.ts";
-export type * from "../store/job_pause.ts";
+export type * from "../store/operate.ts";
 export type * from "../store/new_run.ts";
 export type * from "../store/operator_reads.ts";
 export type * from "../store/pause_request.ts";
 export type * from "../store/run_query.ts";
-export type * from "../store/run_state.ts";
 export type * from "../store/schedule_record.ts";
 export type * from "../store/send_request.ts";
-export type * from "../store/statistics.ts";
-export type * from "../store/store_info.ts";
-export type * from "../store/store_watch.ts";
-export type * from "../store/stream_text.ts";
-export type * from "../store/timeline_records.ts";
 export type * from "../store/transaction.ts";
-export type * from "../store/worker_record.ts";
 
 // What the methods take and return.
 export type { EndedPause } from "../model/around.ts";

@@ -1,6 +1,6 @@
 import type { Chunk } from "../model/stream.ts";
 import type { JsonText } from "../values/json.ts";
-import type { WorkerDetails } from "../store/worker_record.ts";
+import type { WorkerDetails } from "../store/operate.ts";
 
 /**
  * The chunks of a write that are not stored yet; `null` if a stream does not end right before one of them.

@@ -1,7 +1,7 @@
 import type { FactValue } from "../model/fact.ts";
 import type { Failure } from "../model/failure.ts";
 import { firstResumed } from "./record_rules.ts";
-import type { JobPause } from "../store/job_pause.ts";
+import type { JobPause } from "../store/operate.ts";
 import type { ScheduleRecord } from "../store/schedule_record.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";

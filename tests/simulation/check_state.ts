@@ -3,7 +3,7 @@ import { isoTime } from "../../src/values/iso_time.ts";
 import { isTerminal, type Run } from "../../src/model/run.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { Ending } from "../../src/store/claim.ts";
-import type { RunState } from "../../src/store/run_state.ts";
+import type { RunState } from "../../src/store/run_query.ts";
 import type { Step } from "../../src/model/step.ts";
 import type { Wait } from "../../src/model/wait.ts";
 import { type Facts, hasChildrenOver, type RunFacts, type WaitFacts } from "./facts.ts";

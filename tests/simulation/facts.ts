@@ -3,7 +3,7 @@ import type { FlowDefinition } from "../../src/model/flow.ts";
 import { isTerminal } from "../../src/model/run.ts";
 import type { Ending } from "../../src/store/claim.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
-import type { RunState } from "../../src/store/run_state.ts";
+import type { RunState } from "../../src/store/run_query.ts";
 import { deadlineAt, type PauseKind } from "../../src/model/wait.ts";
 import type { AskedRun } from "./check_options.ts";
 import type { LinkFacts } from "./actor_facts.ts";

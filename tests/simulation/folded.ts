@@ -1,5 +1,5 @@
 import type { Fact } from "../../src/model/fact.ts";
-import type { AwaitedPause, RunState } from "../../src/store/run_state.ts";
+import type { AwaitedPause, RunState } from "../../src/store/run_query.ts";
 import type { Step, StepStatus } from "../../src/model/step.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
 import type { RunStatus } from "../../src/model/run.ts";

@@ -2,7 +2,7 @@ import { isLastEvent, type RunEvent } from "../../src/model/event.ts";
 import { isOfRun, toEvents } from "../../src/model/fact.ts";
 import { openingEvents } from "../../src/events/opening_events.ts";
 import type { Cursor } from "../../src/model/journal.ts";
-import type { RunState } from "../../src/store/run_state.ts";
+import type { RunState } from "../../src/store/run_query.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 import type { Entry, History } from "./history.ts";
 import type { Incarnation } from "./incarnation.ts";

@@ -1,6 +1,6 @@
 import type { Fact, FactValue } from "../../src/model/fact.ts";
 import type { Cursor, JournalPage, JournalRow } from "../../src/model/journal.ts";
-import type { RunState } from "../../src/store/run_state.ts";
+import type { RunState } from "../../src/store/run_query.ts";
 import type { Call } from "./check_calls.ts";
 import { type ExpectedFact, factsOf } from "./expected_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";

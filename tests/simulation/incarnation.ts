@@ -8,7 +8,7 @@ import type { Enqueued, NewRun } from "../../src/store/new_run.ts";
 import type { Firing } from "../../src/store/schedule_record.ts";
 import type { PauseRequest, PauseResult } from "../../src/store/pause_request.ts";
 import type { SendOutcome, SendRequest } from "../../src/store/send_request.ts";
-import type { RunState } from "../../src/store/run_state.ts";
+import type { RunState } from "../../src/store/run_query.ts";
 import type { Cursor, JournalPage } from "../../src/model/journal.ts";
 import type { Run, RunIdentity } from "../../src/model/run.ts";
 import { endRunId } from "../../src/model/end.ts";

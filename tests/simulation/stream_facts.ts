@@ -3,7 +3,7 @@ import type { Lease } from "../../src/model/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/model/step.ts";
 import type { StepTools } from "../../src/model/job.ts";
 import type { Store } from "../../src/store/store.ts";
-import type { StreamText } from "../../src/store/stream_text.ts";
+import type { StreamText } from "../../src/store/run_query.ts";
 import { findUndoer } from "./end_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 

@@ -3,7 +3,7 @@ import type { DatabaseSync } from "node:sqlite";
 import type { RunBlockers } from "../../src/store/blockers.ts";
 import type { ClaimRequest, ClaimResult } from "../../src/store/claim.ts";
 import type { RunHistory } from "../../src/store/hold_record.ts";
-import type { JobList } from "../../src/store/job_numbers.ts";
+import type { JobList } from "../../src/store/operate.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Store } from "../../src/store/store.ts";
 import { dump, outcomeOf, withSortedRecords } from "../support/stores/compare_stores.ts";

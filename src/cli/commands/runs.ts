@@ -16,7 +16,7 @@ import type { Service } from "../service/service.ts";
 import { type Failure, failureReport } from "../../model/failure.ts";
 import { HoldfastError, StoreError } from "../../model/error.ts";
 import type { ClientStep } from "../../model/step.ts";
-import type { RunFailures } from "../../store/timeline_records.ts";
+import type { RunFailures } from "../../store/operator_reads.ts";
 import type { ClientWait } from "../../model/client_wait.ts";
 import { toJsonLine } from "../../values/escape_text.ts";
 import type { Output } from "../output/output.ts";

@@ -11,7 +11,7 @@ import {
   type RunStatus,
   type RunText,
 } from "../../model/run.ts";
-import type { Counts } from "../../store/job_numbers.ts";
+import type { Counts } from "../../store/operate.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import type { Store } from "../../store/store.ts";
 import { checkOptionNames } from "../../values/option_names.ts";

@@ -1,5 +1,5 @@
 import { type Host, within } from "../../model/host.ts";
-import type { StoreInfo } from "../../store/store_info.ts";
+import type { StoreInfo } from "../../store/operate.ts";
 import type { StuckRows } from "../../model/effects.ts";
 import { toFailure } from "../../model/failure/to_failure.ts";
 import { type JobInfo, sumHeld } from "./job_info.ts";

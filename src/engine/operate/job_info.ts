@@ -6,9 +6,7 @@ import { jsonSchemaOf } from "../../model/schema.ts";
 import type { Json } from "../../values/json.ts";
 import { noRuns } from "../../statistics/no_runs.ts";
 import { RUN_STATUSES } from "../../model/run.ts";
-import type { Counts, JobList, JobNumbers, RatedJob } from "../../store/job_numbers.ts";
-import type { JobPause } from "../../store/job_pause.ts";
-import type { WorkerList } from "../../store/worker_record.ts";
+import type { Counts, JobList, JobNumbers, JobPause, RatedJob, WorkerList } from "../../store/operate.ts";
 import type { Windows } from "./statistics/rates.ts";
 import { stateOf } from "./worker_info.ts";
 

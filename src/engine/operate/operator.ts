@@ -1,8 +1,6 @@
 import type { JobCatalog } from "../../model/job/job_catalog.ts";
 import { isoTime } from "../../values/iso_time.ts";
-import type { Counts } from "../../store/job_numbers.ts";
-import type { StoreInfo } from "../../store/store_info.ts";
-import type { WorkerList } from "../../store/worker_record.ts";
+import type { Counts, StoreInfo, WorkerList } from "../../store/operate.ts";
 import {
   type HeldInfo,
   type JobInfo,

@@ -9,7 +9,7 @@ import type {
   TimelineRecords,
   TimelineRun,
   TimelineStep,
-} from "../../store/timeline_records.ts";
+} from "../../store/operator_reads.ts";
 
 /** Which part of a timeline to read. */
 export interface TimelineOptions {

@@ -1,6 +1,6 @@
 import { isLive } from "../../store/reads.ts";
 import { isoTime } from "../../values/iso_time.ts";
-import type { WorkerDetails, WorkerRecord } from "../../store/worker_record.ts";
+import type { WorkerDetails, WorkerRecord } from "../../store/operate.ts";
 
 /** The state of a worker. `lost`: it has not claimed for the length of its leases, so others claim its runs. */
 export type WorkerState = "live" | "stopping" | "lost";

@@ -3,7 +3,7 @@ import { ConflictError } from "../../model/error.ts";
 import { type Chunk, MAX_CHUNK_BYTES } from "../../model/stream.ts";
 import type { StepWrite } from "../../model/step.ts";
 import type { Store } from "../../store/store.ts";
-import type { StreamEnd } from "../../store/stream_text.ts";
+import type { StreamEnd } from "../../store/run_query.ts";
 import type { JsonText } from "../../values/json.ts";
 
 // A writer waits while its stream has so many bytes of items that are not stored.

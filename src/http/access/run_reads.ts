@@ -34,8 +34,7 @@ import {
   type RunText,
 } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
-import type { FoundBy, SearchHit } from "../../store/operator_reads.ts";
-import type { RunFailures } from "../../store/timeline_records.ts";
+import type { FoundBy, RunFailures, SearchHit } from "../../store/operator_reads.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import { isLabelKey, isLabelValue } from "../../values/name.ts";
 import { noSuchRun } from "../response.ts";

@@ -7,7 +7,7 @@ import type { Series } from "../../engine/operate/statistics/series.ts";
 import type { WorkerInfo } from "../../engine/operate/worker_info.ts";
 import { COALESCE_MODES, RUN_STATUSES } from "../../model/run.ts";
 import type { Latency } from "../../statistics/latencies.ts";
-import type { Counts } from "../../store/job_numbers.ts";
+import type { Counts } from "../../store/operate.ts";
 import type { ClientSchedule } from "../client_schedule.ts";
 import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
 import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";

@@ -3,7 +3,7 @@ import { HoldfastError } from "../../model/error.ts";
 import type { Host } from "../../model/host.ts";
 import { formatPlace, STREAM_START, type StreamPlace } from "../../model/stream.ts";
 import type { Store } from "../../store/store.ts";
-import type { StreamText } from "../../store/stream_text.ts";
+import type { StreamText } from "../../store/run_query.ts";
 import { jsonResponse, noSuchRun, PROTECTIVE_HEADERS } from "../response.ts";
 import { endedStream, EventStream } from "./event_stream.ts";
 import type { ItemsQuery } from "./item_query.ts";

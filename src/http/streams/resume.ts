@@ -3,7 +3,7 @@ import type { RunEvent } from "../../model/event.ts";
 import { type Cursor, parseCursor } from "../../model/journal.ts";
 import { isTerminal } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
-import type { RunState } from "../../store/run_state.ts";
+import type { RunState } from "../../store/run_query.ts";
 import { openingEvents } from "../../events/opening_events.ts";
 
 /** How the client of an event stream resumes, and receives it. */

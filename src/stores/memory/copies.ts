@@ -9,7 +9,7 @@ import { isTerminal, type Run, type RunIdentity, type StoredRun } from "../../mo
 import { retryTime, stepId, type StepRecord, type StepText } from "../../model/step.ts";
 import type { Claim } from "../../store/claim.ts";
 import type { HoldRecord, RunHistory } from "../../store/hold_record.ts";
-import type { AwaitedPause, RunState } from "../../store/run_state.ts";
+import type { AwaitedPause, RunState } from "../../store/run_query.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { endRunIdOf, toOnEnd } from "../end_runs.ts";
 import { firstResumed } from "../record_rules.ts";

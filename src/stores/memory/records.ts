@@ -8,7 +8,7 @@ import type { StepRecord } from "../../model/step.ts";
 import type { Chunk } from "../../model/stream.ts";
 import type { CopiedHistory, HoldRecord } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
-import type { Interruption } from "../../store/timeline_records.ts";
+import type { Interruption } from "../../store/operator_reads.ts";
 import type { OriginText } from "../../model/origin.ts";
 import { aloneQueue, queueName } from "../queue_name.ts";
 import { deadlineAt, type PauseRecord } from "../../model/wait.ts";

@@ -9,7 +9,7 @@ import type { Ending } from "../../store/claim.ts";
 import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause } from "../../store/pause_request.ts";
-import type { Interruption } from "../../store/timeline_records.ts";
+import type { Interruption } from "../../store/operator_reads.ts";
 import { toEndRun } from "../end_runs.ts";
 import { countsByNewestRetry, countsForKey } from "../idempotency.ts";
 import { ALONE_FROM, aloneDelayMs, DELETED_RUNS_KNOWN_MS } from "../rules.ts";

@@ -1,7 +1,7 @@
 import type { KnownJob, Rate } from "../../model/flow.ts";
 import type { StoredRun } from "../../model/run.ts";
 import type { Blocker, BlockingRun, BlockingWorker, UnreadName } from "../../store/blockers.ts";
-import type { JobPause } from "../../store/job_pause.ts";
+import type { JobPause } from "../../store/operate.ts";
 import { isAloneQueue, jobNameOf, queueName, versionOf } from "../queue_name.ts";
 
 /** Up to how many runs before another one are counted. */

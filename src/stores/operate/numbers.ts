@@ -1,6 +1,5 @@
-import type { JobNumbers } from "../../store/job_numbers.ts";
+import type { JobNumbers, LatencyCounts, StatisticsSpan } from "../../store/operate.ts";
 import { jobNameOf } from "../queue_name.ts";
-import type { LatencyCounts, StatisticsSpan } from "../../store/statistics.ts";
 
 /** How many runs of a queue are held, and since when the first of them is. */
 export interface HeldRow {

@@ -1,6 +1,6 @@
 import { failureText } from "../../model/failure.ts";
 import type { JsonText } from "../../values/json.ts";
-import type { RunFailures, TimelineStep } from "../../store/timeline_records.ts";
+import type { RunFailures, TimelineStep } from "../../store/operator_reads.ts";
 import { toFailure } from "../rows.ts";
 
 /** How many failures of steps are read at most. */

@@ -1,7 +1,7 @@
 import type { FactValue, FactValueRef } from "../../model/fact.ts";
 import type { Cursor, JournalPage } from "../../model/journal.ts";
 import type { RunIdentity } from "../../model/run.ts";
-import type { AwaitedPause, RunState } from "../../store/run_state.ts";
+import type { AwaitedPause, RunState } from "../../store/run_query.ts";
 import type { OriginText } from "../../model/origin.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { PartBuilder } from "../part_builder.ts";

@@ -3,10 +3,15 @@ import { failureText } from "../../model/failure.ts";
 import { noRuns } from "../../statistics/no_runs.ts";
 import { actorOf, type OriginText } from "../../model/origin.ts";
 import type { RunStatus } from "../../model/run.ts";
-import type { JobList, JobNumbers } from "../../store/job_numbers.ts";
-import type { OpenWaits, SearchHit } from "../../store/operator_reads.ts";
-import type { RunFailures, TimelinePause, TimelineRecords, TimelineRun } from "../../store/timeline_records.ts";
-import type { WorkerList, WorkerRecord } from "../../store/worker_record.ts";
+import type { JobList, JobNumbers, WorkerList, WorkerRecord } from "../../store/operate.ts";
+import type {
+  OpenWaits,
+  RunFailures,
+  SearchHit,
+  TimelinePause,
+  TimelineRecords,
+  TimelineRun,
+} from "../../store/operator_reads.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { BlockerFacts, WorkerFacts } from "../operate/blocker_facts.ts";

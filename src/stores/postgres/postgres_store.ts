@@ -5,7 +5,7 @@ import type { Lease } from "../../model/lease.ts";
 import { kindOf } from "../../values/kind_of.ts";
 import { retryTime } from "../../model/step.ts";
 import { LeaseLostError, StoreError } from "../../model/error.ts";
-import type { Store } from "../../store/store.ts";
+import type { ChangeListener, Store, StoreWatch } from "../../store/store.ts";
 import type { SearchHit } from "../../store/operator_reads.ts";
 import {
   type BlockersAnswer,
@@ -22,8 +22,7 @@ import {
   toWorkerList,
   type WorkersAnswer,
 } from "./operator_reads.ts";
-import type { StoreInfo } from "../../store/store_info.ts";
-import type { ChangeListener, StoreWatch } from "../../store/store_watch.ts";
+import type { StoreInfo } from "../../store/operate.ts";
 import { type Connection, isOfStandby, lendClient, openPool, type PostgresClient } from "./database/client.ts";
 import {
   type BoundedClaimAnswer,

@@ -1,5 +1,5 @@
 import type { StreamInfo, StreamPlace } from "../../model/stream.ts";
-import type { StreamText } from "../../store/stream_text.ts";
+import type { StreamText } from "../../store/run_query.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { PostgresDatabase } from "./database/postgres_database.ts";
 

@@ -2,7 +2,7 @@ import type { Held, HoldCode } from "../../model/hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Labels, RunIdentity, StoredRun } from "../../model/run.ts";
-import type { AwaitedPause } from "../../store/run_state.ts";
+import type { AwaitedPause } from "../../store/run_query.ts";
 import { jobNameOf } from "../queue_name.ts";
 import { type IdentityRow, type PauseColumns, toLabels } from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";

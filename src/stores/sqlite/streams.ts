@@ -1,7 +1,7 @@
 import type { Lease } from "../../model/lease.ts";
 import { isTerminal, type Retention, type RunStatus } from "../../model/run.ts";
 import type { Chunk, StreamInfo, StreamPlace } from "../../model/stream.ts";
-import type { StreamText } from "../../store/stream_text.ts";
+import type { StreamText } from "../../store/run_query.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { findNewChunks } from "../record_rules.ts";
 import { MAX_CHUNKS_READ, MAX_PURGED_STREAMS } from "../rules.ts";

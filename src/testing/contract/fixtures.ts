@@ -5,7 +5,7 @@ import type { NewLogEntry } from "../../model/log.ts";
 import type { Report } from "../../model/execution_report.ts";
 import type { Progress } from "../../model/run.ts";
 import type { StepWrite } from "../../model/step.ts";
-import type { WorkerDetails } from "../../store/worker_record.ts";
+import type { WorkerDetails } from "../../store/operate.ts";
 import type { ClaimRequest } from "../../store/claim.ts";
 import type { NewHold } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";

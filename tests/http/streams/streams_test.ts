@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { StoreError } from "../../../src/model/error.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { RunState } from "../../../src/store/run_state.ts";
+import type { RunState } from "../../../src/store/run_query.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { withCalls } from "../../support/stores/with_calls.ts";

@@ -1,4 +1,4 @@
-import type { ChangeListener, StoreWatch } from "../../../src/store/store_watch.ts";
+import type { ChangeListener, StoreWatch } from "../../../src/store/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 
 /** A store that reports changes when a test says so, and counts what it is asked. */

@@ -1,7 +1,7 @@
 import { systemHost } from "../../../model/host.ts";
 import type { StoreCondition } from "../../../statistics/measured_store.ts";
 import type { ProcessMetrics } from "../../../statistics/process_metrics.ts";
-import type { StoreInfo } from "../../../store/store_info.ts";
+import type { StoreInfo } from "../../../store/operate.ts";
 import { type Health, HealthChecks, type ProcessCondition } from "../health.ts";
 import type { JobInfo } from "../job_info.ts";
 import type { Operator } from "../operator.ts";

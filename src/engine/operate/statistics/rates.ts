@@ -1,5 +1,5 @@
 import { type Latency, LatencySums } from "../../../statistics/latencies.ts";
-import type { StatisticsRow } from "../../../store/statistics.ts";
+import type { StatisticsRow } from "../../../store/operate.ts";
 
 /** How often things happened in a window of time, and how long they took. */
 export interface Rates {

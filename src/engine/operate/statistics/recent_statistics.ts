@@ -1,5 +1,5 @@
 import type { Store } from "../../../store/store.ts";
-import type { StatisticsRow } from "../../../store/statistics.ts";
+import type { StatisticsRow } from "../../../store/operate.ts";
 import { type Rates, RateSums, type Windows } from "./rates.ts";
 
 const MINUTE_MS = 60_000;

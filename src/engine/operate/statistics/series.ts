@@ -4,7 +4,7 @@ import { checkName } from "../../../values/name.ts";
 import { checkOptionNames } from "../../../values/option_names.ts";
 import { type Histogram, LatencySums } from "../../../statistics/latencies.ts";
 import type { Store } from "../../../store/store.ts";
-import type { StatisticsRow, StatisticsSpan } from "../../../store/statistics.ts";
+import type { StatisticsRow, StatisticsSpan } from "../../../store/operate.ts";
 import { STATISTICS_PAGE } from "./recent_statistics.ts";
 
 /** Which statistics to show as a series. */

@@ -1,6 +1,6 @@
 import type { KnownJob } from "../../../model/flow.ts";
 import type { ClaimRequest } from "../../../store/claim.ts";
-import type { JobPause } from "../../../store/job_pause.ts";
+import type { JobPause } from "../../../store/operate.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { aloneQueue, isAloneQueue, queueName } from "../../queue_name.ts";
 import { isOrphan } from "../children.ts";

@@ -1,6 +1,4 @@
-import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
-import type { StatisticsRow } from "../../../store/statistics.ts";
-import type { WorkerRecord } from "../../../store/worker_record.ts";
+import type { JobList, JobNumbers, RatedJob, StatisticsRow, WorkerRecord } from "../../../store/operate.ts";
 import { noRuns } from "../../../statistics/no_runs.ts";
 import { addHeld, addUnread } from "../../operate/numbers.ts";
 import { LISTED_LEASES, MAX_COUNTED_HELD } from "../../rules.ts";

@@ -1,15 +1,18 @@
 import { failureText } from "../../../model/failure.ts";
 import { actorOf } from "../../../model/origin.ts";
 import { isTerminal } from "../../../model/run.ts";
-import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
-import { MAX_COUNTED_WAITS } from "../../../model/wait.ts";
 import type {
+  FoundBy,
+  OpenWaitPlace,
+  OpenWaits,
   RunFailures,
+  SearchHit,
   TimelinePause,
   TimelinePlace,
   TimelineRecords,
   TimelineStep,
-} from "../../../store/timeline_records.ts";
+} from "../../../store/operator_reads.ts";
+import { MAX_COUNTED_WAITS } from "../../../model/wait.ts";
 import { MAX_FAILURES, SEARCHED_BY_END } from "../../operate/timeline_rows.ts";
 import { byIndex, type KeptPause, type KeptRun, type KeptStep } from "../records.ts";
 import { toIdentity, toWait } from "../copies.ts";

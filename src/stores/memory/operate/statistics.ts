@@ -1,4 +1,4 @@
-import type { JobStatistics, StatisticsQuery, StatisticsRow, StatisticsSpan } from "../../../store/statistics.ts";
+import type { JobStatistics, StatisticsQuery, StatisticsRow, StatisticsSpan } from "../../../store/operate.ts";
 import { addLatencies, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
 
 const COUNTS = ["triggered", "started", "completed", "failed", "cancelled", "steps", "stepFailures"] as const;

@@ -1,7 +1,6 @@
 import type { KnownJob } from "../../../model/flow.ts";
 import type { Claim, ClaimRequest, ClaimResult } from "../../../store/claim.ts";
-import type { JobPause } from "../../../store/job_pause.ts";
-import type { WorkerDetails } from "../../../store/worker_record.ts";
+import type { JobPause, WorkerDetails } from "../../../store/operate.ts";
 import { LISTED_LEASES } from "../../rules.ts";
 import { isOrphan } from "../children.ts";
 import { type MemoryTurns, orderByPosition, orderByTurn } from "../flow/fairness_turns.ts";

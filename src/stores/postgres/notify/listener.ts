@@ -1,6 +1,6 @@
 import { StoreError } from "../../../model/error.ts";
 import { type Host, pause, within } from "../../../model/host.ts";
-import type { ChangeListener, StoreWatch } from "../../../store/store_watch.ts";
+import type { ChangeListener, StoreWatch } from "../../../store/store.ts";
 import type { Listen } from "./listen.ts";
 
 /** The dependencies of a {@linkcode NotifyListener}. */

@@ -9,7 +9,7 @@ import { raw } from "../statement.ts";
 import { readyRuns, readyRunsOf } from "./candidate.ts";
 import { firstsBefore, hasKept } from "./concurrency_keys.ts";
 import { addStarts, countAllowed, jobScope, rateOpensAt } from "./rates.ts";
-import type { JobPause } from "../../../store/job_pause.ts";
+import type { JobPause } from "../../../store/operate.ts";
 import { type JobPauseRow, toJobPause } from "../../rows.ts";
 
 /** A queue of a known job that is not paused, with what the limits of the job allow. */

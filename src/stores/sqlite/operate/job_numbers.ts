@@ -1,5 +1,5 @@
 import type { RunStatus } from "../../../model/run.ts";
-import type { JobList, JobNumbers, RatedJob } from "../../../store/job_numbers.ts";
+import type { JobList, JobNumbers, RatedJob } from "../../../store/operate.ts";
 import { noRuns } from "../../../statistics/no_runs.ts";
 import { jobNameOf } from "../../queue_name.ts";
 import { readyRunsOf } from "../flow/candidate.ts";

@@ -1,11 +1,16 @@
 import type { JsonText } from "../../../values/json.ts";
-import type { JobStatistics, StatisticsQuery, StatisticsRow, StatisticsSpan } from "../../../store/statistics.ts";
+import type {
+  JobStatistics,
+  StatisticsQuery,
+  StatisticsRow,
+  StatisticsSpan,
+  StoreInfo,
+} from "../../../store/operate.ts";
 import { addLatencies, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw, rowLimit, sql } from "../statement.ts";
 import { noteTimes } from "../reads/run_times.ts";
 import { countLeases } from "./workers.ts";
-import type { StoreInfo } from "../../../store/store_info.ts";
 import { countRuns } from "../run_counts.ts";
 
 /** Adds what a process has counted to the slots of now. See `Store.addStats()`. */

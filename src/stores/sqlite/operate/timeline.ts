@@ -8,7 +8,7 @@ import type {
   TimelineRecords,
   TimelineRun,
   TimelineStep,
-} from "../../../store/timeline_records.ts";
+} from "../../../store/operator_reads.ts";
 import {
   type AttemptRow,
   MAX_FAILURES,

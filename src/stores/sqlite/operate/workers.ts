@@ -1,5 +1,5 @@
 import type { JsonText } from "../../../values/json.ts";
-import type { WorkerRecord } from "../../../store/worker_record.ts";
+import type { WorkerRecord } from "../../../store/operate.ts";
 import { aloneQueue, jobNameOf, queueName } from "../../queue_name.ts";
 import { parseWorkerDetails } from "../../record_rules.ts";
 import { LISTED_LEASES } from "../../rules.ts";

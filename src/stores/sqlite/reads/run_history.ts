@@ -17,7 +17,7 @@ import { toClaim } from "../../claimed_row.ts";
 import { readHoldOfClaim } from "../changed_code/holds.ts";
 import { sql } from "../statement.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
-import type { RunState } from "../../../store/run_state.ts";
+import type { RunState } from "../../../store/run_query.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { readEnd } from "../journal/read_journal.ts";
 import { readRetries } from "../writes/pauses.ts";

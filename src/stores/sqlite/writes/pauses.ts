@@ -5,7 +5,7 @@ import { isSameJson, type JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../model/lease.ts";
 import type { RunIdentity } from "../../../model/run.ts";
 import type { CreatedChild, NewPause, PauseRequest, PauseResult } from "../../../store/pause_request.ts";
-import type { AwaitedPause } from "../../../store/run_state.ts";
+import type { AwaitedPause } from "../../../store/run_query.ts";
 import type { OriginText } from "../../../model/origin.ts";
 import { deadlineAt, nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../model/wait.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { noRuns } from "../../../statistics/no_runs.ts";
-import type { JobStatistics, StatisticsRow } from "../../../store/statistics.ts";
+import type { JobStatistics, StatisticsRow } from "../../../store/operate.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { A_JOB, aClaimRequest, aFlow, aHold, aKnownJob, aPause, someDetails } from "../fixtures.ts";
 import { add, addCompleted, addIds, claimedIds, claimOne, complete, park, startRun } from "../arrange.ts";

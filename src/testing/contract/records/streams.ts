@@ -3,7 +3,7 @@ import { LeaseLostError } from "../../../model/error.ts";
 import type { Lease } from "../../../model/lease.ts";
 import type { Chunk, StreamPlace } from "../../../model/stream.ts";
 import type { Store } from "../../../store/store.ts";
-import type { StreamText } from "../../../store/stream_text.ts";
+import type { StreamText } from "../../../store/run_query.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { add, addCompleted, aRetry, claimOne, complete, park, parkUntilRetry, startRun } from "../arrange.ts";
 import { newCases } from "../case.ts";

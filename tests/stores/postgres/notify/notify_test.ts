@@ -3,7 +3,7 @@ import pg from "pg";
 import { createEngine, defineJob } from "../../../../mod.ts";
 import type { PostgresStoreOptions } from "../../../../src/stores/postgres/mod.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
-import type { StoreWatch } from "../../../../src/store/store_watch.ts";
+import type { StoreWatch } from "../../../../src/store/store.ts";
 import { anything } from "../../../processes/anything.ts";
 import { inTime, until } from "../../../processes/deadline.ts";
 import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
