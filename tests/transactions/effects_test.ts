@@ -193,11 +193,15 @@ forEachSource(
     await engine.trigger(job, null);
     await engine.runUntilIdle();
     host.advance(60_000);
+    const { keepMs } = rows.source.effects;
+    Object.assign(rows.source.effects, { keepMs: Infinity });
 
+    const ofKept = await sweep(rows.source.effects, await sweepDeps(store, host));
+    Object.assign(rows.source.effects, { keepMs });
     const ofOther = await sweep(rows.source.effects, { ...await sweepDeps(other, host), shortestRetentionMs: 100 });
     const ofStore = await sweep(rows.source.effects, { ...await sweepDeps(store, host), shortestRetentionMs: 100 });
 
-    assert.deepEqual([ofOther, ofStore], [0, 1]);
+    assert.deepEqual([ofKept, ofOther, ofStore], [0, 0, 1]);
   },
 );
 

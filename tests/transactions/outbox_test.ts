@@ -7,6 +7,7 @@ import type { Schema } from "../../src/model/schema.ts";
 import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
+import { sqliteDataSource } from "../../src/stores/sqlite/transactions/sqlite_data_source.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { createHandler } from "../../src/http/handler.ts";
 import { createEngine } from "../support/quiet_engine.ts";
@@ -365,6 +366,21 @@ forEachSource("runUntilIdle() relays what the outbox has, and executes it", asyn
 
   assert.equal(executed, 1);
   assert.deepEqual(await rows.outbox(), []);
+});
+
+forEachSource("a data source that is down holds up the outbox of no other", async (rows) => {
+  await using store = new MemoryStore();
+  await using down = await sqliteDataSource(":memory:");
+  await using engine = createEngine({ store, jobs: { note }, dataSources: { down, app: rows.source } });
+  await engine.migrate();
+  down.effects.takeRows = () => Promise.reject(new Error("it is down"));
+
+  const { runs } = await engine.transaction(rows.source, asks(rows));
+  assert.equal(runs?.length, 1);
+  await rows.begin((client) => engine.inTransaction(rows.source, client).trigger(note, { n: 2 }));
+  const relayed = await untilRelayed(engine as never, 2);
+
+  assert.equal(relayed.length, 2);
 });
 
 forEachSource("runUntilIdle() does not fail because a data source does", async (rows) => {

@@ -144,10 +144,7 @@ export class Relay {
     const ignore = () => {}; // others watch for these
     const watch = this.#deps.store.watch?.({ onOutboxRow: () => this.wake(), onChange: ignore, onError: ignore });
     while (!abortSignal.aborted) {
-      const moved = await this.relayAll().catch((error) => {
-        this.#deps.hub.publishError(error);
-        return 0;
-      });
+      const moved = await this.relayAll();
       if (moved > 0) this.#nextLookMs = FIRST_LOOK_MS; // more may be on its way
       else if (!abortSignal.aborted) {
         await this.#idle.sleep(this.#nextLookMs);
@@ -158,26 +155,26 @@ export class Relay {
     await Promise.all(this.#looking); // the data source may be closed after this
   }
 
-  /** Relays until the outboxes have nothing more, or the signal fires. What fails is relayed later. */
+  /** Relays until the outboxes have nothing more, or the signal fires. */
   async relayDue(abortSignal: AbortSignal): Promise<void> {
-    try {
-      for (let moved = 1; moved > 0 && !abortSignal.aborted;) moved = await this.relayAll();
-    } catch (error) {
-      this.#deps.hub.publishError(error);
-    }
+    for (let moved = 1; moved > 0 && !abortSignal.aborted;) moved = await this.relayAll();
   }
 
-  /** Relays what the outboxes have now. Answers how many rows it has moved. */
+  /** Relays what the outboxes have now; one that fails holds up no other. Answers how many rows it has moved. */
   async relayAll(): Promise<number> {
     let moved = 0;
     const now = this.#deps.host.monotonic();
     const counts = this.#nextCountAt <= now;
     if (counts) this.#nextCountAt = now + COUNT_EVERY_MS;
     for (const [source, name] of this.#deps.sources) {
-      moved += await this.#relay(source);
-      if (counts) {
-        const before = this.#deps.host.now() - LONG_MS;
-        this.stuck.set(name, await source.effects.countStuck(await this.#deps.storeId(), before));
+      try {
+        moved += await this.#relay(source);
+        if (counts) {
+          const before = this.#deps.host.now() - LONG_MS;
+          this.stuck.set(name, await source.effects.countStuck(await this.#deps.storeId(), before));
+        }
+      } catch (error) {
+        this.#deps.hub.publishError(error); // what is left there is relayed later
       }
     }
     return moved;

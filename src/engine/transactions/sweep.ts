@@ -50,9 +50,11 @@ export async function sweep(effects: Effects, deps: Omit<SweepDeps, "hub" | "sou
   const { store, host } = deps;
   const storeId = await deps.storeId();
   const now = host.now();
+  const keptMs = keptFor(effects, deps);
+  if (keptMs === Infinity) return 0;
   let deleted = 0;
   for (let after = "";;) {
-    const page = await effects.findOlder(storeId, now - keptFor(effects, deps), after, PAGE);
+    const page = await effects.findOlder(storeId, now - keptMs, after, PAGE);
     const statuses = await readStatuses(store, page);
     const old = page.filter(({ runId, at }) => {
       const status = statuses.get(runId);
