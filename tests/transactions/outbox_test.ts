@@ -418,6 +418,46 @@ forEachSource("engine.inTransaction() refuses coalesce and a source of another e
   assert.deepEqual(await rows.outbox(), ["trigger note "]);
 });
 
+Deno.test("rows are relayed together, in their order, also if some were relayed before, and one is refused", async () => {
+  await using source = await sqliteDataSource(":memory:");
+  await using store = new MemoryStore();
+  const calls: number[] = [];
+  const { enqueue } = store;
+  store.enqueue = (runs) => {
+    calls.push(runs.length);
+    return enqueue.call(store, runs);
+  };
+  await using engine = createEngine({ store, jobs: { note }, dataSources: { app: source } });
+  await engine.migrate();
+  const insert = (from: number, to: number) => {
+    const rows = Array.from({ length: to - from }, (_, at) => `('trigger', 'note', '{"n": ${from + at}}')`);
+    return source.exec(`INSERT INTO holdfast_outbox (kind, name, value) VALUES ${rows.join(", ")}`);
+  };
+  const { deleteRows } = source.effects;
+  source.effects.deleteRows = () => {
+    source.effects.deleteRows = deleteRows.bind(source.effects);
+    return Promise.reject(new Error("the process dies"));
+  };
+
+  await insert(1, 51);
+  await engine.runUntilIdle({ maxRuns: 1 });
+  await source.exec("UPDATE holdfast_outbox SET taken_until = 0");
+  await insert(51, 100);
+  await engine.runUntilIdle({ maxRuns: 1 });
+  const together = calls.splice(0);
+  await insert(-1, 0);
+  await insert(100, 102);
+  await engine.runUntilIdle({ maxRuns: 1 });
+
+  assert.deepEqual(together, [50, 99]);
+  assert.deepEqual(calls, [1, 1], "beside a refused one each is tried alone");
+  const { runs } = await engine.getRuns({ limit: 200 });
+  assert.deepEqual(
+    runs.map(({ input }) => (input as { n: number }).n).toReversed(),
+    Array.from({ length: 101 }, (_, at) => at + 1),
+  );
+});
+
 Deno.test("engine.inTransaction() works in the file of the store, and refuses what is no client", async () => {
   const database = new DatabaseSync(":memory:");
   const store = await SqliteStore.from(database as unknown as SqliteDriver);

@@ -12,6 +12,8 @@ import type { Triggers } from "../triggers/triggers.ts";
 
 const FIRST_LOOK_MS = 5;
 const PAGE = 100;
+// Runs whose inputs are together as long are added in one commit.
+const MAX_GROUP_LENGTH = 1_048_576;
 const COUNT_EVERY_MS = 60_000;
 // A row that waits for longer needs attention.
 const LONG_MS = 60_000;
@@ -38,7 +40,7 @@ export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub" | "store">
   storeId: () => Promise<string>;
   /** How often it looks, in milliseconds. */
   intervalMs: number;
-  triggers: Pick<Triggers, "requestNow" | "add" | "enqueue">;
+  triggers: Pick<Triggers, "requestNow" | "add" | "addTogether" | "enqueue" | "asksPlugins">;
   /** Delivers a signal. */
   signal: (waitId: string, signal: Signal, by: string | null) => Promise<SignalReceipt>;
 }
@@ -186,15 +188,18 @@ export class Relay {
     const rows = await effects.takeRows({ storeId, jobs, now: host.now(), limit: PAGE });
     const done: { row: OutboxRow; result: Relayed }[] = [];
     try {
-      for (const row of rows) {
-        const result = await this.#perform(row).catch(async (error) => {
-          if (error instanceof StoreError) throw error; // the row is relayed later
-          this.#nextCountAt = 0;
-          await effects.refuseRow(row.no, error instanceof Error ? error.message : String(error));
-          this.#settleFirst(row, null);
-          return null;
-        });
-        if (result !== null) done.push({ row, result });
+      for (const group of toGroups(rows, this.#deps.triggers.asksPlugins)) {
+        const together = group.length > 1 ? await this.#addTogether(group) : null;
+        for (const [at, row] of group.entries()) {
+          const result = together?.[at] ?? await this.#perform(row).catch(async (error) => {
+            if (error instanceof StoreError) throw error; // the row is relayed later
+            this.#nextCountAt = 0;
+            await effects.refuseRow(row.no, error instanceof Error ? error.message : String(error));
+            this.#settleFirst(row, null);
+            return null;
+          });
+          if (result !== null) done.push({ row, result });
+        }
       }
     } finally {
       // Even after an error: what was moved is not moved again.
@@ -213,26 +218,65 @@ export class Relay {
     }
   }
 
+  /** Adds the runs of several rows in one commit; `null`: one of them was refused, so each is tried alone. */
+  async #addTogether(rows: readonly OutboxRow[]): Promise<Relayed[] | null> {
+    try {
+      const requests: NewRun[] = [];
+      for (const row of rows) requests.push((await this.#toRequest(row)).run);
+      return (await this.#deps.triggers.addTogether(requests)).map((run) => ({ run }));
+    } catch (error) {
+      if (error instanceof StoreError) throw error;
+      return null;
+    }
+  }
+
   async #perform(
-    { id, kind, name, value, options }: Omit<OutboxRow, "no">,
+    row: Omit<OutboxRow, "no">,
     add = (request: NewRun, isTraced: boolean) => this.#deps.triggers.add(request, isTraced),
   ): Promise<Relayed> {
-    const { triggers, signal } = this.#deps;
-    const { trace, ...given } = (options === null ? {} : JSON.parse(options) ?? {}) as RowOptions;
+    const { id, kind, name, value } = row;
     if (kind === "signal") {
-      return { signal: await signal(name, { signalId: id, payload: parseValue(value) }, given.by ?? null) };
+      const signal = { signalId: id, payload: parseValue(value) };
+      return { signal: await this.#deps.signal(name, signal, optionsOf(row).by ?? null) };
     }
-    if (given.coalesce !== undefined) {
-      throw new TypeError("coalesce is not possible: it would decide anew after a crash");
-    }
-    const run = await triggers.requestNow(name, decode(value), given);
-    const origin = trace === undefined ? run.trace : encodeOrigin(trace, actorOf(run.trace));
-    const added = await add({ ...run, id, trace: origin }, trace !== undefined).catch((error) => {
+    const { run, isTraced } = await this.#toRequest(row);
+    const added = await add(run, isTraced).catch((error) => {
       if (error instanceof ConflictError) return null; // it was added before, and deleted since
       throw error;
     });
     return { run: added };
   }
+
+  /** The request for the run of a row. */
+  async #toRequest(row: Omit<OutboxRow, "no">): Promise<{ run: NewRun; isTraced: boolean }> {
+    const { trace, ...given } = optionsOf(row);
+    if (given.coalesce !== undefined) {
+      throw new TypeError("coalesce is not possible: it would decide anew after a crash");
+    }
+    const run = await this.#deps.triggers.requestNow(row.name, decode(row.value), given);
+    const origin = trace === undefined ? run.trace : encodeOrigin(trace, actorOf(run.trace));
+    return { run: { ...run, id: row.id, trace: origin }, isTraced: trace !== undefined };
+  }
+}
+
+function optionsOf({ options }: Pick<OutboxRow, "options">): RowOptions {
+  return options === null ? {} : JSON.parse(options) ?? {};
+}
+
+/** The rows in their order; triggers that need nothing but the store are put together, as far as one call takes them. */
+function toGroups(rows: readonly OutboxRow[], asksPlugins: boolean): OutboxRow[][] {
+  const groups: OutboxRow[][] = [];
+  let length = Infinity;
+  for (const row of rows) {
+    const isPlain = row.kind === "trigger" && !asksPlugins;
+    length += row.value?.length ?? 0;
+    if (isPlain && length <= MAX_GROUP_LENGTH) groups.at(-1)!.push(row);
+    else {
+      groups.push([row]);
+      length = isPlain ? row.value?.length ?? 0 : Infinity;
+    }
+  }
+  return groups;
 }
 
 function isSame(

@@ -147,6 +147,17 @@ export class Triggers {
     return { request: { ...run, version, concurrencyKey: old.concurrencyKey, schedule }, old };
   }
 
+  /** Whether plugins are asked before runs are added. */
+  get asksPlugins(): boolean {
+    return this.#deps.around.trigger !== null;
+  }
+
+  /** Adds runs in one commit, or none of them, without asking plugins. */
+  async addTogether(requests: readonly NewRun[]): Promise<Enqueued[]> {
+    const enqueued = await untilKnown(() => this.#deps.store.enqueue(requests));
+    return enqueued.map((one, position) => this.publish(one, requests[position]!)); // one for each request
+  }
+
   /** Adds a run. `isTraced`: plugins were asked before. */
   async add(request: NewRun, isTraced = false): Promise<Enqueued> {
     return this.publish(await this.enqueue(request, isTraced), request);
