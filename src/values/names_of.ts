@@ -1,5 +1,5 @@
 /** The words of a string. */
-type Words<Text extends string, Found extends string = never> = Text extends `${infer Word} ${infer Rest}`
+export type Words<Text extends string, Found extends string = never> = Text extends `${infer Word} ${infer Rest}`
   ? Words<Rest, Found | Word>
   : Found | Text;
 

@@ -8,30 +8,48 @@ import { type IdentityRow, type PauseColumns, toLabels } from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import type { LeasedRun } from "./writes/lease_cache.ts";
-import { namesOf } from "../../values/names_of.ts";
+import { namesOf, type Words } from "../../values/names_of.ts";
 import { type Part, raw } from "./statement.ts";
 
-/** The columns of `holdfast_runs` that {@linkcode toRunText} does not read. */
-interface OtherColumns {
+/** The columns of `holdfast_runs`: see schema.ts. */
+export interface RunTable extends Omit<RunColumns, "payload" | "priority"> {
   seq: number;
   queue: string;
+  position: number;
+  queue_state: "R" | "B" | null;
+  timer_at: number | null;
   lease_claim: string | null;
-  recorded: number;
+  leased_at: number | null;
   last_report_no: number;
-  interruptions: number;
+  recorded: number;
+  parked_no: number;
   has_pauses: number;
+  interruptions: number;
+  abandonments: number;
+  abandonments_alone: number;
+  origin_id: string | null;
+  priority: number;
+  key_concurrency: number;
+  key_rate_limit: number | null;
+  key_rate_period: number | null;
+  due_at: number | null;
+  start_within: number | null;
+  finish_within: number | null;
+  deadline_at: number | null;
   parent_seq: number | null;
   parent_pause: number | null;
 }
 
-/** The columns of a run of other tables. */
-interface JoinedColumns {
-  /** Its hold as a JSON array of code, message and instant; NULL: it is not held. */
+/** Some columns of a run: their names, with spaces between. */
+export type RunWith<Names extends string> = Words<Names> extends keyof RunTable ? Pick<RunTable, Words<Names>> : never;
+
+/** A row of {@linkcode SELECT_RUN}, with its hold as a JSON array of code, message and instant; NULL: it is not held. */
+export interface RunRow
+  extends
+    RunColumns,
+    RunWith<"seq queue lease_claim recorded last_report_no interruptions has_pauses parent_seq parent_pause"> {
   held: JsonText | null;
 }
-
-/** A row of {@linkcode SELECT_RUN}. */
-export interface RunRow extends RunColumns, OtherColumns, JoinedColumns {}
 
 const COLUMNS = namesOf<Exclude<keyof RunRow, "payload" | "held">>()(
   "seq id job queue status labels idempotency_key former_key on_end end_of concurrency_key lease_owner lease_claim",
@@ -68,7 +86,7 @@ export function findRunRow(db: SqliteDatabase, runId: string): RunRow | undefine
 }
 
 /** A row of {@linkcode SELECT_RUN} as a run, with its values as stored JSON. */
-export function toRunText(row: RunColumns & JoinedColumns): StoredRun {
+export function toRunText(row: RunColumns & Pick<RunRow, "held">): StoredRun {
   return readRunColumns(row, toHeld(row.held));
 }
 

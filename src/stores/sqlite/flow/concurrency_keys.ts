@@ -4,6 +4,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type Part, raw, sql } from "../statement.ts";
 import { addStarts, keyScope, rateOpensAt } from "./rates.ts";
 import { touchGroup } from "./turns.ts";
+import type { RunWith } from "../rows.ts";
 
 // The due runs with a concurrency key are its queue, by position. Their `queue_state` is R (they have passed the key) or
 // B (blocked). Two invariants hold after every write:
@@ -83,21 +84,11 @@ export function countKeyStart(db: SqliteDatabase, key: string, seq: number, now:
   if (rate !== undefined) addStarts(db, keyScope(key), rate, 1, now);
 }
 
-/** What a run asks of its key. */
-export interface KeyLimits {
-  /** How many runs may hold the key, with this one. */
-  key_concurrency: number;
-  /** The rate of the key; `null`: it has none. */
-  key_rate_limit: number | null;
-  /** The period of that rate, in milliseconds. */
-  key_rate_period: number | null;
-}
+/** What a run asks of its key: how many runs may hold it, with this one, and its rate. */
+export type KeyLimits = RunWith<"key_concurrency key_rate_limit key_rate_period">;
 
 /** A new run that is due. */
-interface NewQueuedRun extends KeyLimits {
-  queue: string;
-  position: number;
-}
+type NewQueuedRun = KeyLimits & RunWith<"queue position">;
 
 /**
  * The state of a new run in the queue of its key, if it changes nothing for the others.
@@ -191,16 +182,11 @@ function block(db: SqliteDatabase, key: string, queue: string): void {
   touchGroup(db, queue, blocked.fairness_key);
 }
 
-interface First extends KeyLimits {
-  seq: number;
-  queue: string;
-  position: number;
-  queue_state: "R" | "B";
+type First = KeyLimits & RunWith<"seq queue position queue_state fairness_key"> & {
   /** The state of the second run. */
   second: "R" | "B" | null;
-  fairness_key: string | null;
   begun: number;
-}
+};
 
 const FIRST = `f.seq, f.queue, f.position, f.queue_state, f.fairness_key, f.started_at IS NOT NULL AS begun,
   f.key_concurrency, f.key_rate_limit, f.key_rate_period, (SELECT queue_state FROM holdfast_runs

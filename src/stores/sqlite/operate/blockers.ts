@@ -17,23 +17,13 @@ import { HEAD_START } from "../../rules.ts";
 import { isOrphan } from "../children/orphans.ts";
 import { holdsKey, type KeyLimits } from "../flow/concurrency_keys.ts";
 import { readJobPauses } from "../flow/job_gates.ts";
-import { findRunRow, type RunRow, toRunText } from "../rows.ts";
+import { findRunRow, type RunRow, type RunWith, toRunText } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { countGroup, countReady, readKey, readLimits } from "./queue_facts.ts";
 import { countLeases } from "./workers.ts";
 
 /** What else is read of a run that may be held up. */
-interface BlockedRow extends KeyLimits {
-  /** Its place in the order of claims. */
-  position: number;
-  /** `R`: it has passed its key; `B`: it waits for it; `null`: it is not due. */
-  queue_state: "R" | "B" | null;
-  timer_at: number | null;
-  /** When a delayed or interrupted run is due; `null`: it is not delayed. */
-  due_at: number | null;
-  leased_at: number | null;
-  abandonments: number;
-}
+type BlockedRow = KeyLimits & RunWith<"position queue_state timer_at due_at leased_at abandonments">;
 
 const BLOCKED =
   `SELECT position, queue_state, timer_at, due_at, leased_at, abandonments, key_concurrency, key_rate_limit,

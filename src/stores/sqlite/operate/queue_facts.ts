@@ -16,6 +16,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type Part, raw, sql } from "../statement.ts";
 import type { RunStatus } from "../../../model/run.ts";
 import { type KeyLimits, queuesOfKey } from "../flow/concurrency_keys.ts";
+import type { RunWith } from "../rows.ts";
 
 /** What the limits of workers allow for a run, and for those of some other queues. */
 export function readLimits(
@@ -141,22 +142,10 @@ export function countReady(
 }
 
 /** A run, and what its key needs to know of it. */
-interface KeyedRun extends KeyLimits {
-  /** Its row number. */
-  seq: number;
-  /** Its id. */
-  id: string;
-  /** The queue from which it is claimed. */
-  queue: string;
-  /** Its place in the order of claims. */
-  position: number;
-  /** Its key; `null`: it has none. */
-  concurrency_key: string | null;
-  /** When it was first claimed; `null`: it never was. */
-  started_at: number | null;
+type KeyedRun = KeyLimits & RunWith<"seq id queue position concurrency_key started_at"> & {
   /** Whether it holds the key. */
   isHolder: boolean;
-}
+};
 
 /** The facts of the key of a run. */
 export function readKey(db: SqliteDatabase, run: KeyedRun, now: number): KeyFacts | null {

@@ -8,6 +8,7 @@ import type {
 } from "../../../store/operate.ts";
 import { addLatencies, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { namesOf } from "../../../values/names_of.ts";
 import { raw, rowLimit, sql } from "../statement.ts";
 import { noteTimes } from "../reads/run_times.ts";
 import { countLeases } from "./workers.ts";
@@ -39,6 +40,14 @@ function readSample(db: SqliteDatabase, now: number): StatisticsRow["sampled"] {
   return { samples: 1, pending, running, waiting, busy };
 }
 
+// The columns that are added up.
+const SUMS = namesOf<
+  Exclude<keyof StatisticsRecord, "at" | "jobName" | "latencies" | "stepFailures"> | "step_failures"
+>()(
+  "triggered started completed failed cancelled steps step_failures samples pending running waiting busy",
+);
+const ADD = raw(Object.keys(SUMS).map((column) => `${column} = ${column} + excluded.${column}`).join(", "));
+
 function addTo(
   db: SqliteDatabase,
   { span, at }: { span: StatisticsSpan; at: number },
@@ -49,36 +58,16 @@ function addTo(
     SELECT latencies FROM holdfast_stats WHERE span = ${span} AND job = ${jobName} AND at = ${at}`;
   const sum = known === undefined ? latencies : addLatencies(JSON.parse(known.latencies), latencies);
   db.run`
-    INSERT INTO holdfast_stats (span, job, at, latencies, triggered, started, completed, failed, cancelled, steps,
-      step_failures, samples, pending, running, waiting, busy)
+    INSERT INTO holdfast_stats (span, job, at, latencies, ${raw(Object.keys(SUMS).join(", "))})
     VALUES (${span}, ${jobName}, ${at}, ${JSON.stringify(sum)}, ${counts.triggered}, ${counts.started},
       ${counts.completed}, ${counts.failed}, ${counts.cancelled}, ${counts.steps}, ${counts.stepFailures},
       ${sampled.samples}, ${sampled.pending}, ${sampled.running}, ${sampled.waiting}, ${sampled.busy})
-    ON CONFLICT DO UPDATE SET latencies = excluded.latencies, triggered = triggered + excluded.triggered,
-      started = started + excluded.started, completed = completed + excluded.completed,
-      failed = failed + excluded.failed, cancelled = cancelled + excluded.cancelled, steps = steps + excluded.steps,
-      step_failures = step_failures + excluded.step_failures, samples = samples + excluded.samples,
-      pending = pending + excluded.pending, running = running + excluded.running,
-      waiting = waiting + excluded.waiting, busy = busy + excluded.busy`;
+    ON CONFLICT DO UPDATE SET latencies = excluded.latencies, ${ADD}`;
 }
 
-interface StatisticsRecord {
-  at: number;
-  job: string;
-  triggered: number;
-  started: number;
-  completed: number;
-  failed: number;
-  cancelled: number;
-  steps: number;
-  step_failures: number;
+type StatisticsRecord = Omit<StatisticsRow, "latencies" | "sampled"> & StatisticsRow["sampled"] & {
   latencies: JsonText;
-  samples: number;
-  pending: number;
-  running: number;
-  waiting: number;
-  busy: number;
-}
+};
 
 /** Reads statistics. See `Store.readStats()`. */
 export function readStatistics(
@@ -87,27 +76,18 @@ export function readStatistics(
 ): StatisticsRow[] {
   const isOfJob = jobName === undefined ? raw("") : sql`AND job = ${jobName}`;
   const rows = db.all<StatisticsRecord>`
-    SELECT * FROM holdfast_stats WHERE span = ${span} ${isOfJob} AND at >= ${Math.max(from, after.at)}
-      AND (at, job) > (${after.at}, ${after.jobName}) ORDER BY at, job LIMIT ${raw(rowLimit(limit))}`;
-  return rows.slice(0, limit).map(toStatisticsRow);
-}
-
-function toStatisticsRow(row: StatisticsRecord): StatisticsRow {
-  const { at, job, triggered, started, completed, failed, cancelled, steps, step_failures: stepFailures } = row;
-  const { samples, pending, running, waiting, busy } = row;
-  return {
-    at,
-    jobName: job,
-    triggered,
-    started,
-    completed,
-    failed,
-    cancelled,
-    steps,
-    stepFailures,
-    latencies: JSON.parse(row.latencies),
-    sampled: { samples, pending, running, waiting, busy },
-  };
+    SELECT *, job AS jobName, step_failures AS stepFailures FROM holdfast_stats
+    WHERE span = ${span} ${isOfJob} AND at >= ${
+    Math.max(from, after.at)
+  } AND (at, job) > (${after.at}, ${after.jobName})
+    ORDER BY at, job LIMIT ${raw(rowLimit(limit))}`;
+  return rows.slice(0, limit).map((row) => {
+    const { at, jobName, triggered, started, completed, failed, cancelled, steps, stepFailures } = row;
+    const { samples, pending, running, waiting, busy } = row;
+    const counts = { triggered, started, completed, failed, cancelled, steps, stepFailures };
+    const sampled = { samples, pending, running, waiting, busy };
+    return { at, jobName, ...counts, latencies: JSON.parse(row.latencies), sampled };
+  });
 }
 
 /** How large the file is. See `Store.getInfo()`. */

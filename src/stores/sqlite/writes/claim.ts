@@ -97,8 +97,8 @@ export function findIdle(
   if (mayOffer(request) && hasOffer(db, request.jobs, liveQueuesOf(db, request, now), now)) return null;
   return {
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
-    aloneSince: facts.hasAlone ? findAloneSince(db, request, paused, now) : null,
-    hasHeld: facts.hasHeld,
+    aloneSince: facts.hasAlone === 1 ? findAloneSince(db, request, paused, now) : null,
+    hasHeld: facts.hasHeld === 1,
   };
 }
 
@@ -114,7 +114,7 @@ function liveQueuesOf(db: SqliteDatabase, { jobs, workerId }: ClaimRequest, now:
 }
 
 function pausedJobs(db: SqliteDatabase, { hasPaused }: ClaimFacts): Set<string> {
-  return hasPaused ? readPausedJobs(db) : new Set();
+  return hasPaused === 1 ? readPausedJobs(db) : new Set();
 }
 
 /** When the next timer expires, or the next rate opens that holds up a run. */
@@ -138,8 +138,8 @@ function precedenceOf(
   now: number,
 ): Precedence {
   const isOpen = (queue: string) => paused.size === 0 || !paused.has(jobNameOf(queue));
-  const normal = request.jobs.flatMap((job) => queuesOf(job, hasOffers)).filter(isOpen);
-  const alone = hasAlone ? normal.filter((queue) => !isOfPrint(queue)).map(aloneQueue) : [];
+  const normal = request.jobs.flatMap((job) => queuesOf(job, hasOffers === 1)).filter(isOpen);
+  const alone = hasAlone === 1 ? normal.filter((queue) => !isOfPrint(queue)).map(aloneQueue) : [];
   const [own, rest] = request.isAlone ? [alone, normal] : [normal, alone];
   const others = readLiveWorkers(db, now, request.workerId);
   const live = new Set([...own, ...rest, ...others.flatMap(({ queues }) => [...queues]).filter(isOpen)]);
@@ -159,7 +159,7 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
   extendLeases(db, request, now);
   const before = readClaimFacts(db);
   const isLate = hasExpired(before, now);
-  const cancelled = before.hasOrphans ? cancelOrphans(db, MAX_TIMERS, now) : [];
+  const cancelled = before.hasOrphans === 1 ? cancelOrphans(db, MAX_TIMERS, now) : [];
   const failed = isLate ? processTimers(db, request, before, now) : [];
   settleHeads(db);
   // What the timers have made due counts, too.
@@ -181,9 +181,9 @@ export function claimRuns(db: SqliteDatabase, request: ClaimRequest, now: number
     cancelled,
     nextTimerAt: nextInstant(db, request, { facts, gates }, now),
     // A limit that is used up now may let others pass a run that is claimed alone.
-    hasMore: hasMore || (rows.length > 0 && facts.hasAlone) || hasExpired(facts, now),
-    aloneSince: facts.hasAlone ? findAloneSince(db, request, pausedJobs(db, facts), now) : null,
-    hasHeld: facts.hasHeld,
+    hasMore: hasMore || (rows.length > 0 && facts.hasAlone === 1) || hasExpired(facts, now),
+    aloneSince: facts.hasAlone === 1 ? findAloneSince(db, request, pausedJobs(db, facts), now) : null,
+    hasHeld: facts.hasHeld === 1,
   };
 }
 
@@ -208,8 +208,8 @@ function findClaimed(db: SqliteDatabase, request: ClaimRequest): ClaimedRow[] | 
 
 /** Extends the expired leases that the claiming worker still holds. */
 function extendLeases(db: SqliteDatabase, { holding, leaseMs }: ClaimRequest, now: number): void {
-  const hasExpiredLease = "SELECT 1 FROM holdfast_runs WHERE lease_expires_at <= ? LIMIT 1";
-  if (holding.length === 0 || db.get(hasExpiredLease, now) === undefined) return;
+  if (holding.length === 0) return;
+  if (db.get`SELECT 1 FROM holdfast_runs WHERE lease_expires_at <= ${now} LIMIT 1` === undefined) return;
   for (const lease of holding) {
     db.run`
       UPDATE holdfast_runs SET lease_expires_at = ${now + leaseMs}
@@ -271,17 +271,10 @@ function claimReady(db: SqliteDatabase, request: ClaimRequest, facts: ClaimFacts
   const gates = openGates(db, request.jobs, { ...request, paused }, request.limit + 1, now);
   const precedence = precedenceOf(db, request, facts, paused, now);
   const isBehind = (run: Candidate) => isBehindOtherJob(db, run, precedence);
-  const orphans = new PassedOrphans(db, facts.hasOrphans);
+  const orphans = new PassedOrphans(db, facts.hasOrphans === 1);
   const taken = new Map<number, Candidate>();
-  const { hasHeads } = facts;
-  const candidates = new Candidates(db, gates, {
-    hasHeads,
-    pageSize: request.limit + 1,
-    now,
-    isBehind,
-    orphans,
-    taken,
-  });
+  const options = { hasHeads: facts.hasHeads === 1, pageSize: request.limit + 1, now, isBehind, orphans, taken };
+  const candidates = new Candidates(db, gates, options);
   let hasMore = false;
   db.requeued.clear();
   for (let drawn = candidates.next(); drawn !== null; drawn = candidates.next()) {

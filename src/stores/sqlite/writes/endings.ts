@@ -4,7 +4,7 @@ import { type Fact, factBy, failedFact, toFact } from "../../../model/fact.ts";
 import { type Failure, failureText } from "../../../model/failure.ts";
 import type { Lease } from "../../../model/lease.ts";
 import { actorOf } from "../../../model/origin.ts";
-import { isLeased, isTerminal, type RunStatus, type StoredRun } from "../../../model/run.ts";
+import { isLeased, isTerminal, type StoredRun } from "../../../model/run.ts";
 import type { CancelledExecution, ClaimResult, Ending } from "../../../store/claim.ts";
 import { aloneQueue, jobNameOf } from "../../queue_name.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
@@ -14,9 +14,8 @@ import { enterQueue, OUT_OF_QUEUE, releaseKey } from "../flow/concurrency_keys.t
 import { keepGhost } from "../flow/ghosts.ts";
 import { touchGroup } from "../flow/turns.ts";
 import { noteInterruption } from "../operate/timeline.ts";
-import type { JsonText } from "../../../values/json.ts";
 import { addEndRun } from "./insert_run.ts";
-import { findRunRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
+import { findRunRow, type RunRow, type RunWith, SELECT_RUN, toRunText } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { type Part, sql } from "../statement.ts";
@@ -26,47 +25,26 @@ import { completeRetried } from "./retry_links.ts";
 import { recordCancelledStep } from "./steps.ts";
 import { underLease } from "./lease_cache.ts";
 
-/** A run that leaves a lease without an end. */
-interface LeavingRun {
-  seq: number;
-  id: string;
-  job: string;
-  concurrency_key: string | null;
-  lease_generation: number;
-  /** How often it was abandoned, and how often alone, with this time. */
-  abandonments: number;
-  abandonments_alone: number;
-}
+/** A run that leaves a lease without an end: how often it was abandoned, and how often alone, with this time. */
+type LeavingRun = RunWith<"seq id job concurrency_key lease_generation abandonments abandonments_alone">;
 
 /** A run that ends, as it was before. */
-interface EndingRun extends Omit<LeavingRun, "abandonments" | "abandonments_alone"> {
-  status: RunStatus;
-  queue: string;
-  fairness_key: string | null;
-  lease_claim: string | null;
-  lease_expires_at: number | null;
-  last_report_no: number;
-  has_pauses: number;
-  parent_seq: number | null;
-  parent_pause: number | null;
-  retrigger_of: string | null;
-  on_end: JsonText | null;
-}
+type EndingRun =
+  & RunWith<"seq id job concurrency_key lease_generation status queue fairness_key lease_claim lease_expires_at">
+  & RunWith<"last_report_no has_pauses parent_seq parent_pause retrigger_of on_end">;
 
 /** A row of {@linkcode SELECT_OPEN_RUN}. */
-export interface OpenRun extends LeavingRun, EndingRun, IdentityRow {
-  lease_owner: string | null;
-  recorded: number;
-  started_at: number | null;
-  start_within: number | null;
-  finish_within: number | null;
-}
+export type OpenRun =
+  & LeavingRun
+  & EndingRun
+  & IdentityRow
+  & RunWith<"lease_owner recorded started_at start_within finish_within">;
 
 /** Reads what its end or the end of its lease needs of a run; a WHERE follows. */
-export const SELECT_OPEN_RUN: Part =
-  sql`SELECT seq, id, job, labels, status, queue, fairness_key, concurrency_key, lease_owner,
-  lease_claim, lease_generation, lease_expires_at, last_report_no, recorded, has_pauses, abandonments, abandonments_alone,
-  started_at, start_within, finish_within, parent_seq, parent_pause, retrigger_of, on_end
+export const SELECT_OPEN_RUN: Part = sql`
+  SELECT seq, id, job, labels, status, queue, fairness_key, concurrency_key, lease_owner, lease_claim, lease_generation,
+    lease_expires_at, last_report_no, recorded, has_pauses, abandonments, abandonments_alone, started_at, start_within,
+    finish_within, parent_seq, parent_pause, retrigger_of, on_end
   FROM holdfast_runs`;
 
 /** The run under a lease; `undefined`: the lease is lost. */

@@ -1,4 +1,4 @@
-import { actorOf, type OriginText } from "../../../model/origin.ts";
+import { actorOf } from "../../../model/origin.ts";
 import { positionOf } from "../../../model/flow.ts";
 import type { Host } from "../../../model/host.ts";
 import type { StoredRun, TerminalStatus } from "../../../model/run.ts";
@@ -14,7 +14,7 @@ import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";
 import { linkRetry } from "./retry_links.ts";
 import { fromInput, toLabels } from "../../rows.ts";
-import { toRunText } from "../rows.ts";
+import { type RunWith, toRunText } from "../rows.ts";
 import { deadlineAt } from "../../../model/wait.ts";
 
 /** The parent of a new run, and the pause that waits for it. */
@@ -122,19 +122,9 @@ export function insertRun(
 }
 
 /** The columns of a run for flow control. */
-interface FlowColumns {
-  fairness_key: string | null;
-  priority: number;
-  key_concurrency: number;
-  key_rate_limit: number | null;
-  key_rate_period: number | null;
-  start_at: number | null;
-  due_at: number | null;
-  start_within: number | null;
-  start_by: number | null;
-  finish_within: number | null;
-  deadline_at: number | null;
-}
+type FlowColumns =
+  & RunWith<"fairness_key priority key_concurrency key_rate_limit key_rate_period start_at due_at start_within">
+  & RunWith<"start_by finish_within deadline_at">;
 
 /** The columns of a run that uses no flow control. */
 const NO_FLOW: FlowColumns = {
@@ -239,7 +229,9 @@ export function addEndRun(
 ): void {
   const end = readOnEnd(on_end);
   if (!end.statuses.includes(status)) return;
-  const row = db.one<EndedRow>`
+  const row = db.one<
+    RunWith<"job labels trace concurrency_key fairness_key priority key_concurrency key_rate_limit key_rate_period">
+  >`
     SELECT job, labels, trace, concurrency_key, fairness_key, priority, key_concurrency, key_rate_limit,
       key_rate_period
     FROM holdfast_runs WHERE seq = ${seq}`;
@@ -259,16 +251,4 @@ export function addEndRun(
   }, end);
   const host: Pick<Host, "newId"> = { newId: () => "" }; // it has no copies
   if (insertRun(db, request, host, now, null, id) === null) throw new Error(`There is a run "${end.id}" already`);
-}
-
-interface EndedRow {
-  job: string;
-  labels: JsonText;
-  trace: OriginText | null;
-  concurrency_key: string | null;
-  fairness_key: string | null;
-  priority: number;
-  key_concurrency: number;
-  key_rate_limit: number | null;
-  key_rate_period: number | null;
 }

@@ -38,31 +38,12 @@ export function releaseLease(db: SqliteDatabase, lease: Lease, reports: readonly
 
 /** All leases, including those of cancelled runs that a worker may still execute. See `Store.getLeases()`. */
 export function readLeases(db: SqliteDatabase, now: number): SeenLease[] {
-  const rows = db.all<HeldLeaseRow>`
-    SELECT r.id, r.lease_generation AS generation, r.lease_claim, r.recorded, r.concurrency_key,
-      r.lease_expires_at AS expires_at, w.lease_ms
+  return db.all<SeenLease>`
+    SELECT r.id AS runId, r.lease_generation AS generation, r.lease_claim AS claimId, r.recorded,
+      r.concurrency_key AS concurrencyKey, r.lease_expires_at AS expiresAt, w.lease_ms AS leaseMs
     FROM holdfast_runs r LEFT JOIN holdfast_workers w ON w.id = r.lease_owner WHERE r.lease_expires_at IS NOT NULL
     UNION ALL SELECT run_id, generation, lease_claim, 0, concurrency_key, expires_at, NULL
-    FROM holdfast_ghosts WHERE expires_at > ${now}`;
-  return rows.map((row) => ({
-    runId: row.id,
-    generation: row.generation,
-    claimId: row.lease_claim,
-    recorded: row.recorded,
-    concurrencyKey: row.concurrency_key,
-    expiresAt: row.expires_at,
-    leaseMs: row.lease_ms,
-  }));
-}
-
-interface HeldLeaseRow {
-  id: string;
-  generation: number;
-  lease_claim: string;
-  recorded: number;
-  concurrency_key: string | null;
-  expires_at: number;
-  lease_ms: number | null;
+    FROM holdfast_ghosts WHERE expires_at > ${now}`.map((lease) => ({ ...lease }));
 }
 
 /** Which leases are no longer current. See `Store.getLostLeases()`. */

@@ -9,7 +9,7 @@ import {
   runEndedError,
   tooManyMessagesError,
 } from "../../../model/message.ts";
-import { isTerminal, type RunStatus } from "../../../model/run.ts";
+import { isTerminal } from "../../../model/run.ts";
 import type { SendOutcome, SendRequest, SendTarget } from "../../../store/send_request.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { fromInput, type IdentityRow, toRunIdentity } from "../../rows.ts";
@@ -18,14 +18,10 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import { sql } from "../statement.ts";
 import { enqueueRuns } from "./enqueue.ts";
 import { commitDeadlines, hasClosedInbox, takeMessages, wake } from "./pause_resolution.ts";
+import type { RunWith } from "../rows.ts";
 
 /** A run to which a message is sent. */
-interface InboxRow extends IdentityRow {
-  seq: number;
-  status: RunStatus;
-  has_pauses: number;
-  retriggered_as: string | null;
-}
+type InboxRow = IdentityRow & RunWith<"seq status has_pauses retriggered_as">;
 
 const SELECT_INBOX = sql`SELECT seq, id, job, labels, status, has_pauses, retriggered_as FROM holdfast_runs`;
 

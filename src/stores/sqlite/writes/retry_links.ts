@@ -9,7 +9,7 @@ import { drawNumbers } from "../journal/journal.ts";
 import { readUndone } from "./end_runs.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { copyChunks } from "../streams.ts";
-import { findRunRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
+import { findRunRow, type RunRow, type RunWith, SELECT_RUN, toRunText } from "../rows.ts";
 import type { RecordName } from "../../../model/hold.ts";
 import type { CopiedHistory } from "../../../store/hold_record.ts";
 
@@ -66,7 +66,7 @@ const COPIED_OF_PAUSE =
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
   const { seq } = db.one<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE id = ${runId}`;
-  const old = db.one<OldRunRow>`
+  const old = db.one<RunWith<"seq id on_end recorded parked_no has_pauses"> & { origin_id: string }>`
     SELECT seq, id, on_end, recorded, parked_no, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs
       WHERE id = ${oldRunId}`;
   const { count } = db.one<{ count: number }>`
@@ -83,7 +83,7 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
   // it again.
   const isCopied = sql`iif(kind = 'patch', 1, status = 'resolved' AND iif(kind = 'children', ${HAVE_COMPLETED},
     kind IN ('sleep', 'receive') OR recorded_no < ${old.recorded} OR recorded_no <= ${old.parked_no}))`;
-  const pauses = old.has_pauses === 0 ? [] : db.all<OldPauseRow>`
+  const pauses = old.has_pauses === 0 ? [] : db.all<{ kind: PauseKind; name: string; seq: number; is_copied: number }>`
     SELECT seq, kind, name, ${isCopied} AS is_copied FROM holdfast_pauses p WHERE run_seq = ${old.seq} ORDER BY seq`;
   const copied = pauses.filter(({ is_copied }) => is_copied === 1);
   for (const pause of copied) {
@@ -101,16 +101,6 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
   writeCopied(db, { seq, old }, leftOut, undone);
 }
 
-interface OldRunRow {
-  seq: number;
-  id: string;
-  on_end: JsonText | null;
-  recorded: number;
-  parked_no: number;
-  has_pauses: number;
-  origin_id: string;
-}
-
 /**
  * Copies the messages of the old run to a retry, in their order. Those that a copied receive took are taken, all others
  * unread.
@@ -124,13 +114,6 @@ function copyMessages(db: SqliteDatabase, runId: string, oldSeq: number): void {
     LEFT JOIN holdfast_pauses c ON c.run_seq = ${seq} AND c.kind = 'receive' AND c.name = o.name
     WHERE m.run_seq = ${oldSeq} ORDER BY m.no`;
   if (copied > 0) db.run`UPDATE holdfast_runs SET has_pauses = has_pauses | 1 WHERE seq = ${seq}`;
-}
-
-interface OldPauseRow {
-  seq: number;
-  kind: PauseKind;
-  name: string;
-  is_copied: number;
 }
 
 /** What a run has as copies; `null`: it is no retry from the failure. */
