@@ -103,6 +103,8 @@ Deno.test(
       });
     }
 
+    // A claim calls these if it has read many dead entries.
+    await client.exec(`select "${schema}".may_note_starts_v1('{a}', 1), "${schema}".note_starts_v1('{a}', 1)`);
     // What is in PL/pgSQL is checked when it is executed, and not before.
     const { rows } = await client.query<{ name: string }>(`
     select p.proname as name from pg_proc p join pg_language l on l.oid = p.prolang

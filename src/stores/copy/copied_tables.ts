@@ -56,6 +56,7 @@ export const LEFT_OUT: {
     "workers": "none is live, and each adds itself when it claims",
     "stats": "statistics begin anew",
     "run_times": "found anew",
+    "scan_starts": "found anew",
     "schema_version": "the version of the tables",
     "server": "which start of the server the last claim has seen",
   },

@@ -1,5 +1,6 @@
 import type { TableCheck } from "../table_check.ts";
 import { LAST_KEPT } from "../rules.ts";
+import { LEASE_SCAN, queueScan } from "./sql/claim/scan_starts.ts";
 
 const ENDED = "('completed', 'failed', 'cancelled')";
 const PAUSES = "{schema}.pauses p join {schema}.runs r on r.seq = p.run_seq";
@@ -50,6 +51,14 @@ export const POSTGRES_CHECKS: readonly TableCheck[] = [
          from {schema}.runs where queue_state = 'R' and fairness_key is not null
          order by queue, fairness_key, position, seq) r using (queue, fairness_key, run_seq, position)
        where h.* is null or r.* is null`,
+  },
+  {
+    name: "no claim begins behind a run that is ready, or a lease",
+    sql: `select 'S1 is broken: ' || e.what || ' comes before the place where claims begin' as r from (
+         select 'run ' || id as what, ${queueScan("queue")} as scope, position from {schema}.runs
+           where queue_state = 'R' and fairness_key is null
+         union all select 'the lease of run ' || id, ${LEASE_SCAN}, lease_expires_at from {schema}.runs where status = 'running') e
+       where e.position <= (select min(s.position) from {schema}.scan_starts s where s.scope = e.scope)`,
   },
   {
     name: "a held run is in the queue in which it is offered",

@@ -12,6 +12,29 @@ export function openSubject({ url }: Server): OpenSubject {
   return (host) => openSchema(url, { schema: newSchema(), host, idsMade: 0 });
 }
 
+/** The same, in which every other claim finds that it has read dead entries, and notes where the others begin. */
+export function openSubjectWithDeadEntries({ url }: Server): OpenSubject {
+  return async (host) => {
+    const schema = newSchema();
+    const subject = await openSchema(url, { schema, host, idsMade: 0 });
+    await findDeadEntries(url, schema);
+    return subject;
+  };
+}
+
+/** Makes every other claim of a schema find dead entries. */
+export async function findDeadEntries(url: string, schema: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query(`
+    create sequence ${schema}.asked;
+    create or replace function ${schema}.reads_dead_v1(p_live bigint) returns boolean
+      language sql volatile as $$ select nextval('${schema}.asked') % 3 <> 0 $$;
+    create or replace function ${schema}.may_note_starts_v1(p_queues text[], p_now bigint) returns boolean
+      language sql as 'select true'`);
+  await client.end();
+}
+
 /** The name of a schema that no other subject has. */
 export function newSchema(): string {
   return `compared_${Deno.pid}_${++schemas}`;

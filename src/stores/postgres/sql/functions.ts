@@ -21,6 +21,7 @@ import { PAUSES } from "./writes/pauses.ts";
 import { QUEUES } from "./flow/queues.ts";
 import { RECORDS } from "./writes/records.ts";
 import { RUN_LISTS } from "./reads/run_lists.ts";
+import { SCAN_STARTS } from "./claim/scan_starts.ts";
 import { SCHEDULES } from "./schedules.ts";
 import { STATISTICS } from "./operate/statistics.ts";
 import { STREAMS } from "./streams.ts";
@@ -66,6 +67,7 @@ export const FUNCTIONS: string = [
   QUEUES,
   RECORDS,
   RUN_LISTS,
+  SCAN_STARTS,
   SCHEDULES,
   STATISTICS,
   STREAMS,

@@ -234,6 +234,13 @@ create table {schema}.serving (
 );
 insert into {schema}.serving values (0, 0);
 
+create table {schema}.scan_starts (
+  scope text collate "C" not null,
+  position bigint not null,
+  noted_at bigint not null
+);
+create index scan_starts_by_scope on {schema}.scan_starts (scope, position);
+
 create table {schema}.paused_jobs (
   job text collate "C" primary key,
   paused_at bigint not null,

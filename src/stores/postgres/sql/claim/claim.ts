@@ -1,6 +1,7 @@
 import { ownPosition } from "../flow/own_position.ts";
 import { MAX_TIMERS } from "../../../rules.ts";
 import { ENTRY, JOINS_LISTS } from "../basics.ts";
+import { LEASE_SCAN, scanStart } from "./scan_starts.ts";
 
 // So many changes of the numbers of runs are made one row each. A claim that finds runs looks so often whether there are.
 const MAX_CHANGES = 1_000;
@@ -16,7 +17,8 @@ declare
   v_now bigint := fn.clock(p_now); v_worker text := p ->> 'workerId'; v_claim text := p ->> 'claimId';
   v_limit int := (p ->> 'limit')::int; v_lease_ms bigint := ceil((p ->> 'leaseMs')::numeric); w {schema}.workers;
   f record; g record; v_own text[] := fn.queues_of_worker(p); v_open text[]; v_begun text[];
-  v_page bigint[]; v_due bigint[]; v_beside boolean; t record;
+  v_page bigint[]; v_due bigint[]; v_beside boolean; v_dead boolean := false; t record;
+  v_live bigint := (v_limit + 1) * cardinality(v_own);
 begin
   -- A call that is repeated while its first try is still under way waits for it.
   perform fn.lock_worker(v_worker);
@@ -39,8 +41,9 @@ begin
     v_begun := fn.gates_where(g.queues, g.rooms, g.starts, true);
     v_due := fn.find_due_pauses(f.pause_at, v_now);
     v_page := fn.find_free(p, g.rooms, g.limits, v_open, v_limit, v_due);
+    v_dead := fn.reads_dead(v_live) and fn.may_note_starts(v_own, v_now);
     -- There is nothing to do, and others have seen not long ago that the worker is alive.
-    if v_due = '{}' and coalesce(cardinality(v_page), 0) = 0
+    if not v_dead and v_due = '{}' and coalesce(cardinality(v_page), 0) = 0
         and coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
         and (v_limit = 0 or not fn.has_ready(v_open, v_begun))
         and not ((p ->> 'triesHeld')::boolean and v_limit > 0
@@ -51,7 +54,7 @@ begin
     end if;
   end if;
 
-  v_beside := coalesce(cardinality(v_page) + cardinality(v_due) > 0, false);
+  v_beside := not v_dead and coalesce(cardinality(v_page) + cardinality(v_due) > 0, false);
   if v_beside then
     -- Other processes claim and write at the same moment.
     perform fn.lock_some('{}', '{}', '{}');
@@ -70,6 +73,7 @@ begin
       claim_id = excluded.claim_id, details = excluded.details,
       limits = excluded.limits, sole_claim = case when cardinality(t.seqs) = 0 then q.sole_claim else excluded.sole_claim end;
   perform fn.settle_heads();
+  if not v_beside and fn.reads_dead(v_live) and fn.may_note_starts(v_own, v_now) then perform fn.note_starts(v_own, v_now); end if;
   -- An idle worker writes an empty claim at intervals, to show that it is alive.
   if cardinality(t.seqs) = 0 and not v_beside then perform fn.tidy_up(v_now);
   elsif random() < ${FOLD_EACH} then perform fn.fold_counts();
@@ -140,6 +144,7 @@ begin
         || u.interruptions + 1 || ']')) e (kind, fact)
       where e.kind = 1 or u.seq = any(p_resumed) order by u.no, e.kind)) k)
   select array_agg(u.seq) into v_paused from u where u.has_pauses;
+  perform fn.start_before(${LEASE_SCAN}, p_now + ceil((p ->> 'leaseMs')::numeric)::bigint);
   if cardinality(p_resumed) > 0 then
     perform fn.end_hold(q.seq, q.lease_generation) from {schema}.runs q where q.seq = any(p_resumed);
   end if;
@@ -229,7 +234,7 @@ declare r {schema}.runs; v_failed jsonb := '[]'; v_one jsonb; g record; v_key te
 begin
   if p_newest_start > p_now then perform fn.correct_starts(p_now); end if;
   for r in select q.* from {schema}.runs q where q.status = 'running' and q.lease_expires_at <= p_now
-      order by q.lease_expires_at, q.seq limit ${MAX_TIMERS} loop
+        and q.lease_expires_at > ${scanStart(LEASE_SCAN)} order by q.lease_expires_at, q.seq limit ${MAX_TIMERS} loop
     v_one := fn.revoke_lease(r, p_max, p_now);
     if v_one is not null then v_failed := v_failed || v_one; end if;
   end loop;

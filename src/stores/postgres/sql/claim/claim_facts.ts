@@ -1,4 +1,5 @@
 import { MAX_BEFORE_OPENING } from "../../../rules.ts";
+import { LEASE_SCAN, queueScan, scanStart } from "./scan_starts.ts";
 
 /** What a claim has to know before it looks for runs, and when the next one is needed. */
 export const CLAIM_FACTS = `
@@ -12,7 +13,8 @@ begin
   -- PostgreSQL ignores NULL in least(). Each of these reads one row of an index.
   select r.timer_at into pause_at from {schema}.runs r where r.timer_at is not null order by r.timer_at limit 1;
   other_at := least(
-    (select r.lease_expires_at from {schema}.runs r where r.status = 'running' order by r.lease_expires_at limit 1),
+    (select r.lease_expires_at from {schema}.runs r where r.status = 'running'
+      and r.lease_expires_at > ${scanStart(LEASE_SCAN)} order by r.lease_expires_at limit 1),
     (select min(g.expires_at) from {schema}.ghosts g),
     (select r.due_at from {schema}.runs r where r.due_at is not null order by r.due_at limit 1),
     (select r.deadline_at from {schema}.runs r where r.deadline_at is not null order by r.deadline_at limit 1));
@@ -74,7 +76,8 @@ end $$;
 create or replace function fn.has_ready(p_open text[], p_begun text[]) returns boolean language plpgsql stable as $$
 begin
   return (select exists (select 1 from unnest(p_open) q where exists (
-      select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null)
+      select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
+        and r.position > ${scanStart(queueScan("q"))})
     or exists (select 1 from {schema}.heads h where h.queue = q))
   or exists (select 1 from unnest(p_begun) q where exists (
       select 1 from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null

@@ -1,7 +1,6 @@
 import { LAST_KEPT, MAX_TIMERS } from "../../../rules.ts";
+import { FIRST, queueScan, scanStart } from "./scan_starts.ts";
 
-// Before all positions.
-const FIRST = "-9223372036854775808";
 // How often a claim looks further when others are taking the runs that it has found.
 const MAX_PAGES = 3;
 
@@ -35,10 +34,11 @@ begin
         or not fn.is_alone(o.concurrency_key, o.queue))))
     into v_page, v_special from (
     select u.* from (
-      select r.* from unnest(p_open) q cross join lateral (
+      select r.* from (select q as queue, ${scanStart(queueScan("q"))} as start from unnest(p_open) q offset 0) q
+      cross join lateral (
         select r.seq, r.position, r.queue, r.is_held, r.concurrency_key, r.key_concurrency, r.key_rate_limit
-        from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
-          and (r.position, r.seq) > (p_position, p_seq) order by r.position, r.seq limit p_limit + 1) r
+        from {schema}.runs r where r.queue = q.queue and r.queue_state = 'R' and r.fairness_key is null
+          and (r.position, r.seq) > (greatest(p_position, q.start), p_seq) order by r.position, r.seq limit p_limit + 1) r
       union all
       select r.seq, r.position, r.queue, r.is_held, r.concurrency_key, r.key_concurrency, r.key_rate_limit
       from {schema}.runs r where r.seq = any(p_due) and r.queue || '' = any(p_open)) u

@@ -1,4 +1,5 @@
 import { MAX_PASSED_OVER, MAX_TIMERS } from "../../../rules.ts";
+import { FIRST, queueScan, scanStart } from "./scan_starts.ts";
 import { underLease } from "../writes/under_lease.ts";
 
 // How many runs are read ahead, at least.
@@ -7,8 +8,6 @@ const MIN_PAGE = 4;
 const GROUP_PAGE = 32;
 // Leaves out the runs that have missed a deadline: the timers fail them, a bounded number in each claim.
 const IN_TIME = "and (r.deadline_at is null or r.deadline_at > p_now)";
-// Before all positions.
-const FIRST = "-9223372036854775808";
 
 /** How a claim takes the runs that pass all gates. */
 export const TAKE_IN_TURN = `
@@ -242,14 +241,16 @@ create or replace function fn.ready_page(p_open text[], p_begun text[], p_positi
 begin
   return (select coalesce(array_agg(o.run order by (o.run).position, (o.run).seq), '{}') from (
     select u.run from (
-      select c.run from unnest(p_open) q cross join lateral (
-        select r as run from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
-          and (r.position, r.seq) > (p_position, p_seq) ${IN_TIME}
+      select c.run from (select q as queue, ${scanStart(queueScan("q"))} as start from unnest(p_open) q offset 0) q
+      cross join lateral (
+        select r as run from {schema}.runs r where r.queue = q.queue and r.queue_state = 'R' and r.fairness_key is null
+          and (r.position, r.seq) > (greatest(p_position, q.start), p_seq) ${IN_TIME}
         order by r.position, r.seq limit p_size) c
       union all
-      select c.run from unnest(p_begun) q cross join lateral (
-        select r as run from {schema}.runs r where r.queue = q and r.queue_state = 'R' and r.fairness_key is null
-          and r.started_at is not null and (r.position, r.seq) > (p_position, p_seq) ${IN_TIME}
+      select c.run from (select q as queue, ${scanStart(queueScan("q"))} as start from unnest(p_begun) q offset 0) q
+      cross join lateral (
+        select r as run from {schema}.runs r where r.queue = q.queue and r.queue_state = 'R' and r.fairness_key is null
+          and r.started_at is not null and (r.position, r.seq) > (greatest(p_position, q.start), p_seq) ${IN_TIME}
         order by r.position, r.seq limit p_size) c) u
     order by (u.run).position, (u.run).seq limit p_size) o);
 end $$;

@@ -19,9 +19,10 @@ declare r record;
 begin
   update {schema}.runs set queue_state = case when concurrency_key is null then 'R'::"char" else 'B'::"char" end,
     due_at = null, deadline_at = case when started_at is null then start_by else finish_by end
-    where seq = p_seq returning queue, fairness_key, concurrency_key into r;
-  perform fn.touch_group(r.queue, r.fairness_key);
-  if r.concurrency_key is not null then perform fn.update_queue(r.concurrency_key, p_now); end if;
+    where seq = p_seq returning queue, fairness_key, concurrency_key, position into r;
+  if r.concurrency_key is null then perform fn.add_ready(r.queue, r.fairness_key, r.position);
+  else perform fn.update_queue(r.concurrency_key, p_now);
+  end if;
 end $$;
 
 -- Removes the opening of a queue whose first run has left it.
@@ -91,9 +92,9 @@ begin
       perform fn.block(p_key, v_queue);
       for k in update {schema}.runs set queue_state = 'R'
           where concurrency_key = p_key and queue = v_queue and queue_state is not null and queue_state = 'B'
-            and position < ${LAST_KEPT} returning fairness_key loop
+            and position < ${LAST_KEPT} returning fairness_key, position loop
         v_added := true;
-        perform fn.touch_group(v_queue, k.fairness_key);
+        perform fn.add_ready(v_queue, k.fairness_key, k.position);
       end loop;
       continue;
     end if;
@@ -104,7 +105,7 @@ begin
       perform fn.block(p_key, v_queue);
       update {schema}.runs set queue_state = 'R' where seq = f.seq;
       v_added := true;
-      perform fn.touch_group(v_queue, f.fairness_key);
+      perform fn.add_ready(v_queue, f.fairness_key, f.position);
     end if;
     if v_opens not in (-1, ${NEVER}) then
       insert into {schema}.openings (concurrency_key, queue, opens_at, period, is_open)

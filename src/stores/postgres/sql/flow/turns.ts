@@ -1,4 +1,5 @@
 import { MAX_FORGOTTEN } from "../../../rules.ts";
+import { queueScan } from "../claim/scan_starts.ts";
 
 // The claimable runs of one queue and one fairness key are a group. Its head is the run with the lowest position, and the
 // group has a turn. T1: each group that is not empty has exactly one row in `heads`, with its first run.
@@ -11,6 +12,15 @@ import { MAX_FORGOTTEN } from "../../../rules.ts";
 
 /** The turns of fairness keys. */
 export const TURNS = `
+-- Notes that a run of a queue can be claimed now.
+create or replace function fn.add_ready(p_queue text, p_fairness_key text, p_position bigint) returns void
+language plpgsql as $$
+begin
+  if p_fairness_key is null then perform fn.start_before(${queueScan("p_queue")}, p_position);
+  else perform fn.touch_group(p_queue, p_fairness_key);
+  end if;
+end $$;
+
 -- Notes that the claimable runs of a group have changed.
 create or replace function fn.touch_group(p_queue text, p_fairness_key text) returns void language plpgsql as $$
 declare v_touched jsonb; v_group text := jsonb_build_array(p_queue, p_fairness_key)::text;

@@ -191,7 +191,7 @@ begin
   end if;
   insert into {schema}.journal (position, at, facts) overriding system value
     values (p_place, p_now, v_fact || ']');
-  if r.queue_state = 'R' then perform fn.touch_group(r.queue, r.fairness_key); end if;
+  if r.queue_state = 'R' then perform fn.add_ready(r.queue, r.fairness_key, r.position); end if;
   if r.retrigger_of is not null then
     perform fn.link_retry(r, n ->> 'retriggerFrom', p_now);
     select q.* into r from {schema}.runs q where q.seq = r.seq;
