@@ -7,8 +7,8 @@ import { openSession } from "../postgres/database/client.ts";
 import { PostgresDatabase } from "../postgres/database/postgres_database.ts";
 import { PostgresStore } from "../postgres/postgres_store.ts";
 import type { PostgresStoreOptions } from "../postgres/postgres_store_options.ts";
-import { readRuns as readPostgresRuns } from "../postgres/reads.ts";
-import { readRuns as readSqliteRuns } from "../sqlite/reads/bounded_reads.ts";
+import { READS } from "../postgres/reads.ts";
+import { readRuns } from "../sqlite/reads/bounded_reads.ts";
 import { type CopiedTable, readCopiedTables } from "./copied_tables.ts";
 import { PostgresTarget, toPostgresRow } from "./postgres_target.ts";
 import { SqliteSource } from "./sqlite_source.ts";
@@ -154,8 +154,8 @@ async function compareRuns(source: SqliteSource, database: PostgresDatabase): Pr
     if (page.length === 0) return runs;
     const ids = page.map(({ id }) => id);
     const [expected, found] = [
-      readSqliteRuns(source.database, ids, Infinity),
-      await readPostgresRuns(database, ids, Infinity),
+      readRuns(source.database, ids, Infinity),
+      await READS.readRuns(database, ids, Infinity),
     ];
     for (const [at, run] of expected.entries()) {
       if (!isSameJson(run as Json, found[at] as Json)) { // they consist of JSON

@@ -3,18 +3,12 @@ import { failureText } from "../../model/failure.ts";
 import { noRuns } from "../../statistics/no_runs.ts";
 import { actorOf, type OriginText } from "../../model/origin.ts";
 import type { RunStatus } from "../../model/run.ts";
-import type { JobList, JobNumbers, WorkerList, WorkerRecord } from "../../store/operate.ts";
-import type {
-  OpenWaits,
-  RunFailures,
-  SearchHit,
-  TimelinePause,
-  TimelineRecords,
-  TimelineRun,
-} from "../../store/operator_reads.ts";
+import type { JobList, JobNumbers, StoreInfo, WorkerRecord } from "../../store/operate.ts";
+import type { SearchHit, TimelinePause, TimelineRecords, TimelineRun } from "../../store/operator_reads.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { BlockerFacts, WorkerFacts } from "../operate/blocker_facts.ts";
+import { findBlockers } from "../operate/find_blockers.ts";
 import { type AttemptRow, type TimelineStepRow, toFailures, toTimelineStep } from "../operate/timeline_rows.ts";
 import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../operate/numbers.ts";
 import { isAloneQueue, jobNameOf } from "../queue_name.ts";
@@ -28,86 +22,97 @@ import {
   type WaitRow,
 } from "../rows.ts";
 import { parseWorkerDetails, toNamedWorker } from "../record_rules.ts";
-import type { PostgresDatabase } from "./database/postgres_database.ts";
-import { type RunRow, toRunText } from "./rows.ts";
+import type { DatabaseCalls, PostgresDatabase } from "./database/postgres_database.ts";
+import { type RunRow, toRunText } from "./run_answers.ts";
+import { VERSION } from "./sql/names.ts";
+
+/** The calls of a store that show operators what there is. */
+export const OPERATOR_READS = {
+  getTimeline: (database, runId, from, limit) =>
+    database.find("get_timeline", { runId, from, limit }, (answer: TimelineAnswer) => {
+      const { run: { trace, endedBy, ...run }, steps, pauses, attempts, ...records } = answer;
+      const byStep = Map.groupBy(attempts, ({ step_name }) => step_name);
+      return {
+        ...records,
+        run: { ...run, triggeredBy: actorOf(trace), cancelledBy: actorOf(endedBy) },
+        pauses: pauses.map(({ trace, ...pause }) => ({ ...pause, signalledBy: actorOf(trace) })),
+        steps: steps.map((row) => toTimelineStep(row, byStep.get(row.name) ?? [])),
+      };
+    }),
+  getFailures: (database, runId) =>
+    database.find("get_failures", { runId }, ({ run, steps }: FailuresAnswer) => ({
+      run: toFailure(run),
+      steps: toFailures(steps),
+    })),
+  getOpenWaits: async (database, after, limit, runIds) => {
+    const { waits, total } = await database.read<OpenWaitsAnswer>("get_open_waits", { after, limit, runIds });
+    return {
+      waits: waits.map((row) => ({
+        wait: toWait(row.run_id, row),
+        run: toRunIdentity({ ...row, id: row.run_id }),
+        payloadSchema: row.payload_schema,
+        place: { deadlineAt: row.deadline_at, seq: row.seq },
+      })),
+      total,
+    };
+  },
+  searchRuns: async (database, text, limit) => {
+    // Each run once, by what has found it first.
+    const found = new Map<string, SearchHit>();
+    for (const row of await database.read<SearchHit[]>("search_runs", { text, limit })) {
+      if (!found.has(row.runId) && found.size < limit) found.set(row.runId, row);
+    }
+    return [...found.values()];
+  },
+  getWorkers: async (database) => {
+    const { workers, now } = await database.read<WorkersAnswer>("get_workers");
+    return {
+      workers: workers.map(({ queues, details, ...worker }) => ({
+        ...worker,
+        details: parseWorkerDetails(details),
+        jobNames: [...new Set(queues.map(jobNameOf))].sort(),
+      })),
+      now,
+    };
+  },
+  getJobs: async (database, rates) => toJobList(await database.read<JobsAnswer>("get_jobs", { rates })),
+  getBlockers: (database, runId) =>
+    database.find("get_blockers", { runId }, (answer: BlockersAnswer) => findBlockers(toBlockerFacts(answer))),
+  readStats: (database, query) => database.read("read_stats", query),
+  getInfo: async (database) => {
+    const info = await database.read<Pick<StoreInfo, "id" | "runs" | "bytes">>("get_info");
+    return { ...info, kind: "postgres", schemaVersion: VERSION, walBytes: null, freeBytes: null };
+  },
+} satisfies DatabaseCalls;
 
 /** What `fn.get_timeline()` returns. */
-export interface TimelineAnswer extends Omit<TimelineRecords, "run" | "steps" | "pauses"> {
+interface TimelineAnswer extends Omit<TimelineRecords, "run" | "steps" | "pauses"> {
   run: Omit<TimelineRun, "triggeredBy" | "cancelledBy"> & { trace: OriginText | null; endedBy: string | null };
   pauses: (Omit<TimelinePause, "signalledBy"> & { trace: OriginText | null })[];
   steps: TimelineStepRow[];
   attempts: AttemptRow[];
 }
 
-/** What `fn.get_timeline()` returns, as records. */
-export function toTimeline({ run, steps, pauses, attempts, ...records }: TimelineAnswer): TimelineRecords {
-  const byStep = Map.groupBy(attempts, ({ step_name }) => step_name);
-  const { trace, endedBy, ...columns } = run;
-  return {
-    ...records,
-    run: { ...columns, triggeredBy: actorOf(trace), cancelledBy: actorOf(endedBy) },
-    pauses: pauses.map(({ trace, ...pause }) => ({ ...pause, signalledBy: actorOf(trace) })),
-    steps: steps.map((row) => toTimelineStep(row, byStep.get(row.name) ?? [])),
-  };
-}
-
 /** What `fn.get_failures()` returns. */
-export interface FailuresAnswer {
+interface FailuresAnswer {
   run: JsonText | null;
   steps: { name: string; position: number; attempt: number; failure: JsonText }[];
 }
 
-/** What `fn.get_failures()` returns, as failures. */
-export function toRunFailures({ run, steps }: FailuresAnswer): RunFailures {
-  return { run: toFailure(run), steps: toFailures(steps) };
-}
-
 /** What `fn.get_open_waits()` returns. */
-export interface OpenWaitsAnswer {
+interface OpenWaitsAnswer {
   waits: (WaitRow & Omit<IdentityRow, "id"> & { seq: number; run_id: string; payload_schema: JsonText | null })[];
   total: number;
 }
 
-/** What `fn.get_open_waits()` returns, as waits. */
-export function toOpenWaits({ waits, total }: OpenWaitsAnswer): OpenWaits {
-  return {
-    waits: waits.map((row) => ({
-      wait: toWait(row.run_id, row),
-      run: toRunIdentity({ ...row, id: row.run_id }),
-      payloadSchema: row.payload_schema,
-      place: { deadlineAt: row.deadline_at, seq: row.seq },
-    })),
-    total,
-  };
-}
-
-/** What `fn.search_runs()` returns: each run once, by what has found it first. */
-export function toFound(rows: readonly SearchHit[], limit: number): SearchHit[] {
-  const found = new Map<string, SearchHit>();
-  for (const row of rows) if (!found.has(row.runId) && found.size < limit) found.set(row.runId, row);
-  return [...found.values()];
-}
-
 /** What `fn.get_workers()` returns. */
-export interface WorkersAnswer {
+interface WorkersAnswer {
   workers: (Omit<WorkerRecord, "details" | "jobNames"> & { queues: string[]; details: string })[];
   now: number;
 }
 
-/** What `fn.get_workers()` returns, as the store does. */
-export function toWorkerList({ workers, now }: WorkersAnswer): WorkerList {
-  return {
-    workers: workers.map(({ queues, details, ...worker }) => ({
-      ...worker,
-      details: parseWorkerDetails(details),
-      jobNames: [...new Set(queues.map(jobNameOf))].sort(),
-    })),
-    now,
-  };
-}
-
 /** What `fn.get_jobs()` returns. */
-export interface JobsAnswer extends Pick<JobList, "nextTimerAt" | "now"> {
+interface JobsAnswer extends Pick<JobList, "nextTimerAt" | "now"> {
   counts: { queue: string; status: RunStatus; runs: number }[];
   ghosts: { [jobName: string]: number };
   held: HeldRow[];
@@ -118,7 +123,7 @@ export interface JobsAnswer extends Pick<JobList, "nextTimerAt" | "now"> {
 }
 
 /** What `fn.get_jobs()` returns, as the store does: the queues of a job are added up. */
-export function toJobList(
+function toJobList(
   { counts, ghosts, held, unread, due, openings, paused, nextTimerAt, now }: JobsAnswer,
 ): JobList {
   const jobs = new Map<string, JobNumbers>();
@@ -145,10 +150,10 @@ export function toJobList(
 }
 
 /** What `fn.get_blockers()` returns. */
-export interface BlockersAnswer extends Omit<BlockerFacts, "run" | "awaited" | "paused" | "workers"> {
+interface BlockersAnswer extends Omit<BlockerFacts, "run" | "awaited" | "paused" | "workers"> {
   run: RunRow;
   awaited: AwaitedRow[];
-  paused: { job: string; paused_at: number; paused_by: string | null; note: string | null }[];
+  paused: JobPauseRow[];
   workers:
     (Pick<WorkerFacts, "id" | "lastSeenAt" | "leaseMs" | "queues" | "limits" | "leases"> & { details: JsonText })[];
 }
@@ -162,17 +167,12 @@ type AwaitedRow =
   | { kind: "retry"; name: string; at: number; attempts: number; failure: JsonText };
 
 /** What `fn.get_blockers()` returns, as facts. */
-export function toBlockerFacts({ run, awaited, paused, workers, ...facts }: BlockersAnswer): BlockerFacts {
+function toBlockerFacts({ run, awaited, paused, workers, ...facts }: BlockersAnswer): BlockerFacts {
   return {
     ...facts,
     run: toRunText(run),
     awaited: awaited.flatMap(toAwaited),
-    paused: paused.map(({ job, paused_at, paused_by, note }) => ({
-      jobName: job,
-      since: isoTime(paused_at),
-      by: paused_by,
-      note,
-    })),
+    paused: paused.map(toJobPause),
     workers: workers.map(({ details, queues, ...worker }) => ({
       ...worker,
       queues: queues.filter((queue) => !isAloneQueue(queue)),

@@ -6,23 +6,7 @@ import { kindOf } from "../../values/kind_of.ts";
 import { retryTime } from "../../model/step.ts";
 import { LeaseLostError, StoreError } from "../../model/error.ts";
 import type { ChangeListener, Store, StoreWatch } from "../../store/store.ts";
-import type { SearchHit } from "../../store/operator_reads.ts";
-import {
-  type BlockersAnswer,
-  type JobsAnswer,
-  type OpenWaitsAnswer,
-  type PostgresWarning,
-  readWarnings,
-  toBlockerFacts,
-  toFound,
-  toJobList,
-  toOpenWaits,
-  toRunFailures,
-  toTimeline,
-  toWorkerList,
-  type WorkersAnswer,
-} from "./operator_reads.ts";
-import type { StoreInfo } from "../../store/operate.ts";
+import { OPERATOR_READS, type PostgresWarning, readWarnings } from "./operator_reads.ts";
 import { type Connection, isOfStandby, lendClient, openPool, type PostgresClient } from "./database/client.ts";
 import {
   type BoundedClaimAnswer,
@@ -30,18 +14,17 @@ import {
   type EnqueuedRow,
   type FiringAnswer,
   type PauseAnswer,
+  type RunRow,
+  type SendAnswer,
   type SignalAnswer,
-  type StrandedRow,
   toClaimResult,
   toEnqueued,
-  toFiringParameter,
   toFiringResult,
-  toHistory,
-  toHoldParameter,
-  toHoldRecord,
   toPauseResult,
+  toRunText,
+  toSendOutcome,
+  toSendParameter,
   toSignalOutcome,
-  toStrandedJobs,
 } from "./run_answers.ts";
 import { LogQueue } from "./writes/log_queue.ts";
 import { checkServer, type Durability, migrateTables, VersionWatch } from "./database/migrate.ts";
@@ -58,14 +41,10 @@ import {
   toReportParameters,
   toStepParameter,
 } from "./writes/parameters.ts";
-import { type SendAnswer, toSendOutcome, toSendParameter } from "./writes/send.ts";
-import { findBlockers } from "../operate/find_blockers.ts";
 import { checkStoreOptions, listenOf, type PostgresStoreOptions } from "./postgres_store_options.ts";
 import { isRefusal, type Refusal, toRefusalError, type WriteParameter } from "./writes/write_group.ts";
-import { PostgresDatabase } from "./database/postgres_database.ts";
-import { findRuns, readChildren, readLogs, readMessages, readRuns, readSteps, readValue, readWaits } from "./reads.ts";
-import { readStream, readStreams } from "./streams.ts";
-import { findCursor, readFactValues, readIdentities, readJournal, readRunState } from "./journal.ts";
+import { type DatabaseCalls, PostgresDatabase } from "./database/postgres_database.ts";
+import { READS } from "./reads.ts";
 import {
   type IdentityRow,
   type JobPauseRow,
@@ -73,24 +52,20 @@ import {
   toJobPause,
   toRunIdentity,
   toSchedule,
-  toWait,
-  type WaitRow,
 } from "../rows.ts";
-import { type RunRow, toRunText } from "./rows.ts";
 import type { WriteKind } from "./sql/writes/apply.ts";
-import { VERSION } from "./sql/names.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionLimits } from "../../store/transaction.ts";
 import type { PostgresPool } from "./transactions/drivers.ts";
-import { joinedDataSource } from "./transactions/joined_data_source.ts";
-import type {
-  JoinedDataSourceOptions,
-  PostgresDataSource,
-  PostgresTransactionClient,
+import {
+  joinedDataSource,
+  type JoinedDataSourceOptions,
+  type PostgresDataSource,
+  type PostgresTransactionClient,
 } from "./transactions/postgres_data_source.ts";
 import { transact, type TransactDeps } from "./transactions/transact.ts";
 import { WriteBatch } from "./writes/write_batch.ts";
-import { addCalls } from "../store_calls.ts";
+import { addCalls, type StoreCalls } from "../store_calls.ts";
 
 /**
  * Keeps everything in one schema of a PostgreSQL database, which any number of processes on any machines can share.
@@ -255,11 +230,6 @@ export class PostgresStore {
     return readWarnings(this.#database, olderThanMs);
   }
 
-  /** Reads what a run or a wait has; `null` if there is none. */
-  async #find<Row, T>(name: string, parameter: object, read: (row: Row) => T): Promise<T | null> {
-    return orNull(await this.#database.read<Row | null>(name, parameter), read);
-  }
-
   async #writeUnder<T>(lease: Lease, kind: WriteKind, parameter: object): Promise<T> {
     const answer = await this.#perform<T>({ kind, ...toLeaseParameter(lease), ...parameter });
     if (isRefusal(answer)) throw new LeaseLostError(lease);
@@ -283,7 +253,17 @@ export class PostgresStore {
   }
 
   static {
+    const onDatabase = <Calls extends DatabaseCalls>(calls: Calls) =>
+      Object.fromEntries(
+        Object.entries(calls).map(([name, call]) => [
+          name,
+          (store: PostgresStore, ...given: never[]) =>
+            (call as (database: PostgresDatabase, ...given: never[]) => unknown)(store.#database, ...given),
+        ]),
+      ) as { [Name in keyof Calls & keyof StoreCalls<PostgresStore>]: StoreCalls<PostgresStore>[Name] };
     addCalls<PostgresStore>(PostgresStore.prototype, {
+      ...onDatabase(READS),
+      ...onDatabase(OPERATOR_READS),
       enqueue: async (store, runs) => {
         const rows = await store.#write<EnqueuedRow[]>("enqueue", { runs: runs.map(toNewRunParameter) });
         return rows.map(toEnqueued);
@@ -318,26 +298,20 @@ export class PostgresStore {
         await store.#write("release", { ...toLeaseParameter(lease), reports: toReportParameters(reports) });
       },
       hold: async (store, lease, hold, reports) => {
-        await store.#writeUnder(lease, "hold", { ...toHoldParameter(hold), reports: toReportParameters(reports) });
+        await store.#writeUnder(lease, "hold", {
+          ...hold,
+          details: JSON.stringify(hold.details),
+          reports: toReportParameters(reports),
+        });
       },
       resumeHeld: async (store, runId, continues, by = null) =>
         orNull(
           await store.#write<RunRow | null>("resume_held", { runId, continues, actor: withActor("", by) }),
           toRunText,
         ),
-      getHold: (store, runId) => store.#find("get_hold", { runId }, toHoldRecord),
-      findHeld: (store, query) => store.#database.read("find_held", query),
-      getInput: (store, runId, schemaPrint) => store.#database.read("get_input", { runId, schemaPrint }),
       saveInput: async (store, lease, schemaPrint, input) => {
         const stored = await store.#writeUnder<{ input: JsonText | null }>(lease, "save_input", { schemaPrint, input });
         return stored.input;
-      },
-      getHistory: (store, runId) => store.#find("get_history", { runId }, toHistory),
-      getStrandedJobs: async (store) => toStrandedJobs(await store.#database.read<StrandedRow[]>("get_stranded_jobs")),
-      getLeases: (store) => store.#database.read("get_leases", {}, "leases"),
-      getLostLeases: async (store, leases) => {
-        const lost = await store.#database.read<number[]>("get_lost_leases", leases.map(toLeaseParameter), "leases");
-        return lost.map((at) => leases[at]!); // the index of a given lease
       },
       revoke: async (store, leases) => {
         await store.#write("revoke", {
@@ -350,44 +324,26 @@ export class PostgresStore {
       noteStopping: async (store, workerId) => {
         await store.#database.write("note_stopping", { workerId });
       },
-      getWorkers: async (store) => toWorkerList(await store.#database.read<WorkersAnswer>("get_workers")),
-      getJobs: async (store, rates) => toJobList(await store.#database.read<JobsAnswer>("get_jobs", { rates })),
       addStats: async (store, statistics) => {
         await store.#database.write("add_stats", { statistics });
-      },
-      readStats: (store, query) => store.#database.read("read_stats", query),
-      getInfo: async (store) => {
-        const { id, runs, bytes } = await store.#database.read<Pick<StoreInfo, "id" | "runs" | "bytes">>("get_info");
-        return { id, kind: "postgres", schemaVersion: VERSION, bytes, walBytes: null, freeBytes: null, runs };
       },
       pauseJob: async (store, jobName, { by, note }) =>
         toJobPause(await store.#write<JobPauseRow>("pause_job", { jobName, by, note })),
       resumeJob: (store, jobName) => store.#write("resume_job", { jobName }),
-      getTimeline: (store, runId, from, limit) => store.#find("get_timeline", { runId, from, limit }, toTimeline),
-      getFailures: (store, runId) => store.#find("get_failures", { runId }, toRunFailures),
-      getOpenWaits: async (store, after, limit, runIds) =>
-        toOpenWaits(await store.#database.read<OpenWaitsAnswer>("get_open_waits", { after, limit, runIds })),
-      searchRuns: async (store, text, limit) =>
-        toFound(await store.#database.read<SearchHit[]>("search_runs", { text, limit }), limit),
-      getBlockers: (store, runId) =>
-        store.#find("get_blockers", { runId }, (answer: BlockersAnswer) => findBlockers(toBlockerFacts(answer))),
       setSchedule: async (store, schedule, version) => {
         const row = await store.#database.write<ScheduleRow | null>("set_schedule", { ...schedule, version });
         store.#announcer.announce();
         return orNull(row, toSchedule);
-      },
-      getSchedules: async (store, name) => {
-        type Answer = { schedules: ScheduleRow[]; now: number };
-        const { schedules, now } = await store.#database.read<Answer>("get_schedules", { name });
-        return { schedules: schedules.map(toSchedule), now };
       },
       deleteSchedule: async (store, name) => {
         const isDeleted = await store.#database.write<boolean>("delete_schedule", { name });
         store.#announcer.announce();
         return isDeleted;
       },
-      fireSchedule: async (store, firing) =>
-        orNull(await store.#write<FiringAnswer | null>("fire_schedule", toFiringParameter(firing)), toFiringResult),
+      fireSchedule: async (store, { schedule: { name, version }, run, ...firing }) => {
+        const parameter = { name, version, run: run === null ? null : toNewRunParameter(run), ...firing };
+        return orNull(await store.#write<FiringAnswer | null>("fire_schedule", parameter), toFiringResult);
+      },
       saveStep: async (store, lease, step, reports) => {
         const parameter = { ...toStepParameter(step, reports), reports: toReportParameters(reports) };
         const { recordedNo, retryAt, now } = await store.#writeUnder<
@@ -399,16 +355,12 @@ export class PostgresStore {
         store.#write("append_items", {
           writes: writes.map(({ lease, chunks }) => ({ ...toLeaseParameter(lease), chunks })),
         }),
-      readStream: (store, runId, stream, after, maxLength) =>
-        readStream(store.#database, runId, stream, after, maxLength),
-      getStreams: (store, runId) => readStreams(store.#database, runId),
       pause: async (store, lease, request) => {
         if (request.park && request.pauses.length === 0 && request.retryAt === null) {
           throw new TypeError("A run cannot wait for nothing");
         }
         return toPauseResult(await store.#writeUnder<PauseAnswer>(lease, "pause", toPauseParameter(request)));
       },
-      readChildren: (store, pauseId, from, maxLength) => readChildren(store.#database, pauseId, from, maxLength),
       finish: async (store, lease, ending, reports) => {
         await store.#writeUnder(lease, "finish", {
           ...toEndingParameter(ending),
@@ -443,23 +395,7 @@ export class PostgresStore {
         if (rows.length > 0) store.#announcer.announce();
         return rows.map(toRunIdentity);
       },
-      getRunState: (store, runId) => readRunState(store.#database, runId),
-      getWait: (store, waitId) =>
-        store.#find("get_wait", { waitId }, (row: WaitRow & { run_id: string }) => toWait(row.run_id, row)),
-      findRuns: (store, query) => findRuns(store.#database, query),
-      readRuns: (store, runIds, maxLength) => readRuns(store.#database, runIds, maxLength),
-      readSteps: (store, runId, after, maxLength) => readSteps(store.#database, { runId, after, maxLength }),
-      readWaits: (store, runId, after, maxLength) => readWaits(store.#database, { runId, after, maxLength }),
-      readMessages: (store, runId, after, maxLength) => readMessages(store.#database, { runId, after, maxLength }),
-      readLogs: (store, runId, after, maxLength) => readLogs(store.#database, { runId, after, maxLength }),
-      readValue: (store, place, from) => readValue(store.#database, place, from),
       appendLogs: (store, entries) => store.#logs.append(entries),
-      readJournal: (store, after, maxLength, at) => readJournal(store.#database, after, maxLength, at),
-      findCursor: (store, cursor) => findCursor(store.#database, cursor),
-      findLastFact: (store, run, after, kinds) => store.#database.read("find_last_fact", { run, after, kinds }),
-      getRunIdentities: (store, runs) => readIdentities(store.#database, runs),
-      readFactValues: (store, values, maxLength) => readFactValues(store.#database, values, maxLength),
-      getVersion: (store) => store.#database.read("get_version", {}, "leases"),
     });
   }
 }

@@ -1,22 +1,29 @@
 import { ConflictError, NotFoundError, WaitExpiredError } from "../../model/error.ts";
 import type { FailureKind } from "../../model/failure.ts";
-import type { HoldCode, StrandedJob } from "../../model/hold.ts";
 import type { Claim, ClaimResult } from "../../store/claim.ts";
-import type { CopiedHistory, HoldRecord, NewHold, RunHistory } from "../../store/hold_record.ts";
+import type { CopiedHistory } from "../../store/hold_record.ts";
 import type { Enqueued } from "../../store/new_run.ts";
 import type { CreatedChild, PauseResult } from "../../store/pause_request.ts";
-import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
+import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { isSameJson, type JsonText } from "../../values/json.ts";
-import { nextDeadlineInMs, type Signal, type SignalOutcome } from "../../model/wait.ts";
-import { byNameAndVersion, namesOfPrints } from "../holds.ts";
-import { type ClaimedColumns, toClaim } from "../claimed_row.ts";
-import { jobNameOf, versionOf } from "../queue_name.ts";
 import {
+  type ChildResult,
+  nextDeadlineInMs,
+  type PauseRecord,
+  type Signal,
+  type SignalOutcome,
+} from "../../model/wait.ts";
+import { type ClaimedColumns, toClaim } from "../claimed_row.ts";
+import {
+  fromInput,
   type IdentityRow,
+  type PauseColumns,
+  readPauseColumns,
   type ReplayedStepRow,
   type ScheduleRow,
-  toInput,
+  type TakenMessageRow,
+  toFailure,
   toResumedPauses,
   toRunIdentity,
   toSchedule,
@@ -24,8 +31,18 @@ import {
   toWait,
   type WaitRow,
 } from "../rows.ts";
-import { type PauseRow, type RunRow, toPauseRecord, toRunText } from "./rows.ts";
+import {
+  describeTarget,
+  isSameMessage,
+  messageIdError,
+  runEndedError,
+  tooManyMessagesError,
+} from "../../model/message.ts";
+import { isTerminal, type RunStatus, type StoredRun } from "../../model/run.ts";
+import type { SendOutcome, SendRequest } from "../../store/send_request.ts";
 import { toNewRunParameter } from "./writes/parameters.ts";
+import type { HoldCode } from "../../model/hold.ts";
+import { readRunColumns, type RunColumns } from "../run_columns.ts";
 
 /** What `fn.claim()` returns. */
 export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore" | "aloneSince" | "hasHeld" | "now"> {
@@ -70,67 +87,6 @@ function readClaim({ steps, pauses, copied, hold, ...row }: ClaimedRow, now: num
     continues: hold?.continues ?? false,
   };
   return toClaim(row, records, now);
-}
-
-/** A request to hold a run. */
-export function toHoldParameter({ details, ...hold }: NewHold): object {
-  return { ...hold, details: JSON.stringify(details) };
-}
-
-/** What `fn.get_hold()` returns. */
-export interface HoldRow {
-  code: HoldCode;
-  message: string;
-  details: JsonText;
-  since: number;
-  prints: string[];
-}
-
-/** What `fn.get_hold()` returns, as a hold. */
-export function toHoldRecord({ code, message, details, since, prints }: HoldRow): HoldRecord {
-  return { code, message, since: isoTime(since), details: JSON.parse(details), prints: namesOfPrints(prints) };
-}
-
-/** What `fn.get_history()` returns. */
-export interface HistoryAnswer {
-  run: RunRow;
-  input: JsonText | null;
-  schema_print: string | null;
-  steps: ReplayedStepRow[];
-  pauses: PauseRow[];
-  copied: CopiedHistory | null;
-  now: number;
-}
-
-/** What `fn.get_history()` returns, as the history of a run. */
-export function toHistory({ run, input, schema_print, steps, pauses, copied, now }: HistoryAnswer): RunHistory {
-  return {
-    run: toRunText(run),
-    input: toInput({ payload: run.payload, input }),
-    schemaPrint: schema_print,
-    slot: run.slot,
-    steps: steps.map((step) => toStepRecord(step, now)),
-    pauses: pauses.map(toPauseRecord),
-    copied,
-    originId: run.origin_id ?? run.id,
-  };
-}
-
-/** What `fn.get_stranded_jobs()` returns of a queue. */
-export interface StrandedRow {
-  job: string;
-  runs: number;
-  oldest_at: number;
-}
-
-/** What `fn.get_stranded_jobs()` returns, by name and version. */
-export function toStrandedJobs(rows: readonly StrandedRow[]): StrandedJob[] {
-  return rows.map(({ job, runs, oldest_at }) => ({
-    jobName: jobNameOf(job),
-    version: versionOf(job),
-    runs,
-    oldestAt: isoTime(oldest_at),
-  })).sort(byNameAndVersion);
 }
 
 /** What `fn.pause()` returns. */
@@ -191,12 +147,6 @@ export function toSignalOutcome(answer: SignalAnswer, waitId: string, signal: Si
   return { wait, disposition: "duplicate", run };
 }
 
-/** The outcome of a slot. */
-export function toFiringParameter({ schedule, next, run, skipsOverlap, skipped }: Firing): object {
-  const { name, version } = schedule;
-  return { name, version, next, run: run === null ? null : toNewRunParameter(run), skipsOverlap, skipped };
-}
-
 /** What `fn.fire_schedule()` returns. */
 export interface FiringAnswer {
   schedule: ScheduleRow;
@@ -206,4 +156,109 @@ export interface FiringAnswer {
 /** What `fn.fire_schedule()` returns, as the result of a firing. */
 export function toFiringResult({ schedule, run }: FiringAnswer): { schedule: ScheduleRecord; run: Enqueued | null } {
   return { schedule: toSchedule(schedule), run: run === null ? null : { ...run, run: toRunText(run.run) } };
+}
+
+/** A message to send. */
+export function toSendParameter({ to, message, start, expect }: SendRequest): object {
+  return {
+    ...("runId" in to ? to : { names: to.jobNames, key: to.key }),
+    ...message,
+    input: fromInput(message.payload, message.input),
+    start: start === null ? null : toNewRunParameter(start),
+    ...(expect === undefined ? {} : { expect }),
+  };
+}
+
+/** What `fn.send()` returns. */
+export type SendAnswer =
+  | { state: "none" | "changed"; run: null }
+  | {
+    state: "known";
+    run: InboxRow;
+    isOpen: boolean;
+    message: { name: string; payload: JsonText };
+    started: RunRow | null;
+  }
+  | { state: "accepted"; run: InboxRow; started?: RunRow }
+  | { state: "ended" | "full" | "changed"; run: InboxRow };
+
+/** A run to which a message was sent. */
+interface InboxRow extends IdentityRow {
+  status: RunStatus;
+  retriggered_as: string | null;
+}
+
+/** What `fn.send()` returns, as the outcome; throws if it was refused. */
+export function toSendOutcome(answer: SendAnswer, { to, message, start, expect }: SendRequest): SendOutcome {
+  const run = answer.run === null ? null : toRunIdentity(answer.run);
+  if (run === null || answer.run === null) {
+    if (answer.state === "changed") return { changed: true, found: null };
+    throw new NotFoundError(`There is no ${describeTarget(to)}`);
+  }
+  if (answer.state === "known") {
+    if (isSameMessage(answer.message, message)) {
+      return { run, disposition: "duplicate", started: toStarted(answer.started) };
+    }
+    const found = answer.isOpen || start === null ? run : null;
+    if (expect === undefined || expect === (found?.id ?? null)) throw messageIdError(run.id, message.id);
+    return { changed: true, found };
+  }
+  const { status, retriggered_as: retriggeredAs } = answer.run;
+  if (answer.state === "ended") throw runEndedError({ runId: run.id, status, retriggeredAs }, isTerminal(status));
+  if (answer.state === "full") throw tooManyMessagesError(run.id);
+  return answer.state === "changed"
+    ? { changed: true, found: run }
+    : { run, disposition: "accepted", started: toStarted(answer.state === "accepted" ? answer.started ?? null : null) };
+}
+
+function toStarted(row: RunRow | null): Enqueued | null {
+  return row === null ? null : { run: toRunText(row), disposition: "created" };
+}
+
+/** What `fn.run_json()` returns of a run. */
+export interface RunRow extends RunColumns {
+  seq: number;
+  interruptions: number;
+  slot: JsonText | null;
+  origin_id: string | null;
+  /** Its hold; `null`: it is not held. */
+  held: { code: HoldCode; message: string; since: number } | null;
+}
+
+/** What `fn.run_json()` returns, as a run with its values as stored JSON. */
+export function toRunText(row: RunRow): StoredRun {
+  return readRunColumns(row, row.held === null ? null : { ...row.held, since: isoTime(row.held.since) });
+}
+
+/** What `fn.pause_json()` returns of a pause. */
+export type PauseRow = PauseColumns & {
+  awaited: boolean;
+  /** How its only child ended; `null`: it is not over, or has no child or several ones. */
+  child: ChildRow | null;
+  /** The messages that it took; `null`: none have ended it. */
+  messages: TakenMessageRow[] | null;
+};
+
+/** What `fn.pause_json()` returns, as a replay needs it. */
+export function toPauseRecord(row: PauseRow): PauseRecord {
+  return readPauseColumns(row, row.child === null ? null : toChildResult(row.child), row.messages);
+}
+
+/** What `fn.child_json()` returns: a child that has ended. Of a deleted one `labels` and `job` are those it had. */
+export interface ChildRow extends IdentityRow {
+  status: ChildResult["status"];
+  output: JsonText | null;
+  failure: JsonText | null;
+  failed_step: string | null;
+}
+
+/** What `fn.child_json()` returns, as the result of a child. */
+export function toChildResult(row: ChildRow): ChildResult {
+  return {
+    run: toRunIdentity(row),
+    status: row.status,
+    output: row.output,
+    failure: toFailure(row.failure),
+    failedStepName: row.failed_step,
+  };
 }

@@ -1,4 +1,5 @@
 import { StoreError } from "../../../model/error.ts";
+import type { StoreCalls } from "../../store_calls.ts";
 import { toSql, VERSION } from "../sql/names.ts";
 import type { WriteList } from "../writes/write_group.ts";
 import { type Connection, isTransient, type Lane, sqlState, storeError } from "./client.ts";
@@ -12,6 +13,9 @@ const INSIDE = "Holdfast was called inside a transaction of yours, and would hol
   "engine.transaction() or engine.inTransaction()";
 // A function, a table, a column or a schema does not exist.
 const UNDEFINED = /^(42883|42P01|42703|3F000)$/;
+
+/** Some calls of a store that need no more than its database. */
+export type DatabaseCalls = Partial<StoreCalls<PostgresDatabase>>;
 
 /** Calls the functions of one schema. Each call is one statement: JSON in, JSON out. */
 export class PostgresDatabase {
@@ -30,6 +34,12 @@ export class PostgresDatabase {
   /** Calls a function that reads. */
   read<T>(name: string, parameters: unknown = {}, lane: Lane = "reads"): Promise<T> {
     return this.#call<T>(name, writeParameter(parameters), { writes: false, lane });
+  }
+
+  /** Calls a function that reads what one thing has, and converts that; `null` if there is none. */
+  async find<Row, T>(name: string, parameters: unknown, read: (row: Row) => T): Promise<T | null> {
+    const row = await this.read<Row | null>(name, parameters);
+    return row === null ? null : read(row);
   }
 
   /** Calls a function that writes. */

@@ -1,9 +1,8 @@
-import { ownPosition } from "./flow/own_position.ts";
+import { ownPosition } from "./flow/queues.ts";
 import { isTerminal, RUN_STATUSES } from "../../../model/run.ts";
 import { HEAD_START, MAX_OFFERS, SECOND_TRY_MS } from "../../rules.ts";
 import { ONCE } from "../../holds.ts";
-import { ENTRY } from "./basics.ts";
-import { underLease } from "./writes/under_lease.ts";
+import { ENTRY, underLease } from "./basics.ts";
 
 const OPEN = `array[${RUN_STATUSES.filter((status) => !isTerminal(status)).map((status) => `'${status}'`).join(", ")}]`;
 
@@ -180,7 +179,7 @@ language plpgsql volatile ${ENTRY} as $$
 declare v_live text[] := fn.live_queues('', fn.clock(p_now));
 begin
   return (select coalesce(jsonb_agg(jsonb_build_object('job', o.job, 'runs', o.runs,
-      'oldest_at', coalesce(fn.oldest_open(o.job), 0))), '[]')
+      'oldestAt', coalesce(fn.oldest_open(o.job), 0))), '[]')
     from (select c.job, sum(c.runs) as runs from {schema}.counts c where c.status = any(${OPEN})
       group by c.job having sum(c.runs) > 0) o
     where o.job <> all(v_live));

@@ -23,13 +23,9 @@ import { RECORDS } from "./writes/records.ts";
 import { RUN_LISTS } from "./reads/run_lists.ts";
 import { SCAN_STARTS } from "./claim/scan_starts.ts";
 import { SCHEDULES } from "./schedules.ts";
-import { STATISTICS } from "./operate/statistics.ts";
 import { STREAMS } from "./streams.ts";
 import { TAKE_BESIDE } from "./claim/take_beside.ts";
 import { TAKE_IN_TURN } from "./claim/take_in_turn.ts";
-import { TRANSACT } from "./writes/transact.ts";
-import { TURNS } from "./flow/turns.ts";
-import { WORKERS } from "./workers.ts";
 
 /**
  * SQL without indentation and without lines that are comments. The npm package has each template of SQL in this form, and
@@ -69,11 +65,7 @@ export const FUNCTIONS: string = [
   RUN_LISTS,
   SCAN_STARTS,
   SCHEDULES,
-  STATISTICS,
   STREAMS,
   TAKE_BESIDE,
   TAKE_IN_TURN,
-  TRANSACT,
-  TURNS,
-  WORKERS,
 ].join("\n");

@@ -1,6 +1,5 @@
 import { MAX_CHUNKS_READ, MAX_PURGED_STREAMS } from "../../rules.ts";
-import { ENTRY } from "./basics.ts";
-import { underLease } from "./writes/under_lease.ts";
+import { ENTRY, underLease } from "./basics.ts";
 
 /** Items of streams. */
 export const STREAMS = `

@@ -1,7 +1,7 @@
 import { type DataSource, type DataSourceOptions, readKeepEffects } from "../../../model/data_source.ts";
 import type { AsyncTransactionCalls } from "../../../model/transaction.ts";
 import { checkOptionNames } from "../../../values/option_names.ts";
-import { checkDatabaseUrl, loadDriver } from "../database/client.ts";
+import { checkDatabaseUrl, loadDriver, type PostgresClient } from "../database/client.ts";
 import { refuseStandby, Servers } from "../database/servers.ts";
 import { checkSchema } from "../sql/names.ts";
 import {
@@ -9,11 +9,15 @@ import {
   type BeginOptions,
   connect,
   driverOf,
+  isEmbedded,
   type OpenTransaction,
   type PostgresPool,
   type SqlDriver,
 } from "./drivers.ts";
 import { PostgresEffects } from "./effects.ts";
+import { StoreError } from "../../../model/error.ts";
+import type { PostgresDatabase } from "../database/postgres_database.ts";
+import type { TransactDeps } from "./transact.ts";
 
 /** What the function of a transaction on PostgreSQL is given. It ends with the function. */
 export interface PostgresTransaction<Client = PostgresTransactionClient, Db = undefined> extends AsyncTransactionCalls {
@@ -48,11 +52,7 @@ export interface PostgresDataSource<Client, Db> extends DataSource<PostgresTrans
   close(): Promise<void>;
 }
 
-const OPTIONS: Record<keyof PostgresDataSourceOptions<never, never>, true> = {
-  wrap: true,
-  schema: true,
-  keepEffects: true,
-};
+const JOINED_OPTIONS: Record<keyof JoinedDataSourceOptions<never, never>, true> = { wrap: true, keepEffects: true };
 const MAX_CONNECTIONS = 10;
 
 /**
@@ -66,14 +66,14 @@ export function postgresDataSource<Client = PostgresTransactionClient, Db = unde
   pool: PostgresPool | string | URL,
   options: PostgresDataSourceOptions<Client, Db> = {},
 ): PostgresDataSource<Client, Db> {
-  checkOptionNames(options, OPTIONS, "postgresDataSource()");
+  checkOptionNames(options, { ...JOINED_OPTIONS, schema: true }, "postgresDataSource()");
   const { schema = "holdfast" } = options;
   checkSchema(schema, "postgresDataSource()");
   return openDataSource(pool, null, { ...options, schema }, "postgresDataSource()").source;
 }
 
 /** Makes a data source, and what its transactions are made with. `store`: that of its database; `null`: another one. */
-export function openDataSource<Client, Db>(
+function openDataSource<Client, Db>(
   pool: PostgresPool | string | URL,
   store: object | null,
   options: PostgresDataSourceOptions<Client, Db> & { schema: string },
@@ -139,5 +139,62 @@ class OpenedPool implements SqlDriver {
     };
     let ended: Promise<void> | null = null; // a data source of a store is closed by the store, too
     return { connect: () => servers.connect(connectChecked), end: () => ended ??= pool.end() };
+  }
+}
+
+const SUBJECT = "PostgresStore.dataSource()";
+
+/**
+ * Makes a data source of the database of a store, and what the store executes its transactions with. `client` is the address
+ * of the store, or the client that it uses.
+ */
+export function joinedDataSource<Client, Db>(
+  { store, database, schema, client }: {
+    store: object;
+    database: PostgresDatabase;
+    schema: string;
+    client: string | PostgresClient;
+  },
+  pool: PostgresPool | undefined,
+  options: JoinedDataSourceOptions<Client, Db>,
+): { source: PostgresDataSource<Client, Db>; deps: TransactDeps } {
+  checkOptionNames(options, JOINED_OPTIONS, SUBJECT);
+  const used = pool ?? (typeof client === "string" || isEmbedded(client) ? client : undefined);
+  if (used === undefined) throw new TypeError(`${SUBJECT} needs a pool of yours: the store was given a client`);
+  if (used === client && typeof client !== "string" && !isEmbedded(client)) {
+    throw new TypeError(`${SUBJECT} cannot use the pool of the store: renewals of leases would wait for transactions`);
+  }
+  const { source, driver, toTx } = openDataSource(used, store, { ...options, schema }, SUBJECT);
+  return { source, deps: { database, driver: used === client ? driver : new CheckedDriver(driver, database), toTx } };
+}
+
+/** Checks before the first transaction that a pool leads to the database of the store. */
+class CheckedDriver implements SqlDriver {
+  readonly #driver: SqlDriver;
+  readonly #database: PostgresDatabase;
+  #check: Promise<void> | null = null;
+
+  constructor(driver: SqlDriver, database: PostgresDatabase) {
+    this.#driver = driver;
+    this.#database = database;
+  }
+
+  async begin(...given: Parameters<SqlDriver["begin"]>) {
+    await (this.#check ??= this.#compare().catch((error) => {
+      this.#check = null; // the next transaction tries again
+      throw error;
+    }));
+    return await this.#driver.begin(...given);
+  }
+
+  async #compare(): Promise<void> {
+    const { statement, id } = await this.#database.readId();
+    const open = await this.#driver.begin({});
+    const found = await open.query(statement, []).catch(() => []);
+    await open.rollback();
+    if (found[0]?.r === id) return;
+    throw new StoreError("The pool of the data source is connected to another database than the store", {
+      code: "internal",
+    });
   }
 }

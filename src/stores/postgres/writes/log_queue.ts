@@ -1,6 +1,5 @@
-import type { NewLogEntry } from "../../../model/log.ts";
+import { fitLine, type NewLogEntry } from "../../../model/log.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
-import { appendLogs } from "../reads.ts";
 
 interface Append {
   entries: readonly NewLogEntry[];
@@ -43,7 +42,8 @@ export class LogQueue {
     while (this.#waiting.length > 0) {
       const group = this.#waiting.splice(0, MAX_CALLS);
       try {
-        await appendLogs(this.#database, group.flatMap(({ entries }) => entries));
+        const lines = group.flatMap(({ entries }) => entries.map(fitLine));
+        if (lines.length > 0) await this.#database.write("append_logs", lines);
         for (const { resolve } of group) resolve();
       } catch (error) {
         for (const { reject } of group) reject(error);

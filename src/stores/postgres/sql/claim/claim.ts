@@ -1,4 +1,4 @@
-import { ownPosition } from "../flow/own_position.ts";
+import { ownPosition } from "../flow/queues.ts";
 import { MAX_TIMERS } from "../../../rules.ts";
 import { ENTRY, JOINS_LISTS } from "../basics.ts";
 import { LEASE_SCAN, scanStart } from "./scan_starts.ts";

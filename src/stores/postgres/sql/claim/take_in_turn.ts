@@ -1,6 +1,6 @@
 import { MAX_PASSED_OVER, MAX_TIMERS } from "../../../rules.ts";
 import { FIRST, queueScan, scanStart } from "./scan_starts.ts";
-import { underLease } from "../writes/under_lease.ts";
+import { underLease } from "../basics.ts";
 
 // How many runs are read ahead, at least.
 const MIN_PAGE = 4;

@@ -1,4 +1,5 @@
-import { LAST_KEPT } from "../../../rules.ts";
+import { END_LEAD, LAST_KEPT } from "../../../rules.ts";
+import { POSITIONS_PER_PRIORITY } from "../../../../model/flow.ts";
 
 // The due runs with a concurrency key are its queue, by position. Their `queue_state` is R (they have passed the key) or
 // B (blocked). Two invariants hold after every call:
@@ -171,3 +172,9 @@ begin
   if found and v_key is not null then perform fn.release_key(v_key, p_run_id, p_generation, p_now); end if;
 end $$;
 `;
+
+/** The position of a run that did not keep its key and is not held, as an expression: see `positionOf()`. */
+export function ownPosition(run: string): string {
+  return `${run}.seq - ${POSITIONS_PER_PRIORITY} * ${run}.priority::bigint
+    - case when ${run}.end_of is null or ${run}.concurrency_key is null then 0 else ${END_LEAD} end`;
+}

@@ -1,5 +1,5 @@
 import { POSITIONS_PER_PRIORITY } from "../../../../model/flow.ts";
-import { ownPosition } from "../flow/own_position.ts";
+import { ownPosition } from "../flow/queues.ts";
 
 /** How runs are added. A request is what `toNewRunParameter()` makes of it. */
 export const ENQUEUE = `

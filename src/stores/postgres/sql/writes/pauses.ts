@@ -1,4 +1,4 @@
-import { hadLease, underLease } from "./under_lease.ts";
+import { hadLease, underLease } from "../basics.ts";
 
 /** How runs pause and are signalled. */
 export const PAUSES = `

@@ -1,5 +1,5 @@
 import { HEAD_START } from "../../../rules.ts";
-import { underLease } from "./under_lease.ts";
+import { underLease } from "../basics.ts";
 
 /** What a run records: steps, pauses and their ends, and the reports of its executions. */
 export const RECORDS = `
