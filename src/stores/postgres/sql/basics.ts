@@ -50,12 +50,6 @@ begin
   perform pg_advisory_xact_lock_shared(hashtext('holdfast/journal'), hashtext({literal}));
 end $$;
 
--- The same for a write that a serialization failure would end if it had to see what others have committed meanwhile.
-create or replace function fn.share_journal() returns void language plpgsql as $$
-begin
-  perform pg_advisory_xact_lock_shared(hashtext('holdfast/journal'), hashtext({literal}));
-end $$;
-
 -- Adds a fact to the journal: JSON without the bracket and the run at its begin.
 create or replace function fn.note(p_run bigint, p_fact text, p_now bigint) returns void language plpgsql volatile as $$
 begin
@@ -179,16 +173,6 @@ begin
   if pg_current_xact_id_if_assigned() is null then perform pg_logical_emit_message(true, 'holdfast', ''); end if;
 end $$;
 
--- Those of some keys whose locks are free: they are taken. The caller holds the lock of the schema.
-create or replace function fn.lock_free_keys(p_keys text[]) returns text[] language plpgsql volatile as $$
-begin
-  return array(select k from unnest(p_keys) k where pg_try_advisory_xact_lock(fn.lock_no('key', k)));
-end $$;
-
--- A worker has one claim at a time.
-create or replace function fn.lock_worker(p_worker text) returns void language sql volatile as $$
-  select pg_advisory_xact_lock(fn.lock_no('worker', p_worker))
-$$;
 `;
 
 /**

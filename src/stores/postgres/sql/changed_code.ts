@@ -93,12 +93,6 @@ begin
   end loop;
 end $$;
 
--- Whether there are held runs that can be offered to a worker.
-create or replace function fn.has_offer(p_jobs jsonb, p_live text[], p_now bigint) returns boolean language plpgsql stable as $$
-begin
-  return (select exists (select from fn.offers_for(p_jobs, p_live, 1, p_now)));
-end $$;
-
 -- Offers held runs to a worker. Returns whether there were any. A run that is offered comes after those that are not held:
 -- it keeps none of them from its key.
 create or replace function fn.offer_held_runs(p_jobs jsonb, p_live text[], p_now bigint) returns boolean

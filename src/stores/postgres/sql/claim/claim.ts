@@ -1,5 +1,5 @@
 import { ownPosition } from "../flow/queues.ts";
-import { MAX_TIMERS } from "../../../rules.ts";
+import { MAX_FORGOTTEN, MAX_TIMERS, STARTS_KEPT_MS } from "../../../rules.ts";
 import { ENTRY, JOINS_LISTS } from "../basics.ts";
 import { LEASE_SCAN, scanStart } from "./scan_starts.ts";
 
@@ -21,7 +21,7 @@ declare
   v_live bigint := (v_limit + 1) * cardinality(v_own);
 begin
   -- A call that is repeated while its first try is still under way waits for it.
-  perform fn.lock_worker(v_worker);
+  perform pg_advisory_xact_lock(fn.lock_no('worker', v_worker));
   if fn.was_away() then
     perform fn.lock_all();
     perform fn.begin_leases_anew(fn.clock(p_now));
@@ -47,7 +47,7 @@ begin
         and coalesce(v_now - w.seen_at between 0 and v_lease_ms / 3, false)
         and (v_limit = 0 or not fn.has_ready(v_open, v_begun))
         and not ((p ->> 'triesHeld')::boolean and v_limit > 0
-          and fn.has_offer(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now), v_now)) then
+          and exists (select from fn.offers_for(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now), 1, v_now))) then
       return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
         g.limits, g.periods, f.paused, p, v_now), false,
         case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, f.has_held, v_now);
@@ -165,8 +165,15 @@ create or replace function fn.tidy_up(p_now bigint) returns void language plpgsq
 begin
   perform fn.fold_counts();
   perform fn.trim_journal(p_now);
-  perform fn.forget_starts(p_now);
-  perform fn.forget_turns();
+  -- Some of the starts that count no more, of scopes that have no new ones, and of the fairness keys whose turn has come.
+  delete from {schema}.starts s using (
+    select o.scope, o.no from {schema}.starts o where o.at < p_now - ${STARTS_KEPT_MS}
+    order by o.at limit ${MAX_FORGOTTEN}) old
+  where s.scope = old.scope and s.no = old.no and p_now - ${STARTS_KEPT_MS} >= s.at + (
+    select l.period from {schema}.starts l where l.scope = s.scope order by l.no desc limit 1);
+  delete from {schema}.fairness_keys where fairness_key = any(array(
+    select k.fairness_key from {schema}.fairness_keys k where k.next_turn <= (select turn from {schema}.serving)
+    order by k.next_turn limit ${MAX_FORGOTTEN}));
   perform fn.forget_dead_workers(p_now);
 end $$;
 
@@ -232,7 +239,11 @@ create or replace function fn.process_timers(p_max int, p_newest_start bigint, p
 language plpgsql as $$
 declare r {schema}.runs; v_failed jsonb := '[]'; v_one jsonb; g record; v_key text;
 begin
-  if p_newest_start > p_now then perform fn.correct_starts(p_now); end if;
+  if p_newest_start > p_now then
+    -- The clock was set back: starts in the future are starts of now.
+    update {schema}.starts set at = p_now where at > p_now;
+    update {schema}.openings set opens_at = p_now + period where opens_at > p_now + period;
+  end if;
   for r in select q.* from {schema}.runs q where q.status = 'running' and q.lease_expires_at <= p_now
         and q.lease_expires_at > ${scanStart(LEASE_SCAN)} order by q.lease_expires_at, q.seq limit ${MAX_TIMERS} loop
     v_one := fn.revoke_lease(r, p_max, p_now);
@@ -244,7 +255,8 @@ begin
   end loop;
   for r in select o.* from (select q.* from {schema}.runs q where q.deadline_at <= p_now
       order by q.deadline_at, q.seq limit ${MAX_TIMERS}) o order by o.seq loop
-    v_failed := v_failed || fn.fail_late_run(r, p_now);
+    v_failed := v_failed || case when r.started_at is null then fn.fail_run(r, 'expired', r.start_within, p_now)
+      else fn.fail_run(r, 'timeout', r.finish_within, p_now) end;
   end loop;
   for g in select q.seq from {schema}.runs q where q.timer_at <= p_now order by q.timer_at, q.seq limit ${MAX_TIMERS} loop
     perform fn.commit_deadlines(g.seq, p_now);

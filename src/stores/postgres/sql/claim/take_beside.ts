@@ -72,8 +72,9 @@ begin
   more := false;
   for page in 1 .. ${MAX_PAGES} loop
     v_left := v_limit - cardinality(seqs);
-    v_keys := fn.lock_free_keys(array_remove(array(
-      select distinct q.concurrency_key from {schema}.runs q where q.seq = any(p_page[:v_left])), null));
+    v_keys := array(select k.key from (select distinct q.concurrency_key as key from {schema}.runs q
+        where q.seq = any(p_page[:v_left]) and q.concurrency_key is not null offset 0) k
+      where pg_try_advisory_xact_lock(fn.lock_no('key', k.key)));
     select coalesce(array_agg(o.seq order by o.position, o.seq), '{}') as seqs,
         coalesce(array_agg(o.status order by o.position, o.seq), '{}') as before,
         array_agg(o.concurrency_key) filter (where o.concurrency_key is not null) as keys,

@@ -93,7 +93,7 @@ begin
     end if;
     if v_by_turn then
       if d.is_head then perform fn.serve_group(r.queue, r.fairness_key, d.turn);
-      elsif d.turn is not null then perform fn.serve_keyless(d.turn);
+      elsif d.turn is not null then update {schema}.serving set turn = greatest(turn, d.turn), keyless = d.turn + 1;
       end if;
     end if;
     if r.concurrency_key is null and not v_fair then continue; end if;

@@ -1,4 +1,3 @@
-import { MAX_FORGOTTEN, STARTS_KEPT_MS } from "../../../rules.ts";
 import { queueScan } from "../claim/scan_starts.ts";
 
 // A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
@@ -55,21 +54,6 @@ begin
       select o.no from {schema}.starts o where o.scope = p_scope order by o.no limit 2 * p_count))
     and s.at + v_period <= p_now and s.no <= v_last + p_count - p_limit;
 end $$;
-
--- Makes starts in the future starts of now: the clock was set back.
-create or replace function fn.correct_starts(p_now bigint) returns void language sql volatile as $$
-  update {schema}.starts set at = p_now where at > p_now;
-  update {schema}.openings set opens_at = p_now + period where opens_at > p_now + period;
-$$;
-
--- Removes some of the starts that count no more, of scopes that have no new ones.
-create or replace function fn.forget_starts(p_now bigint) returns void language sql volatile as $$
-  delete from {schema}.starts s using (
-    select o.scope, o.no from {schema}.starts o where o.at < p_now - ${STARTS_KEPT_MS}
-    order by o.at limit ${MAX_FORGOTTEN}) old
-  where s.scope = old.scope and s.no = old.no and p_now - ${STARTS_KEPT_MS} >= s.at + (
-    select l.period from {schema}.starts l where l.scope = s.scope order by l.no desc limit 1)
-$$;
 
 -- Pauses a job, unless it is paused already. See Store.pauseJob().
 create or replace function fn.pause_job(p jsonb, p_now bigint) returns jsonb language sql volatile as $$
@@ -141,16 +125,4 @@ begin
   update {schema}.heads h set turn = p_turn + 1 where h.fairness_key = p_fairness_key and h.turn < p_turn + 1;
 end $$;
 
--- Notes that a run without a fairness key was served in its turn.
-create or replace function fn.serve_keyless(p_turn bigint) returns void language plpgsql volatile as $$
-begin
-  update {schema}.serving set turn = greatest(turn, p_turn), keyless = p_turn + 1;
-end $$;
-
--- Removes some of the fairness keys whose next turn says nothing any more.
-create or replace function fn.forget_turns() returns void language sql volatile as $$
-  delete from {schema}.fairness_keys where fairness_key = any(array(
-    select k.fairness_key from {schema}.fairness_keys k where k.next_turn <= (select turn from {schema}.serving)
-    order by k.next_turn limit ${MAX_FORGOTTEN}))
-$$;
 `;

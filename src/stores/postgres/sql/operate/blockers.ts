@@ -7,15 +7,14 @@ export const BLOCKERS = `
 -- What may hold up a run. See Store.getBlockers().
 create or replace function fn.get_blockers(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare
-  r {schema}.runs; v_now bigint := fn.clock(p_now); v_waits boolean; v_holder boolean; v_workers jsonb; v_limits jsonb;
+  r {schema}.runs; v_now bigint := fn.clock(p_now); v_waits boolean; v_holder boolean; v_limits jsonb;
   v_able text[]; v_key jsonb; v_closed boolean; v_group int := 0; v_ready int;
 begin
   select q.* into r from {schema}.runs q where q.id = p ->> 'runId';
   if not found then return null; end if;
   v_waits := r.status = 'waiting' and r.queue_state is null;
-  v_holder := fn.holds_key(r);
+  v_holder := exists (select 1 from {schema}.holders h where h.concurrency_key = r.concurrency_key and h.run_id = r.id);
   if v_waits and v_holder then r.position := r.position - ${HEAD_START}; end if;
-  v_workers := fn.worker_facts();
   -- The queues of the live workers that have its job, without those of paused jobs.
   select coalesce(array_agg(distinct q), '{}') into v_able from {schema}.workers w, unnest(w.queues) q
     where r.queue = any(w.queues) and w.seen_at <= v_now and w.seen_at + w.lease_ms > v_now
@@ -56,22 +55,13 @@ begin
         select m.name, count(*) as count, min(m.no) as first from {schema}.messages m
         where m.run_seq = r.seq and m.pause_seq is null group by m.name) u) end,
     'paused', (select coalesce(jsonb_agg(to_jsonb(j) order by j.job), '[]') from {schema}.paused_jobs j),
-    'workers', v_workers, 'key', v_key,
+    'workers', (select coalesce(jsonb_agg(jsonb_build_object('id', w.id, 'lastSeenAt', w.seen_at, 'leaseMs', w.lease_ms,
+        'queues', w.queues, 'details', w.details, 'limits', w.limits, 'leases', (select count(*) from {schema}.runs q
+          where q.status = 'running' and q.lease_owner = w.id)) order by w.id), '[]')
+      from {schema}.workers w),
+    'key', v_key,
     'limits', v_limits, 'readyBefore', least(v_ready, ${MAX_AHEAD}) + v_group);
 end $$;
-
-create or replace function fn.holds_key(r {schema}.runs) returns boolean language sql stable as $$
-  select r.concurrency_key is not null and exists (select 1 from {schema}.holders h
-    where h.concurrency_key = r.concurrency_key and h.run_id = r.id)
-$$;
-
--- The workers that are known: see WorkerFacts.
-create or replace function fn.worker_facts() returns jsonb language sql stable as $$
-  select coalesce(jsonb_agg(jsonb_build_object('id', w.id, 'lastSeenAt', w.seen_at, 'leaseMs', w.lease_ms,
-    'queues', w.queues, 'details', w.details, 'limits', w.limits, 'leases', (select count(*) from {schema}.runs r
-      where r.status = 'running' and r.lease_owner = w.id)) order by w.id), '[]')
-  from {schema}.workers w
-$$;
 
 -- The queue of the version of a job, of a queue that may be that of a print.
 create or replace function fn.version_queue(p_queue text) returns text language sql immutable as $$

@@ -107,12 +107,6 @@ begin
     from {schema}.journal j order by j.position desc limit 1), '{"position": 0, "at": 0}'));
 end $$;
 
--- Says that a read would have to wait for too long; the caller tries again.
-create or replace function fn.refuse_wait() returns void language plpgsql as $$
-begin
-  raise exception 'holdfast: a transaction that writes to the journal does not end' using errcode = '55P03';
-end $$;
-
 -- The end of the journal, or the given cursor if it is valid. See Store.findCursor().
 create or replace function fn.find_cursor(p jsonb, p_now bigint) returns jsonb language plpgsql volatile ${ENTRY} as $$
 declare v_end jsonb; v_position bigint := (p ->> 'position')::bigint; v_trimmed_to bigint;
@@ -120,7 +114,9 @@ begin
   if p = 'null' then
     v_end := fn.journal_end();
     -- Everything up to it is committed when this call returns.
-    if not fn.await_notes(${END_MS}) then perform fn.refuse_wait(); end if;
+    if not fn.await_notes(${END_MS}) then
+      raise exception 'holdfast: a transaction that writes to the journal does not end' using errcode = '55P03'; -- tried again
+    end if;
     return v_end;
   end if;
   if v_position = 0 then

@@ -122,7 +122,7 @@ create or replace function fn.list_runs(p jsonb, out seqs bigint[], out total bi
   out counted_to bigint) language plpgsql stable as $$
 declare
   v_started timestamptz := clock_timestamp();
-  v_jobs text[]; v_statuses text[] := fn.texts_or_null(p -> 'statuses'); v_keys text[]; v_values text[]; v_own boolean[];
+  v_jobs text[]; v_statuses text[] := case when p -> 'statuses' <> 'null' then fn.texts(p -> 'statuses') end; v_keys text[]; v_values text[]; v_own boolean[];
   v_limit bigint := (p ->> 'limit')::bigint; v_offset bigint := (p ->> 'offset')::bigint; v_wanted bigint := v_limit;
   v_most bigint := (p ->> 'most')::bigint; v_before bigint := coalesce((p ->> 'before')::bigint, ${Number.MAX_SAFE_INTEGER});
   v_known bigint; v_by text; v_label int; v_runs bigint; v_joins boolean; v_term text; v_rest text; v_read text := '';
@@ -319,11 +319,6 @@ begin
     v_size := least(v_size * 4, greatest(case when v_joins then ${MAX_COMMON} else ${MAX_SLICE} end, v_size));
   end loop;
 end $$;
-
--- The strings of an array; NULL: there is none.
-create or replace function fn.texts_or_null(p jsonb) returns text[] language sql immutable as $$
-  select case when p <> 'null' then fn.texts(p) end
-$$;
 
 -- The ids of the runs of a page. See Store.findRuns().
 create or replace function fn.find_runs(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$

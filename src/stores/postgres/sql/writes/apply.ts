@@ -99,7 +99,8 @@ begin
     select bool_or(case e ->> 'kind'
         when 'save_step' then false when 'append_items' then false when 'renew' then false when 'save_input' then false
         when 'finish' then false when 'enqueue' then false when 'fire_schedule' then false
-        when 'pause' then fn.has_children(e) else true end),
+        when 'pause' then exists (
+          select from jsonb_array_elements(e -> 'pauses') x where x ->> 'children' is not null) else true end),
       v_ended || array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'finish'),
       array_agg(e ->> 'runId') filter (where e ->> 'kind' = 'pause')
       into v_far, v_ended, v_paused from jsonb_array_elements(p -> 'others') e;
@@ -145,12 +146,6 @@ begin
       cross join lateral (
         select o.id from {schema}.runs o where o.job = q and o.idempotency_key = x ->> 'idempotencyKey' offset 0) r
       where x ->> 'until' is not null);
-end $$;
-
--- Whether a pause has children.
-create or replace function fn.has_children(p_pause jsonb) returns boolean language plpgsql immutable as $$
-begin
-  return (select exists (select 1 from jsonb_array_elements(p_pause -> 'pauses') x where x ->> 'children' is not null));
 end $$;
 
 -- Whether runs in the queues of some keys take turns.
@@ -202,7 +197,7 @@ begin
     -- run, and a snapshot that is older is a serialization failure.
     perform pg_advisory_xact_lock_shared(hashtextextended('holdfast/write/' || {literal}, 0));
     perform 1 from {schema}.runs r where r.id = v_step ->> 'runId' for no key update;
-    perform fn.share_journal();
+    perform pg_advisory_xact_lock_shared(hashtext('holdfast/journal'), hashtext({literal}));
     v_answers := jsonb_build_array(fn.save_step(v_step, fn.clock(p_now)));
   else
     v_answers := fn.apply(p, p_now)::jsonb -> 'others';

@@ -34,7 +34,10 @@ begin
   perform fn.note_all(r.seq, p_facts, p_now);
   perform fn.close_pauses(r, case p_status when 'cancelled' then 'cancelled' else 'closed' end, p_now);
   if r.is_held then perform fn.end_hold(r.seq, null); end if;
-  if p_status = 'completed' and r.retrigger_of is not null then perform fn.complete_retried(r.id, r.retrigger_of); end if;
+  if p_status = 'completed' and r.retrigger_of is not null then
+    -- A run keeps the first retry that has completed, and so have those before it.
+    update {schema}.runs set completed_as = r.id where id = any(fn.retried_runs(r.retrigger_of));
+  end if;
   if r.status <> 'running' then perform fn.touch_group(r.queue, r.fairness_key); end if;
   if r.on_end is not null then perform fn.add_end_run(r, p_status, p_now); end if;
   -- A worker may still execute a cancelled run, and a late one.
@@ -85,12 +88,6 @@ begin
     v_id := v_next;
   end loop;
   return v_ids;
-end $$;
-
--- Notes that a retry has completed. A run keeps the first one, and so have those before it.
-create or replace function fn.complete_retried(p_run_id text, p_retried text) returns void language plpgsql volatile as $$
-begin
-  update {schema}.runs set completed_as = p_run_id where id = any(fn.retried_runs(p_retried));
 end $$;
 
 -- Ends a run. See Store.finish().
@@ -161,13 +158,6 @@ begin
   r.failure := v_failure[1]; r.error := v_failure[2];
   perform fn.end_run(r, 'failed', array['"failed","' || p_kind || '"]'], p_now);
   return jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels, 'error', r.error, 'kind', p_kind);
-end $$;
-
--- Fails a run that has missed a deadline.
-create or replace function fn.fail_late_run(r {schema}.runs, p_now bigint) returns jsonb language plpgsql as $$
-begin
-  if r.started_at is null then return fn.fail_run(r, 'expired', r.start_within, p_now); end if;
-  return fn.fail_run(r, 'timeout', r.finish_within, p_now);
 end $$;
 
 -- Revokes a lease, so that the run can be claimed again; a run that was abandoned too often fails instead: then it

@@ -130,7 +130,7 @@ end $$;
 create or replace function fn.insert_run(n jsonb, p_place bigint, p_parent bigint, p_parent_id text, p_pause bigint,
   p_depth int, p_now bigint) returns {schema}.runs language plpgsql as $$
 declare
-  r {schema}.runs; v_fact text; f jsonb := nullif(n -> 'flow', 'null'); v_changes boolean := false;
+  r {schema}.runs; v_old {schema}.runs; v_fact text; f jsonb := nullif(n -> 'flow', 'null'); v_changes boolean := false;
 begin
   r.seq := nextval('{schema}.runs_seq_seq'::regclass);
   r.id := n ->> 'id'; r.job := n ->> 'queue'; r.queue := r.job; r.status := 'pending'; r.labels := n ->> 'labels';
@@ -193,28 +193,15 @@ begin
     values (p_place, p_now, v_fact || ']');
   if r.queue_state = 'R' then perform fn.add_ready(r.queue, r.fairness_key, r.position); end if;
   if r.retrigger_of is not null then
-    perform fn.link_retry(r, n ->> 'retriggerFrom', p_now);
+    -- A retry from the failure begins with the history of the run.
+    update {schema}.runs set retriggered_as = r.id where id = r.retrigger_of returning * into v_old;
+    perform fn.note(v_old.seq, '"retried",' || to_json(r.id)::text || fn.actor_of_fact(r.trace) || ']', p_now);
+    if n ->> 'retriggerFrom' = 'failure' then perform fn.copy_history(r.seq, v_old, p_now); end if;
+    if v_old.has_pauses then perform fn.copy_messages(r.seq, v_old.seq); end if;
     select q.* into r from {schema}.runs q where q.seq = r.seq;
   end if;
   if v_changes then perform fn.update_queue(r.concurrency_key, p_now); end if;
   return r;
-end $$;
-
--- Links a new run with the run of which it is a retry. A retry from the failure begins with the history of that run.
-create or replace function fn.link_retry(r {schema}.runs, p_from text, p_now bigint) returns void language plpgsql as $$
-declare o {schema}.runs;
-begin
-  update {schema}.runs set retriggered_as = r.id where id = r.retrigger_of returning * into o;
-  perform fn.note(o.seq, '"retried",' || to_json(r.id)::text || fn.actor_of_fact(r.trace) || ']', p_now);
-  if p_from = 'failure' then perform fn.copy_history(r.seq, o, p_now); end if;
-  if o.has_pauses then perform fn.copy_messages(r.seq, o.seq); end if;
-end $$;
-
--- Whether all children of a pause have completed, and no result is lost.
-create or replace function fn.have_completed(p_pause bigint) returns boolean language plpgsql stable as $$
-begin
-  return (select not exists (select 1 from {schema}.children m where m.pause_seq = p_pause
-    and coalesce(fn.child_json(m) ->> 'status', '') <> 'completed'));
 end $$;
 
 -- Copies completed steps, finished sleeps, patches and resolved waits, with their record numbers.
@@ -231,7 +218,8 @@ begin
     -- If the last record is the end of a wait, and the run has not parked since, that wait is not copied: the new run
     -- creates it again.
     v_copied := case when w.kind = 'patch' then true when w.status <> 'resolved' then false
-      when w.kind = 'children' then fn.have_completed(w.seq)
+      when w.kind = 'children' then not exists (select 1 from {schema}.children m where m.pause_seq = w.seq
+        and coalesce(fn.child_json(m) ->> 'status', '') <> 'completed') -- all have, and no result is lost
       else w.kind in ('sleep', 'receive') or w.recorded_no < o.recorded or w.recorded_no <= o.parked_no end;
     if not v_copied then
       v_left := v_left || jsonb_build_object('kind', w.kind, 'name', w.name);
