@@ -70,8 +70,8 @@ export interface LifecycleOptions {
   stuckRows: () => EngineCondition["stuckRows"];
   /** Relays the outboxes of data sources, until the signal fires. */
   relay: (abortSignal: AbortSignal) => Promise<void>;
-  /** Relays what the outboxes have now, unless the signal fires. */
-  relayDue: (abortSignal: AbortSignal) => Promise<void>;
+  /** Relays what the outboxes have now, unless the signal fires. Returns how many rows. */
+  relayDue: (abortSignal: AbortSignal) => Promise<number>;
   /** Deletes old effects of data sources, until the signal fires. */
   sweep: (abortSignal: AbortSignal) => Promise<void>;
   /** Deletes the effects that are old now, unless the signal fires. */
@@ -233,11 +233,13 @@ export class Lifecycle {
       await this.#options.relayDue(enough.signal);
       const nextSlotAt = await this.#options.scheduler.fireDue(enough.signal);
       const { executed, nextTimerAt } = await this.#worker.drain(maxRuns, enough.signal);
+      // What the runs have left there.
+      const left = executed === 0 ? 0 : await this.#options.relayDue(enough.signal);
       const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
       await this.#options.sweepDue(enough.signal); // before the runs that the effects belong to are deleted
       await purgeInSlices(this.#deps.store, this.#options.retention, this.#deps, { mayGoOn });
       await this.#options.monitor.reportIdle();
-      const isEarly = nextTimerAt === "now" || enough.signal.aborted;
+      const isEarly = nextTimerAt === "now" || left > 0 || enough.signal.aborted;
       return { executed, nextDueAt: isEarly ? isoTime(this.#deps.host.now()) : earliest(nextTimerAt, nextSlotAt) };
     } finally {
       cancel();

@@ -220,6 +220,28 @@ forEachSource("a row that was relayed and not deleted leads to no second run", a
   assert.equal((await engine.getRuns({ jobName: "note" })).total, 1);
 });
 
+forEachSource("runUntilIdle() relays what its runs leave in an outbox, and says that it is due", async (rows) => {
+  await using store = new MemoryStore();
+  const host = new FakeHost();
+  const book = defineJob({
+    name: "book",
+    input: anything,
+    run: async (step) => {
+      const add = async (client: unknown) =>
+        void await engine.inTransaction(rows.source, client).trigger(note, { n: 1 });
+      await step.run("insert", () => rows.begin(add));
+    },
+  });
+  await using engine = createEngine({ store, host, jobs: { note, book }, dataSources: { app: rows.source } });
+  await engine.trigger("book", null);
+
+  const first = await engine.runUntilIdle();
+  const second = await engine.runUntilIdle();
+
+  assert.deepEqual([first.executed, first.nextDueAt], [1, new Date(host.now()).toISOString()]);
+  assert.deepEqual([second.executed, second.nextDueAt, await rows.outbox()], [1, null, []]);
+});
+
 forEachSource("engine.inTransaction() adds triggers and signals to a transaction of the user", async (rows) => {
   await using store = new MemoryStore();
   await using engine = anEngine(store, rows);

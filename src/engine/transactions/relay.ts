@@ -157,9 +157,11 @@ export class Relay {
     await Promise.all(this.#looking); // the data source may be closed after this
   }
 
-  /** Relays until the outboxes have nothing more, or the signal fires. */
-  async relayDue(abortSignal: AbortSignal): Promise<void> {
-    for (let moved = 1; moved > 0 && !abortSignal.aborted;) moved = await this.relayAll();
+  /** Relays until the outboxes have nothing more, or the signal fires. Answers how many rows it has moved. */
+  async relayDue(abortSignal: AbortSignal): Promise<number> {
+    let all = 0;
+    for (let moved = 1; moved > 0 && !abortSignal.aborted; all += moved) moved = await this.relayAll();
+    return all;
   }
 
   /** Relays what the outboxes have now; one that fails holds up no other. Answers how many rows it has moved. */
