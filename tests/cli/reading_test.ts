@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { addFailedParent } from "../../src/testing/contract/records/children/arrange_children.ts";
 import { COMMANDS } from "../../src/cli/commands.ts";
+import { getWaits } from "../../src/store/reads.ts";
 import { aRun } from "../support/fixtures.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, aServer, fill } from "./places.ts";
@@ -70,6 +71,39 @@ Deno.test("holdfast show shows a run with its steps, its error and its stack; a 
   ) {
     assert.ok(text.includes(part), `${part} is missing in ${text}`);
   }
+});
+
+Deno.test("holdfast timeline lists what a run has done, and who did it", async () => {
+  await using file = await aFile();
+  const { failed, waiting } = await fill(file.store);
+  const [wait] = await getWaits(file.store, waiting);
+  await callCli(["signal", wait!.id, "true", ...file.args, "--by", "ada"]);
+  await callCli(["cancel", waiting, ...file.args, "--yes", "--by", "bob"]);
+
+  const ofFailed = await callCli(["timeline", failed.slice(-12), ...file.args]);
+  const ofWaiting = await callCli(["timeline", waiting, ...file.args]);
+  const { json: [whole] } = await callCli(["timeline", waiting, ...file.args, "--json"]);
+
+  const text = [...ofFailed.lines, ...ofWaiting.lines].join("\n");
+  for (
+    const part of [
+      "Triggered 20",
+      "queued",
+      "download",
+      "ConnectionRefused",
+      "Ended 20",
+      "signal by ada",
+      "review",
+      "Cancelled 20",
+    ]
+  ) assert.ok(text.includes(part), `${part} is missing in ${text}`);
+  assert.match(ofWaiting.lines.at(-1)!, / by bob$/);
+  assert.deepEqual([whole.runId, whole.cancelledBy, whole.rows.length, whole.next], [
+    waiting,
+    "bob",
+    whole.total,
+    null,
+  ]);
 });
 
 Deno.test("holdfast why says in one sentence what holds a run up", async () => {

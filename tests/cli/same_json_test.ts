@@ -10,6 +10,7 @@ const CALLS: readonly ((runs: Filled & { waitId: string }) => string[])[] = [
   () => ["runs", "--job", "import-csv", "--status", "failed", "--limit", "1"],
   ({ failed }) => ["show", failed],
   ({ waiting }) => ["show", waiting],
+  ({ failed }) => ["timeline", failed],
   ({ first }) => ["why", first],
   ({ second }) => ["why", second],
   ({ waiting }) => ["why", waiting],
@@ -45,7 +46,7 @@ function mask(outputs: readonly string[]): string[] {
   return outputs.map((text) =>
     text.replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, idOf)
       .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "<time>")
-      .replaceAll(/"(duration|sequence|perMinute|p50|p95|p99)":[\d.]+/g, '"$1":0')
+      .replaceAll(/"(activeMs|duration|sequence|perMinute|p50|p95|p99)":[\d.]+/g, '"$1":0')
       .replaceAll(/\d+ (ms|s|min|h)\b/g, "<time>")
       .replaceAll(/(<time> )+/g, "<time> ")
   );

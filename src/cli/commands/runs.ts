@@ -1,6 +1,7 @@
 import type { ClientRun } from "../../model/client_run.ts";
 import type { Children, ChildRun } from "../../model/children.ts";
 import type { RunFilter, RunPage } from "../../model/run.ts";
+import type { Timeline } from "../../engine/operate/timeline.ts";
 import type { Command } from "../command.ts";
 import {
   countOf,
@@ -176,7 +177,7 @@ function describeWaits(waits: readonly ClientWait[], now: number, output: Output
   output.line("");
   output.line(countOf(waits.length, "wait"), "bold");
   output.table(waits, [
-    ["STATUS", ({ status, outcome, signalledBy: by }) => `${outcome ?? status}${by === undefined ? "" : ` by ${by}`}`],
+    ["STATUS", ({ status, outcome, signalledBy }) => `${outcome ?? status}${by(signalledBy)}`],
     ["WAIT", ({ name }) => name, "cut"],
     ["ID", ({ id }) => id],
     ["DEADLINE", ({ deadlineAt }) => describeBoth(deadlineAt, now) ?? "none"],
@@ -227,6 +228,45 @@ function describeChildren({ total, byStatus, held, executedAgain }: Children): s
   const again = executedAgain ?? 0;
   const retry = again === 0 ? "" : `; a retry from the failure executes ${again} of them again`;
   return `${total} ${total === 1 ? "child" : "children"}${parts.length === 0 ? "" : `: ${parts.join(", ")}`}${retry}`;
+}
+
+/** Shows what a run has done, and when. */
+export const timeline: Command = {
+  name: "timeline",
+  usage: "RUN",
+  about: "show what a run has done: attempts, pauses, delays, and who answered",
+  arity: [1, 1],
+  options: {},
+  async run({ args, service, output }) {
+    const query = { runId: await findRunId(service, args.positionals[0]!), limit: PAGE };
+    const { next, ...whole } = await askApi(service, "GET /timeline", { query });
+    for (let from = next; from !== null;) {
+      const part = await askApi(service, "GET /timeline", { query: { ...query, from } });
+      whole.rows.push(...part.rows);
+      from = part.next;
+    }
+    output.object({ ...whole, next: null }, (timeline) => describeTimeline(timeline, output));
+    return 0;
+  },
+};
+
+function describeTimeline({ rows, from, triggeredBy, to, cancelledBy }: Timeline, output: Output): void {
+  const now = Date.now();
+  output.line(`Triggered ${describeBoth(from, now)}${by(triggeredBy)}`);
+  output.table(rows, [
+    ["AFTER", ({ startedAt }) => describeSpan(from, startedAt, now), "right"],
+    ["STATUS", ({ status, signalledBy }) => `${status}${by(signalledBy)}`],
+    ["WHAT", ({ kind }) => kind],
+    ["NAME", ({ name }) => name, "cut"],
+    ["TOOK", ({ startedAt, endedAt }) => describeSpan(startedAt, endedAt, now), "right"],
+    ["ERRORS", ({ spans }) => spans.flatMap(({ error }) => error ?? []).join("; "), "cut"],
+  ]);
+  if (to === null) return;
+  output.line(`${cancelledBy === undefined ? "Ended" : "Cancelled"} ${describeBoth(to, now)}${by(cancelledBy)}`);
+}
+
+function by(actor: string | undefined): string {
+  return actor === undefined ? "" : ` by ${actor}`;
 }
 
 /** Says why a run is not executed. */
