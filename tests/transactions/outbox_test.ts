@@ -416,7 +416,7 @@ forEachSource("runUntilIdle() does not fail because a data source does", async (
   const { executed } = await engine.runUntilIdle();
 
   assert.equal(executed, 1);
-  assert.deepEqual(errors, ["Error: it is down"]);
+  assert.deepEqual([...new Set(errors)], ["Error: it is down"]); // it looks before its runs and after them
 });
 
 forEachSource("engine.inTransaction() refuses coalesce and a source of another engine by a TypeError", async (rows) => {
