@@ -218,14 +218,24 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
     to: string | KeyedRun,
     name: string,
     payload: unknown,
-    given: AskOptions<unknown> = {},
+    options: AskOptions<unknown> = {},
   ): Promise<Answer> {
+    return await this.#ask(to, name, payload, options) as Answer; // the caller knows the job
+  }
+
+  async #ask(
+    to: string | KeyedRun,
+    name: string,
+    payload: unknown,
+    given: AskOptions<unknown>,
+    jobNames?: readonly string[],
+  ): Promise<Json> {
     this.#checkOutsideStep("ask()", "use step.send(), and step.receive() for what comes back,");
     checkOptionNames(given, { ...SEND_OPTIONS, timeout: true }, "ask()");
     const timeout = readTimeout(given, "ask()");
     const { timeout: _, ...options } = given;
-    const sent = await this.send(to, name, payload, options);
-    return await waitForAnswer(sent, timeout, this.#waiting) as Answer; // the caller knows the job
+    const sent = await this.#parts.messages.send(to, name, payload, options, null, jobNames);
+    return await waitForAnswer(sent, timeout, this.#waiting);
   }
 
   getMessages(runId: string): Promise<Message[]> {
@@ -432,10 +442,10 @@ class JobEngine<J extends Jobs, L> implements Engine<J, L> {
         const { id, disposition } = await this.trigger(job, input, options);
         return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },
-      send: (to, name, payload, options) =>
-        this.send(typeof to === "string" ? to : { ...to, job }, name, payload, options),
-      ask: (to, name, payload, options) =>
-        this.ask(typeof to === "string" ? to : { ...to, job }, name, payload, options),
+      send: (to, name, payload, options = {}) =>
+        this.#parts.messages.send(typeof to === "string" ? to : { ...to, job }, name, payload, options, null, names),
+      ask: async <Answer>(to: string | { key: string }, name: string, payload: unknown, options = {}) =>
+        await this.#ask(typeof to === "string" ? to : { ...to, job }, name, payload, options, names) as Answer,
       batchTrigger: async (items) => (await this.#parts.triggers.triggerBatch(job, items)).map(toTriggerResult),
       getRun: async (runId) => {
         const run = await this.getRun(runId);

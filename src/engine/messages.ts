@@ -98,13 +98,14 @@ export class Messages {
     this.#deps = deps;
   }
 
-  /** Does `Engine.send()`, if a guard allows it. */
+  /** Does `Engine.send()`, if a guard allows it. `jobNames`: the run of an id must be of this job; left out: of any. */
   async send(
     to: string | KeyedRun,
     name: string,
     payload: unknown,
     options: SendOptions<unknown>,
     guard: MessageGuard | null = null,
+    jobNames?: readonly string[],
   ): Promise<SendResult> {
     checkOptionNames(options, SEND_OPTIONS, "send()");
     const { id, start: given } = options;
@@ -113,7 +114,7 @@ export class Messages {
     // Who sends the message starts the run, unless that says otherwise.
     const start = given === undefined || by === null ? given : { by, ...given };
     const request = typeof to === "string"
-      ? await this.#toRun(to, asked, start, guard)
+      ? await this.#toRun(to, asked, start, guard, jobNames)
       : await this.#toKey(to, asked, start, guard);
     const outcome = await this.#sendAround(
       request,
@@ -146,6 +147,7 @@ export class Messages {
     asked: AskedMessage,
     start: unknown,
     guard: MessageGuard | null,
+    jobNames?: readonly string[],
   ): Promise<SendRequest> {
     if (start !== undefined) {
       throw new ValidationError("start needs a key: a run that is named by its id is not started");
@@ -153,6 +155,9 @@ export class Messages {
     await guard?.beforeReading(runId);
     const [found] = await this.#deps.store.readRuns([runId], 1); // its values are not needed
     const run = found ?? await refuseUnknownRun(this.#deps.store, runId);
+    if (jobNames?.includes(run.jobName) === false) {
+      throw new NotFoundError(`There is no run "${runId}" of job "${jobNames[0]}"`);
+    }
     return { to: { runId }, message: await this.#check(this.#jobOf(run), asked), start: null };
   }
 

@@ -45,6 +45,25 @@ forEachStore("send() records who sends, and starts the run in their name", async
   await assert.rejects(engine.send(runId, "note", "d", { by: "" }), ValidationError);
 });
 
+forEachStore("send() and ask() of a job find no run of another one", async ({ store, host }) => {
+  const takesNotes = { input: anything, messages: { note: z.string() }, run: () => null };
+  const other = defineJob({ ...takesNotes, name: "other" });
+  const former = defineJob({ ...takesNotes, name: "former" });
+  const renamed = defineJob({ ...takesNotes, name: "renamed", aliases: ["former"] });
+  await using old = createEngine({ store, host, jobs: { former } });
+  await using engine = createEngine({ store, host, jobs: { order, other, renamed } });
+  const { id } = await engine.trigger(other, null);
+  const { id: formerId } = await old.trigger(former, null);
+
+  const refusal = { name: "NotFoundError", message: `There is no run "${id}" of job "order"` };
+  await assert.rejects(engine.jobs.order.send(id, "note", "a"), refusal);
+  await assert.rejects(engine.jobs.order.ask(id, "note", "a"), refusal);
+  const { disposition } = await engine.jobs.renamed.send(formerId, "note", "a");
+
+  assert.equal(disposition, "accepted");
+  assert.deepEqual(await engine.getMessages(id), []);
+});
+
 forEachStore("send() refuses what the job does not take, and stores nothing", async ({ store, host }) => {
   const plain = aJob(() => 1, "plain");
   await using engine = createEngine({ store, host, jobs: { order, plain }, maxValueBytes: 100 });
