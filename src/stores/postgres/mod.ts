@@ -20,7 +20,7 @@
 export { PostgresStore } from "./postgres_store.ts";
 export type { PostgresStoreOptions } from "./postgres_store_options.ts";
 export type { PostgresClient } from "./database/client.ts";
-export type { PostgresListen } from "./notify/listen.ts";
+export type { PostgresListen } from "./notify/listener.ts";
 export {
   type JoinedDataSourceOptions,
   type PostgresDataSource,

@@ -26,11 +26,10 @@ import {
   toSendParameter,
   toSignalOutcome,
 } from "./run_answers.ts";
-import { LogQueue } from "./writes/log_queue.ts";
+import { LogQueue, WriteBatch } from "./writes/write_batch.ts";
 import { checkServer, type Durability, migrateTables, VersionWatch } from "./database/migrate.ts";
 import { Announcer, changeChannel, outboxChannel, testChannel } from "./notify/announcer.ts";
-import type { Listen } from "./notify/listen.ts";
-import { NotifyListener } from "./notify/listener.ts";
+import { type Listen, NotifyListener } from "./notify/listener.ts";
 import {
   toClaimParameter,
   toEndingParameter,
@@ -64,7 +63,6 @@ import {
   type PostgresTransactionClient,
 } from "./transactions/postgres_data_source.ts";
 import { transact, type TransactDeps } from "./transactions/transact.ts";
-import { WriteBatch } from "./writes/write_batch.ts";
 import { addCalls, type StoreCalls } from "../store_calls.ts";
 
 /**
@@ -294,9 +292,8 @@ export class PostgresStore {
           })),
           leaseMs,
         }, { isUrgent: true, isSilent: renewals.every(({ reports }) => reports.length === 0) }),
-      release: async (store, lease, reports) => {
-        await store.#write("release", { ...toLeaseParameter(lease), reports: toReportParameters(reports) });
-      },
+      release: (store, lease, reports) =>
+        store.#write("release", { ...toLeaseParameter(lease), reports: toReportParameters(reports) }),
       hold: async (store, lease, hold, reports) => {
         await store.#writeUnder(lease, "hold", {
           ...hold,
@@ -318,15 +315,9 @@ export class PostgresStore {
           leases: leases.map((lease) => ({ ...toLeaseParameter(lease), expiresAt: lease.expiresAt })),
         });
       },
-      forgetWorker: async (store, workerId) => {
-        await store.#write("forget_worker", { workerId });
-      },
-      noteStopping: async (store, workerId) => {
-        await store.#database.write("note_stopping", { workerId });
-      },
-      addStats: async (store, statistics) => {
-        await store.#database.write("add_stats", { statistics });
-      },
+      forgetWorker: (store, workerId) => store.#write("forget_worker", { workerId }),
+      noteStopping: (store, workerId) => store.#database.write("note_stopping", { workerId }),
+      addStats: (store, statistics) => store.#database.write("add_stats", { statistics }),
       pauseJob: async (store, jobName, { by, note }) =>
         toJobPause(await store.#write<JobPauseRow>("pause_job", { jobName, by, note })),
       resumeJob: (store, jobName) => store.#write("resume_job", { jobName }),

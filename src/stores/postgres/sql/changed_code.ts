@@ -64,7 +64,7 @@ begin
   update {schema}.runs set queue = job, queue_state = null,
     position = ${ownPosition("r")} where seq = r.seq;
   perform fn.touch_group(r.queue, r.fairness_key);
-  if r.concurrency_key is not null then perform fn.forget_opening(r.concurrency_key, r.queue); end if;
+  if r.concurrency_key is not null then delete from {schema}.openings where concurrency_key = r.concurrency_key and queue = r.queue; end if;
 end $$;
 
 -- The held runs that can be offered to a worker: those that its code has not tried, or may try once more, and that no other

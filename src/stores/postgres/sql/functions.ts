@@ -7,7 +7,6 @@ import { CHILDREN } from "./writes/children.ts";
 import { CLAIM } from "./claim/claim.ts";
 import { CLAIM_FACTS } from "./claim/claim_facts.ts";
 import { DELETIONS } from "./writes/deletions.ts";
-import { END_RUNS } from "./writes/end_runs.ts";
 import { ENDINGS } from "./writes/endings.ts";
 import { ENQUEUE } from "./writes/enqueue.ts";
 import { GATES } from "./flow/gates.ts";
@@ -49,7 +48,6 @@ export const FUNCTIONS: string = [
   CLAIM,
   CLAIM_FACTS,
   DELETIONS,
-  END_RUNS,
   ENDINGS,
   ENQUEUE,
   GATES,

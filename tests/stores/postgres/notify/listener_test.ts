@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { systemHost } from "../../../../src/model/host.ts";
-import { type Listen, listenAt, listenWith } from "../../../../src/stores/postgres/notify/listen.ts";
+import { type Listen, listenAt, listenWith } from "../../../../src/stores/postgres/notify/listener.ts";
 import { NotifyListener } from "../../../../src/stores/postgres/notify/listener.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
 import { pass } from "../../../support/stores/for_each_store.ts";

@@ -104,7 +104,7 @@ begin
     v_added := false;
     if r.concurrency_key is not null then
       v_keys := v_keys || r.concurrency_key;
-      perform fn.forget_opening(r.concurrency_key, r.queue);
+      delete from {schema}.openings where concurrency_key = r.concurrency_key and queue = r.queue;
       if r.started_at is null and r.key_rate_limit is not null then
         perform fn.add_starts('key ' || r.concurrency_key, r.key_rate_limit, r.key_rate_period, 1, p_now);
       end if;

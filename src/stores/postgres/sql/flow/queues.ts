@@ -26,12 +26,6 @@ begin
   end if;
 end $$;
 
--- Removes the opening of a queue whose first run has left it.
-create or replace function fn.forget_opening(p_key text, p_queue text) returns void language plpgsql volatile as $$
-begin
-  delete from {schema}.openings where concurrency_key = p_key and queue = p_queue;
-end $$;
-
 -- Releases a key, if the run holds it under this lease. Every release of a key goes through this function.
 create or replace function fn.release_key(p_key text, p_run_id text, p_generation int, p_now bigint) returns void
 language plpgsql as $$

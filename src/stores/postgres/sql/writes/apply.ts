@@ -34,10 +34,6 @@ export type WriteKind = typeof KINDS[number];
 
 /** How several writes are one transaction. */
 export const APPLY = `
-create or replace function fn.delete(p jsonb, p_now bigint) returns jsonb language sql volatile as $$
-  select fn.delete_run(p ->> 'runId', p ->> 'actor', p_now)
-$$;
-
 -- As \`fn.apply\`, and refused inside a transaction of somebody else: there a procedure may not commit.
 create or replace procedure fn.apply_outside(p jsonb, p_now bigint, inout r text) language plpgsql as $$
 begin

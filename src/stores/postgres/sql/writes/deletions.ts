@@ -6,10 +6,10 @@ const MAX_PURGED_STEPS = 1_000;
 /** How runs are deleted. */
 export const DELETIONS = `
 -- Deletes a run that has ended. See Store.delete().
-create or replace function fn.delete_run(p_run_id text, p_actor text, p_now bigint) returns jsonb language plpgsql as $$
+create or replace function fn.delete(p jsonb, p_now bigint) returns jsonb language plpgsql as $$
 declare r {schema}.runs;
 begin
-  select q.* into r from {schema}.runs q where q.id = p_run_id and q.completed_at is not null for update;
+  select q.* into r from {schema}.runs q where q.id = p ->> 'runId' and q.completed_at is not null for update;
   if not found or (fn.open_end(r)).id is not null then return null; end if;
   if r.parent_seq is not null then
     -- Its result and its input are kept for the parents that have not ended.
@@ -37,7 +37,7 @@ begin
   if r.origin_id is not null then delete from {schema}.copies where run_seq = r.seq; end if;
   perform fn.move_run(r.job, r.status, null);
   perform fn.note(r.seq, '"deleted",' || to_json(r.id)::text || ',' || to_json(fn.job_name_of(r.job))::text || ','
-    || r.labels || fn.actor_of_fact(p_actor) || ']', p_now);
+    || r.labels || fn.actor_of_fact(p ->> 'actor') || ']', p_now);
   delete from {schema}.deleted where deleted_at <= p_now - ${DELETED_RUNS_KNOWN_MS};
   insert into {schema}.deleted as d values (r.id, p_now) on conflict (id) do update set deleted_at = excluded.deleted_at;
   return jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels);
@@ -67,7 +67,7 @@ begin
   -- In the order in which those who append log lines lock them.
   perform 1 from {schema}.runs q where q.seq = any(v_seqs) order by q.seq for update;
   foreach v_id in array v_ids loop
-    v_gone := fn.delete_run(v_id, null, p_now);
+    v_gone := fn.delete(jsonb_build_object('runId', v_id), p_now);
     if v_gone is not null then v_purged := v_purged || v_gone; end if;
   end loop;
   return v_purged;
