@@ -142,7 +142,6 @@ Deno.test("imports of the core are those of the runtime: nobody's code, but for 
     ["src/http/requests/body_schemas.ts", "zod/v4/locales/en.js"],
     ["src/otel/metrics.ts", "@opentelemetry/api"],
     ["src/otel/otel.ts", "@opentelemetry/api"],
-    ["src/otel/span_context.ts", "@opentelemetry/api"],
     ["src/otel/spans.ts", "@opentelemetry/api"],
     ["src/stores/postgres/database/client.ts", "pg"], // its types
     ["src/stores/postgres/database/client.ts", "pg"], // its types

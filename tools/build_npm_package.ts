@@ -30,7 +30,7 @@ import { runCli } from "../src/cli/run_cli.js";
 
 process.exitCode = await runCli(process.argv.slice(2), processTerminal());
 `,
-  "holdfast-replay": `import { main } from "../src/replay/command/main.js";
+  "holdfast-replay": `import { main } from "../src/replay/command/command.js";
 
 await main("holdfast-replay");
 `,

@@ -3,7 +3,7 @@ import { NonRetryableError, RetryAfterError } from "../model/error.ts";
 import type { StepContext, StepOptions, StepTools } from "../model/job.ts";
 import type { Json } from "../values/json.ts";
 import { checkOptionNames } from "../values/option_names.ts";
-import { propertyOf } from "../values/property_of.ts";
+import { propertyOf } from "../values/unknown_values.ts";
 
 /** What is used of a model of the AI SDK: of the versions v2, v3 and v4 of its interface. */
 export interface LanguageModelLike {

@@ -3,7 +3,7 @@ import { toFailure } from "../model/failure/to_failure.ts";
 import { PACKAGE_VERSION } from "../model/version.ts";
 import { type Command, COMMON_OPTIONS, type ExitCode, parseArguments, usageOf } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
-import { escapeText } from "../values/escape_text.ts";
+import { escapeText } from "../values/text.ts";
 import { Output } from "./output/output.ts";
 import type { Terminal } from "./terminal.ts";
 import { type OptionSpecs, UsageError } from "./arguments.ts";

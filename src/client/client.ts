@@ -7,7 +7,7 @@ import type { Json, Jsonify } from "../values/json.ts";
 import type { LogEntry } from "../model/log.ts";
 import type { ClientMessage, SendResult } from "../model/message.ts";
 
-import type { ClientSignalReceipt, ClientWait } from "../model/client_wait.ts";
+import type { ClientSignalReceipt, ClientWait } from "../model/wait.ts";
 import { ClientError } from "./client_error.ts";
 import type {
   CallOptions,

@@ -4,7 +4,7 @@ import type { Job } from "../model/job.ts";
 import type { ClientRun } from "../model/client_run.ts";
 import type { Coalesce, Disposition, IdempotencyUntil, RunFilter, RunStatus } from "../model/run.ts";
 import type { Duration } from "../values/duration.ts";
-import type { ClientWait } from "../model/client_wait.ts";
+import type { ClientWait } from "../model/wait.ts";
 
 /** The jobs of a server, by any key: `typeof jobs` of what its `createEngine()` is given. */
 // deno-lint-ignore no-explicit-any -- a job of any input

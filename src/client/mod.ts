@@ -22,6 +22,6 @@ export { ClientError } from "./client_error.ts";
 export type * from "./client_types.ts";
 export type { ClientHeaders, ServiceOptions } from "./service.ts";
 export { defineStream } from "./read_items.ts";
-export type { ClientSignalReceipt, ClientWait } from "../model/client_wait.ts";
+export type { ClientSignalReceipt, ClientWait } from "../model/wait.ts";
 export type { ClientMessage } from "../model/message.ts";
 export type { Stream, StreamPart } from "../model/stream.ts";

@@ -2,14 +2,11 @@ import { defineJob, type Job, type JobInput, type StepContext } from "../model/j
 import type { ReceivedMessage, SendResult } from "../model/message.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "../model/schema.ts";
 import { type Duration, readDuration } from "../values/duration.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance, kindOf, propertyOf } from "../values/unknown_values.ts";
 import type { Json, Jsonify } from "../values/json.ts";
-import { kindOf } from "../values/kind_of.ts";
 import { checkName } from "../values/name.ts";
-import { checkOptionNames } from "../values/option_names.ts";
-import { propertyOf } from "../values/property_of.ts";
+import { checkOptionNames, namesOf } from "../values/option_names.ts";
 import type { Engine } from "./engine.ts";
-import { namesOf } from "../values/names_of.ts";
 
 /** Nothing, if a job takes what is given to it; else what it should have. */
 export type Taking<Input, Given> = [Given] extends [Input] ? unknown : { readonly input: Schema<Given> };

@@ -1,76 +1,40 @@
-import { type Duration, readDuration } from "../values/duration.ts";
-import type { Children, ChildrenQuery } from "../model/children.ts";
+import { endedStream, subscribe } from "../events/run_event_stream.ts";
+import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
 import { NotFoundError } from "../model/error.ts";
-import type { RunEvent } from "../model/event.ts";
 import type { ExportedHistory } from "../model/exported_history.ts";
 import type { Job } from "../model/job.ts";
-import type { LogEntry } from "../model/log.ts";
-import { type ActorOptions, checkActor, readActor } from "../model/origin.ts";
-import { type Labels, parseRun, type Run, type RunFilter, type RunPage, type UncountedPage } from "../model/run.ts";
-import type { Step } from "../model/step.ts";
-import {
-  parsePlace,
-  type ReadStreamOptions,
-  type Stream,
-  type StreamInfo,
-  streamName,
-  type StreamPart,
-} from "../model/stream.ts";
-import type { Json, Jsonify } from "../values/json.ts";
-import { tidyText } from "../values/text.ts";
-import type { Store } from "../store/store.ts";
-import type { StrandedJob } from "../model/hold.ts";
-import type { StoreInfo } from "../store/operate.ts";
-import { checkOptionNames } from "../values/option_names.ts";
 import type { KeyedRun, MessageSchemas } from "../model/job/job_messages.ts";
-import type { Message, SendResult } from "../model/message.ts";
-import { type AskOptions, SEND_OPTIONS, type SendOptions } from "./messages.ts";
-import { type Signal, type SignalReceipt, type Wait } from "../model/wait.ts";
-import { assembleEngine, type EngineParts } from "./assemble_engine.ts";
-import type { BulkOptions, BulkResumeOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
-import type { ResumeAllOptions } from "./bulk/bulk_operations.ts";
-import type { BulkResult } from "./bulk/perform_bulk.ts";
-import type { Engine } from "./engine.ts";
-import type { EngineOptions } from "./engine_options.ts";
-import type { IdleOptions, IdleResult } from "./lifecycle.ts";
-import type { JobHandle, JobHandles, Jobs } from "./job_handle.ts";
-import type { ResumeOptions } from "./runs/held_runs.ts";
-import { checkFrom, RETRIGGER_OPTIONS, type RetriggerOptions } from "./triggers/retrigger_options.ts";
-import { waitForAnswer } from "./runs/wait_for_answer.ts";
-import { readTimeout, waitForRun, type WaitForRunDeps, type WaitOptions } from "./runs/wait_for_run.ts";
-import { readRun, refuseUnknownRun } from "./runs/read_run.ts";
-import { exportHistory, type ExportHistoryOptions } from "./runs/export_history.ts";
-import type { Hub } from "../events/hub.ts";
-import { type EngineInternals, INTERNALS } from "./engine_internals.ts";
-import { type Explanation, toExplanation } from "./operate/explain/explanation.ts";
-import { readCauses } from "./operate/explain/held_child.ts";
-import { ALL_VISIBLE } from "./operate/explain/visibility.ts";
-import { readNewestRuns } from "./operate/newest_runs.ts";
-import { listChildren } from "./operate/children.ts";
-import { failedRunsFilter, type FailureGroups, type FailuresQuery, groupFailures } from "./operate/failure_groups.ts";
-import { checkSearch, findRuns, type FoundRun, MAX_FOUND } from "./operate/found_runs.ts";
-import { groupHeld, type HeldGroups, heldRunsFilter, type HeldRunsQuery } from "./operate/held_groups.ts";
-import { listOpenWaits, type OpenWaitsPage, type OpenWaitsQuery } from "./operate/open_waits.ts";
-import { readTimeline, type Timeline, type TimelineOptions } from "./operate/timeline.ts";
-import { checkPlugin, type Plugin } from "./plugin.ts";
-import type { PauseJobOptions } from "./job_pauses.ts";
-import type { Health } from "./operate/health.ts";
-import type { JobInfo } from "./operate/job_info.ts";
-import type { Stats } from "./operate/operator.ts";
-import type { Series, SeriesQuery } from "./operate/statistics/series.ts";
-import type { WorkerInfo } from "./operate/worker_info.ts";
-import { checkRunFilter, FILTER_FIELDS } from "./runs/run_filter.ts";
-import { endedStream, subscribe } from "../events/run_event_stream.ts";
-import { toTriggerResult, type TriggerOptions, type TriggerResult } from "./triggers/new_run.ts";
-import type { DataSource, TransactionOptions } from "../model/data_source.ts";
-import type { AsyncTransactionCalls } from "../model/transaction.ts";
-import type { TransactionResult } from "./transactions/transactions.ts";
-import type { Schedules } from "./schedules/schedule_registry.ts";
-import { TRIGGER_OPTIONS } from "./triggers/triggers.ts";
-import { checkPurge, purgeInSlices, type PurgeOptions } from "./runs/purge_loop.ts";
-import { PRODUCTION, type Surroundings } from "../execution/surroundings.ts";
-import { kindOf } from "../values/kind_of.ts";
+import { checkActor, readActor } from "../model/origin.ts";
+import { type Labels, parseRun, type RunFilter, type RunPage, type UncountedPage } from "../model/run.ts";
+import { parsePlace, type ReadStreamOptions, streamName } from "../model/stream.ts";
 import { getLogs, getMessages, getRun, getRuns, getSteps, getWaits } from "../store/reads.ts";
+import type { Json } from "../values/json.ts";
+import { checkOptionNames } from "../values/option_names.ts";
+import { tidyText } from "../values/text.ts";
+import { kindOf } from "../values/unknown_values.ts";
+import { assembleEngine, type EngineParts } from "./assemble_engine.ts";
+import type { Engine } from "./engine.ts";
+import { INTERNALS } from "./engine_internals.ts";
+import type { EngineOptions } from "./engine_options.ts";
+import type { JobHandle, Jobs } from "./job_handle.ts";
+import { type AskOptions, SEND_OPTIONS } from "./messages.ts";
+import { listChildren } from "./operate/children.ts";
+import { readCauses, toExplanation } from "./operate/explanation.ts";
+import { ALL_VISIBLE } from "./operate/reason.ts";
+import { checkSearch, findRuns, MAX_FOUND } from "./operate/found_runs.ts";
+import { listOpenWaits } from "./operate/open_waits.ts";
+import { listFailures, listHeld, type ReadNewest, readNewestRuns } from "./operate/run_groups.ts";
+import { readTimeline } from "./operate/timeline.ts";
+import { checkPlugin } from "./plugin.ts";
+import { exportHistory, type ExportHistoryOptions } from "./runs/export_history.ts";
+import { checkPurge, purgeInSlices } from "./runs/purge_loop.ts";
+import { readRun, refuseUnknownRun } from "./runs/read_run.ts";
+import { checkContinues, RESUME_OPTIONS } from "./runs/run_changes.ts";
+import { RunReader } from "./runs/run_reader.ts";
+import { checkRunFilter, FILTER_FIELDS } from "./runs/run_filter.ts";
+import { readTimeout, waitForAnswer, waitForRun } from "./runs/wait_for_run.ts";
+import { toTriggerResult } from "./triggers/new_run.ts";
+import { checkFrom, RETRIGGER_OPTIONS, TRIGGER_OPTIONS } from "./triggers/triggers.ts";
 
 /**
  * Creates an engine: it triggers runs, and executes them once it is started.
@@ -98,15 +62,7 @@ import { getLogs, getMessages, getRun, getRuns, getSteps, getWaits } from "../st
  * @throws {RangeError} A setting of the worker, a retention or `maxValueBytes` is out of range.
  */
 export function createEngine<const J extends Jobs, L = Labels>(options: EngineOptions<J, L>): Engine<J, L> {
-  return new JobEngine(options, PRODUCTION);
-}
-
-/** Creates an engine in other surroundings than those of production. See {@linkcode createEngine}. */
-export function createEngineIn<const J extends Jobs, L = Labels>(
-  surroundings: Surroundings,
-  options: EngineOptions<J, L>,
-): Engine<J, L> {
-  return new JobEngine(options, surroundings);
+  return createEngineIn(PRODUCTION, options);
 }
 
 const LIST_FIELDS = { ...FILTER_FIELDS, limit: true, offset: true, total: true } satisfies Record<
@@ -116,349 +72,194 @@ const LIST_FIELDS = { ...FILTER_FIELDS, limit: true, offset: true, total: true }
 
 const READ_STREAM_OPTIONS: Record<keyof ReadStreamOptions, true> = { after: true, follow: true };
 
-class JobEngine<J extends Jobs, L> implements Engine<J, L> {
-  readonly jobs: JobHandles<J, L>;
-  readonly schedules: Schedules<L>;
-  readonly on: Hub["on"];
-  readonly #parts: EngineParts<L>;
-  readonly #store: Store;
-  readonly [INTERNALS]: EngineInternals;
+/** Creates an engine in other surroundings than those of production. See {@linkcode createEngine}. */
+export function createEngineIn<const J extends Jobs, L = Labels>(
+  surroundings: Surroundings,
+  options: EngineOptions<J, L>,
+): Engine<J, L> {
+  const parts = assembleEngine(options, surroundings);
+  const { deps, host, store, triggers, transactions, schedules, runs, messages, bulk, pauses } = parts;
+  const { operator, monitor, lifecycle, plugins } = parts;
+  const waiting = { ...deps, changes: lifecycle.changes, reader: new RunReader(deps.store) };
+  const readAll: ReadNewest = (filter) => readNewestRuns(filter, { store, host, mayShow: null });
 
-  constructor(options: EngineOptions<J, L>, surroundings: Surroundings) {
-    const parts = assembleEngine(options, surroundings);
-    const { deps: { store, hub }, schedules, internals } = parts;
-    this.#parts = parts;
-    this.#store = store;
-    this.schedules = schedules;
-    this[INTERNALS] = internals;
-    this.on = hub.on.bind(hub);
-    // Each handle passes its arguments on, so it has the types of its job.
-    this.jobs = Object.freeze(
-      Object.fromEntries(Object.entries(options.jobs).map(([key, job]) => [key, this.#handle(job)])),
-    ) as JobHandles<J, L>;
-  }
+  /** Reads a list that belongs to a run. If it is empty, checks afterwards that the run exists. */
+  const listOf = async <T>(runId: string, read: () => Promise<T[]>): Promise<T[]> => {
+    const list = await read();
+    if (list.length === 0) await readRun(store, runId);
+    return list;
+  };
 
-  migrate(): Promise<void> {
-    return this.#parts.lifecycle.migrate();
-  }
+  /** Refuses to wait for a run inside the function of a step: the step would hold a slot of the worker meanwhile. */
+  const checkOutsideStep = (call: string, instead = "call step.invoke()"): void => {
+    const step = deps.currentStep.getStore();
+    if (step === undefined) return;
+    throw new TypeError(
+      `${call} cannot wait for a run inside the function of step "${step}": ${instead} outside of it`,
+    );
+  };
 
-  start(): Promise<void> {
-    return this.#parts.lifecycle.start();
-  }
-
-  stop(options: { timeout?: Duration } = {}): Promise<void> {
-    return this.#parts.lifecycle.stop(options);
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.stop();
-  }
-
-  async trigger(job: string | Job, input: unknown, options: TriggerOptions<unknown> = {}): Promise<TriggerResult> {
-    return toTriggerResult(await this.#parts.triggers.trigger(job, input, options, null));
-  }
-
-  transaction<Tx, T>(
-    source: DataSource<Tx>,
-    work: (tx: Tx) => T | Promise<T>,
-    options: TransactionOptions = {},
-  ): Promise<TransactionResult<T>> {
-    // The source gives the function what it says.
-    return this.#parts.transactions.transact(source, work as (tx: object) => unknown, options) as Promise<
-      TransactionResult<T>
-    >;
-  }
-
-  inTransaction(source: DataSource, client: unknown): AsyncTransactionCalls {
-    return this.#parts.transactions.inTransaction(source, client);
-  }
-
-  async getRun(runId: string): Promise<Run | null> {
-    return await getRun(this.#store, runId);
-  }
-
-  getRuns(filter: RunFilter & { total: false }): Promise<UncountedPage>;
-  getRuns(filter?: RunFilter): Promise<RunPage>;
-  async getRuns(given: RunFilter & { total?: boolean } = {}): Promise<UncountedPage> {
-    checkOptionNames(given, LIST_FIELDS, "getRuns()");
-    const { total: isCounted = true, ...filter } = given;
-    if (typeof isCounted !== "boolean") throw new TypeError(`total must be a boolean, not ${kindOf(isCounted)}`);
-    const checked = checkRunFilter(filter);
-    if (isCounted) return await getRuns(this.#store, checked);
-    const { runs, hasMore } = await getRuns(this.#store, { ...checked, countUpTo: 0 });
-    return { runs, hasMore };
-  }
-
-  getSteps(runId: string): Promise<Step[]> {
-    return this.#listOf(runId, () => getSteps(this.#store, runId));
-  }
-
-  getWaits(runId: string): Promise<Wait[]> {
-    return this.#listOf(runId, () => getWaits(this.#store, runId));
-  }
-
-  async getWait(waitId: string): Promise<Wait | null> {
-    return await this.#store.getWait(waitId);
-  }
-
-  async signal(waitId: string, signal: Signal, options: ActorOptions = {}): Promise<SignalReceipt> {
-    return await this.#parts.signal(waitId, signal, checkActor(options, "signal()"));
-  }
-
-  async send(
-    to: string | KeyedRun,
-    name: string,
-    payload: unknown,
-    options: SendOptions<unknown> = {},
-  ): Promise<SendResult> {
-    return await this.#parts.messages.send(to, name, payload, options);
-  }
-
-  async ask<Answer = Json>(
-    to: string | KeyedRun,
-    name: string,
-    payload: unknown,
-    options: AskOptions<unknown> = {},
-  ): Promise<Answer> {
-    return await this.#ask(to, name, payload, options) as Answer; // the caller knows the job
-  }
-
-  async #ask(
+  const ask = async (
     to: string | KeyedRun,
     name: string,
     payload: unknown,
     given: AskOptions<unknown>,
     jobNames?: readonly string[],
-  ): Promise<Json> {
-    this.#checkOutsideStep("ask()", "use step.send(), and step.receive() for what comes back,");
+  ): Promise<Json> => {
+    checkOutsideStep("ask()", "use step.send(), and step.receive() for what comes back,");
     checkOptionNames(given, { ...SEND_OPTIONS, timeout: true }, "ask()");
     const timeout = readTimeout(given, "ask()");
     const { timeout: _, ...options } = given;
-    const sent = await this.#parts.messages.send(to, name, payload, options, null, jobNames);
-    return await waitForAnswer(sent, timeout, this.#waiting);
+    return await waitForAnswer(await messages.send(to, name, payload, options, null, jobNames), timeout, waiting);
+  };
+
+  const engine: Engine<Jobs, unknown> & { [INTERNALS]: EngineParts } = {
+    [INTERNALS]: parts as unknown as EngineParts, // its schedules take the labels of the engine
+    jobs: {},
+    schedules,
+    on: deps.hub.on.bind(deps.hub),
+    migrate: () => lifecycle.migrate(),
+    start: () => lifecycle.start(),
+    stop: (options = {}) => lifecycle.stop(options),
+    [Symbol.asyncDispose]: () => engine.stop(),
+    runUntilIdle: (options = {}) => lifecycle.runUntilIdle(options),
+    trigger: async (job: string | Job, input: unknown, options = {}) =>
+      toTriggerResult(await triggers.trigger(job, input, options, null)),
+    // The source gives the function what it says, and the function returns what the caller gets.
+    transaction: (source, work, options = {}) =>
+      transactions.transact(source, work as (tx: object) => unknown, options) as never,
+    inTransaction: (source, client) => transactions.inTransaction(source, client),
+    getRun: (runId) => getRun(store, runId),
+    // A page without a total was asked for without one.
+    getRuns: getPage as Engine["getRuns"],
+    getSteps: (runId) => listOf(runId, () => getSteps(store, runId)),
+    getWaits: (runId) => listOf(runId, () => getWaits(store, runId)),
+    getMessages: (runId) => listOf(runId, () => getMessages(store, runId)),
+    getLogs: (runId) => listOf(runId, () => getLogs(store, runId)),
+    getStreams: (runId) => listOf(runId, () => store.getStreams(runId)),
+    getWait: async (waitId) => await store.getWait(waitId),
+    signal: async (waitId, signal, options = {}) => await runs.signal(waitId, signal, checkActor(options, "signal()")),
+    send: (to, name, payload, options = {}) => messages.send(to, name, payload, options),
+    // The caller knows what the job answers.
+    ask: async (to, name, payload, options = {}) => await ask(to, name, payload, options) as never,
+    retrigger: async (runId, options = {}) => {
+      checkOptionNames(options, RETRIGGER_OPTIONS, "retrigger()");
+      const { request, old } = await triggers.requestRetry(runId, checkFrom(options), readActor(options));
+      return toTriggerResult(await triggers.addRetry(request, old));
+    },
+    cancel: async (runId, options = {}) => parseRun(await runs.cancel(runId, checkActor(options, "cancel()"))),
+    deleteRun: async (runId, options = {}) => await runs.delete(runId, checkActor(options, "deleteRun()")),
+    resume: async (runId, options = {}) => {
+      checkOptionNames(options, RESUME_OPTIONS, "resume()");
+      return parseRun(await runs.resume(runId, checkContinues(options), readActor(options)));
+    },
+    cancelRuns: (selection, options = {}) => bulk.perform("cancel", selection, options, null),
+    retriggerRuns: (selection, options = {}) => bulk.perform("retrigger", selection, options, null),
+    resumeRuns: (selection, options = {}) => bulk.perform("resume", selection, options, null),
+    deleteRuns: (selection, options = {}) => bulk.perform("delete", selection, options, null),
+    resumeAll: (options = {}) => bulk.resumeAll(options),
+    waitForRun: async (runId, options = {}) => {
+      checkOutsideStep("waitForRun()");
+      return await waitForRun(runId, options, waiting);
+    },
+    subscribe: (runId) =>
+      lifecycle.isStopped ? endedStream() : subscribe(runId, { reader: lifecycle.reader, store, host }),
+    readStream: (runId, stream, options = {}) => {
+      checkOptionNames(options, READ_STREAM_OPTIONS, "readStream()");
+      const { after, follow = true } = options;
+      const place = after === undefined ? null : parsePlace(after);
+      if (after !== undefined && place === null) {
+        throw new TypeError(`after of readStream() must be the position of a part, not ${tidyText(String(after), 64)}`);
+      }
+      const isFollowed = follow && !lifecycle.isStopped;
+      // The items have the type of the stream.
+      return lifecycle.streams.read(runId, streamName(stream), { after: place, follow: isFollowed }) as never;
+    },
+    use: (plugin) => {
+      checkPlugin(plugin);
+      if (plugins.has(plugin.name)) return engine;
+      plugins.add(plugin.name);
+      plugin.install({
+        on: engine.on,
+        appendLogs: (entries) => lifecycle.inBackground(store.appendLogs(entries)),
+        newId: () => host.newId(),
+        around: (around) => deps.around.add(around),
+      });
+      return engine;
+    },
+    getStats: () => operator.getStats(),
+    getSeries: (query) => operator.getSeries(query),
+    getJobs: () => operator.getJobs(),
+    getWorkers: () => operator.getWorkers(),
+    getStoreInfo: () => operator.getStoreInfo(),
+    health: () => monitor.health(),
+    pauseJob: (jobName, options = {}) => pauses.pause(jobName, options),
+    resumeJob: (jobName) => pauses.resume(jobName),
+    exportHistory: exportKnown,
+    explain: async (runId) => {
+      const causes = await readCauses(store, runId);
+      return causes === null ? await refuseUnknownRun(store, runId) : toExplanation(causes, ALL_VISIBLE);
+    },
+    getTimeline: async (runId, options = {}) =>
+      await readTimeline(store, runId, options) ?? await refuseUnknownRun(store, runId),
+    getChildren: async (runId, query = {}) => await listChildren(await readRun(store, runId), query, { store, host }),
+    getOpenWaits: (query = {}) => listOpenWaits(query, { store, host, access: null }),
+    getFailures: (query = {}) => listFailures(query, readAll),
+    getHeld: (query = {}) => listHeld(query, readAll),
+    findRuns: async (query) => await findRuns(store, await store.searchRuns(checkSearch(query), MAX_FOUND), null),
+    stranded: async () => await store.getStrandedJobs(),
+    purgeRuns: async (options) => {
+      const { retention, limit } = checkPurge(options);
+      return { deleted: await purgeInSlices(store, retention, deps, { limit }) };
+    },
+  };
+
+  async function getPage(given: RunFilter & { total?: boolean } = {}): Promise<RunPage | UncountedPage> {
+    checkOptionNames(given, LIST_FIELDS, "getRuns()");
+    const { total: isCounted = true, ...filter } = given;
+    if (typeof isCounted !== "boolean") throw new TypeError(`total must be a boolean, not ${kindOf(isCounted)}`);
+    const checked = checkRunFilter(filter);
+    if (isCounted) return await getRuns(store, checked);
+    const { runs, hasMore } = await getRuns(store, { ...checked, countUpTo: 0 });
+    return { runs, hasMore };
   }
 
-  getMessages(runId: string): Promise<Message[]> {
-    return this.#listOf(runId, () => getMessages(this.#store, runId));
-  }
-
-  getLogs(runId: string): Promise<LogEntry[]> {
-    return this.#listOf(runId, () => getLogs(this.#store, runId));
-  }
-
-  async retrigger(runId: string, options: RetriggerOptions = {}): Promise<TriggerResult> {
-    checkOptionNames(options, RETRIGGER_OPTIONS, "retrigger()");
-    const from = checkFrom(options);
-    const { request, old } = await this.#parts.triggers.requestRetry(runId, from, readActor(options));
-    return toTriggerResult(await this.#parts.triggers.addRetry(request, old));
-  }
-
-  async cancel(runId: string, options: ActorOptions = {}): Promise<Run> {
-    return parseRun(await this.#parts.runs.cancel(runId, checkActor(options, "cancel()")));
-  }
-
-  async deleteRun(runId: string, options: ActorOptions = {}): Promise<void> {
-    await this.#parts.runs.delete(runId, checkActor(options, "deleteRun()"));
-  }
-
-  cancelRuns(selection: BulkSelection, options: BulkOptions = {}): Promise<BulkResult> {
-    return this.#parts.bulk.perform("cancel", selection, options, null);
-  }
-
-  retriggerRuns(selection: BulkSelection, options: BulkRetriggerOptions = {}): Promise<BulkResult> {
-    return this.#parts.bulk.perform("retrigger", selection, options, null);
-  }
-
-  resumeRuns(selection: BulkSelection, options: BulkResumeOptions = {}): Promise<BulkResult> {
-    return this.#parts.bulk.perform("resume", selection, options, null);
-  }
-
-  deleteRuns(selection: BulkSelection, options: BulkOptions = {}): Promise<BulkResult> {
-    return this.#parts.bulk.perform("delete", selection, options, null);
-  }
-
-  async waitForRun(runId: string, options: WaitOptions = {}): Promise<Run> {
-    this.#checkOutsideStep("waitForRun()");
-    return await waitForRun(runId, options, this.#waiting);
-  }
-
-  get #waiting(): WaitForRunDeps {
-    const { deps, lifecycle, reader } = this.#parts;
-    return { ...deps, changes: lifecycle.changes, reader };
-  }
-
-  /** Refuses to wait for a run inside the function of a step: the step would hold a slot of the worker meanwhile. */
-  #checkOutsideStep(call: string, instead = "call step.invoke()"): void {
-    const step = this.#parts.deps.currentStep.getStore();
-    if (step === undefined) return;
-    throw new TypeError(
-      `${call} cannot wait for a run inside the function of step "${step}": ${instead} outside of it`,
-    );
-  }
-
-  subscribe(runId: string): ReadableStream<RunEvent> {
-    return this.#parts.lifecycle.isStopped ? endedStream() : subscribe(runId, this[INTERNALS]);
-  }
-
-  readStream<T = Json>(
-    runId: string,
-    stream: Stream<T> | string,
-    options: ReadStreamOptions = {},
-  ): ReadableStream<StreamPart<Jsonify<T>>> {
-    checkOptionNames(options, READ_STREAM_OPTIONS, "readStream()");
-    const { after, follow = true } = options;
-    const place = after === undefined ? null : parsePlace(after);
-    if (after !== undefined && place === null) {
-      throw new TypeError(`after of readStream() must be the position of a part, not ${tidyText(String(after), 64)}`);
-    }
-    const isFollowed = follow && !this.#parts.lifecycle.isStopped;
-    const parts = this.#parts.lifecycle.streams.read(runId, streamName(stream), { after: place, follow: isFollowed });
-    return parts as ReadableStream<StreamPart<Jsonify<T>>>; // the items have the type of the stream
-  }
-
-  getStreams(runId: string): Promise<StreamInfo[]> {
-    return this.#listOf(runId, () => this.#store.getStreams(runId));
-  }
-
-  use(plugin: Plugin): this {
-    checkPlugin(plugin);
-    const { plugins } = this[INTERNALS];
-    if (plugins.has(plugin.name)) return this;
-    plugins.add(plugin.name);
-    plugin.install({
-      on: this.on,
-      appendLogs: (entries) => this.#parts.lifecycle.inBackground(this.#store.appendLogs(entries)),
-      newId: () => this.#parts.deps.host.newId(),
-      around: (around) => this.#parts.deps.around.add(around),
-    });
-    return this;
-  }
-
-  runUntilIdle(options: IdleOptions = {}): Promise<IdleResult> {
-    return this.#parts.lifecycle.runUntilIdle(options);
-  }
-
-  async getStats(): Promise<Stats> {
-    return await this.#parts.operator.getStats();
-  }
-
-  async getSeries(query: SeriesQuery): Promise<Series> {
-    return await this.#parts.operator.getSeries(query);
-  }
-
-  async getJobs(): Promise<JobInfo[]> {
-    return await this.#parts.operator.getJobs();
-  }
-
-  async getWorkers(): Promise<WorkerInfo[]> {
-    return await this.#parts.operator.getWorkers();
-  }
-
-  health(): Promise<Health> {
-    return this.#parts.monitor.health();
-  }
-
-  async getStoreInfo(): Promise<StoreInfo> {
-    return await this.#parts.operator.getStoreInfo();
-  }
-
-  async pauseJob(jobName: string, options: PauseJobOptions = {}): Promise<JobInfo> {
-    return await this.#parts.pauses.pause(jobName, options);
-  }
-
-  async resumeJob(jobName: string): Promise<JobInfo> {
-    return await this.#parts.pauses.resume(jobName);
-  }
-
-  async resume(runId: string, options: ResumeOptions = {}): Promise<Run> {
-    return parseRun(await this.#parts.heldRuns.resume(runId, options));
-  }
-
-  async resumeAll(options: ResumeAllOptions = {}): Promise<{ resumed: number }> {
-    return await this.#parts.bulk.resumeAll(options);
-  }
-
-  async exportHistory(runId: string, options: ExportHistoryOptions = {}): Promise<ExportedHistory> {
-    const history = await exportHistory(this.#store, runId, options);
+  async function exportKnown(runId: string, options: ExportHistoryOptions = {}): Promise<ExportedHistory> {
+    const history = await exportHistory(store, runId, options);
     if (history !== null) return history;
-    await readRun(this.#store, runId);
+    await readRun(store, runId);
     throw new NotFoundError(`There was no run "${runId}" when its history was read`);
   }
 
-  async explain(runId: string): Promise<Explanation> {
-    const causes = await readCauses(this.#store, runId);
-    return causes === null ? await refuseUnknownRun(this.#store, runId) : toExplanation(causes, ALL_VISIBLE);
-  }
-
-  async getTimeline(runId: string, options: TimelineOptions = {}): Promise<Timeline> {
-    return await readTimeline(this.#store, runId, options) ?? await refuseUnknownRun(this.#store, runId);
-  }
-
-  async getChildren(runId: string, query: ChildrenQuery = {}): Promise<Children> {
-    return await listChildren(await readRun(this.#store, runId), query, {
-      store: this.#store,
-      host: this.#parts.deps.host,
-    });
-  }
-
-  async getOpenWaits(query: OpenWaitsQuery = {}): Promise<OpenWaitsPage> {
-    return await listOpenWaits(query, { store: this.#store, host: this.#parts.deps.host, access: null });
-  }
-
-  async getFailures(query: FailuresQuery = {}): Promise<FailureGroups> {
-    const filter = failedRunsFilter(query);
-    const { host } = this.#parts.deps;
-    return groupFailures(await readNewestRuns(filter, { store: this.#store, host, mayShow: null }));
-  }
-
-  async getHeld(query: HeldRunsQuery = {}): Promise<HeldGroups> {
-    const { host } = this.#parts.deps;
-    return groupHeld(await readNewestRuns(heldRunsFilter(query), { store: this.#store, host, mayShow: null }));
-  }
-
-  async findRuns(query: string): Promise<FoundRun[]> {
-    const text = checkSearch(query);
-    return await findRuns(this.#store, await this.#store.searchRuns(text, MAX_FOUND), null);
-  }
-
-  async stranded(): Promise<StrandedJob[]> {
-    return await this.#store.getStrandedJobs();
-  }
-
-  async purgeRuns(options: PurgeOptions): Promise<{ deleted: number }> {
-    const { retention, limit } = checkPurge(options);
-    return { deleted: await purgeInSlices(this.#store, retention, this.#parts.deps, { limit }) };
-  }
-
-  #handle(job: Job): JobHandle<unknown, unknown, unknown, MessageSchemas> {
+  function handleOf(job: Job): JobHandle<unknown, unknown, unknown, MessageSchemas> {
     const names = [job.name, ...job.changes.aliases];
     return {
-      trigger: (input, options) => this.trigger(job, input, options),
+      trigger: (input, options) => engine.trigger(job, input, options),
       triggerAndWait: async (input, given = {}) => {
-        this.#checkOutsideStep("triggerAndWait()");
+        checkOutsideStep("triggerAndWait()");
         checkOptionNames(given, { ...TRIGGER_OPTIONS, timeout: true }, "triggerAndWait()");
+        readTimeout(given, "triggerAndWait()");
         const { timeout, ...options } = given;
-        if (timeout !== undefined) readDuration(timeout, "The timeout of triggerAndWait()");
-        const { id, disposition } = await this.trigger(job, input, options);
-        return { ...await this.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
+        const { id, disposition } = await engine.trigger(job, input, options);
+        return { ...await engine.waitForRun(id, timeout === undefined ? {} : { timeout }), disposition };
       },
       send: (to, name, payload, options = {}) =>
-        this.#parts.messages.send(typeof to === "string" ? to : { ...to, job }, name, payload, options, null, names),
-      ask: async <Answer>(to: string | { key: string }, name: string, payload: unknown, options = {}) =>
-        await this.#ask(typeof to === "string" ? to : { ...to, job }, name, payload, options, names) as Answer,
-      batchTrigger: async (items) => (await this.#parts.triggers.triggerBatch(job, items)).map(toTriggerResult),
+        messages.send(typeof to === "string" ? to : { ...to, job }, name, payload, options, null, names),
+      ask: async (to, name, payload, options = {}) =>
+        await ask(typeof to === "string" ? to : { ...to, job }, name, payload, options, names) as never,
+      batchTrigger: async (items) => (await triggers.triggerBatch(job, items)).map(toTriggerResult),
       getRun: async (runId) => {
-        const run = await this.getRun(runId);
+        const run = await getRun(store, runId);
         return run !== null && names.includes(run.jobName) ? run : null;
       },
-      getRuns: (filter: Omit<RunFilter, "jobName"> = {}) => this.getRuns({ ...filter, jobName: names }),
+      getRuns: ((filter = {}) => engine.getRuns({ ...filter, jobName: names })) as JobHandle<
+        unknown,
+        unknown
+      >["getRuns"],
     };
   }
 
-  /** Reads a list that belongs to a run. If it is empty, checks afterwards that the run exists. */
-  async #listOf<T>(runId: string, read: () => Promise<T[]>): Promise<T[]> {
-    const list = await read();
-    if (list.length === 0) await readRun(this.#store, runId);
-    return list;
-  }
+  const handles = Object.fromEntries(Object.entries(options.jobs).map(([key, job]) => [key, handleOf(job)]));
+  // Each handle passes its arguments on, so it has the types of its job.
+  return Object.assign(engine, { jobs: Object.freeze(handles) }) as unknown as Engine<J, L>;
 }

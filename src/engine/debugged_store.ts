@@ -4,8 +4,8 @@ import type { Lease } from "../model/lease.ts";
 import type { Store } from "../store/store.ts";
 import type { ClaimRequest, ClaimResult } from "../store/claim.ts";
 import { isoTime } from "../values/iso_time.ts";
-import { toExplanation } from "./operate/explain/explanation.ts";
-import { ALL_VISIBLE } from "./operate/explain/visibility.ts";
+import { toExplanation } from "./operate/explanation.ts";
+import { ALL_VISIBLE } from "./operate/reason.ts";
 
 /** What `HOLDFAST_DEBUG` can name, with commas between: what claims take and leave, leases, the facts of commits. */
 const TOPICS = ["claim", "lease", "journal"];

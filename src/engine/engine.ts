@@ -19,14 +19,13 @@ import type { ExportHistoryOptions } from "./runs/export_history.ts";
 import type { ResumeAllOptions } from "./bulk/bulk_operations.ts";
 import type { BulkOptions, BulkResumeOptions, BulkRetriggerOptions, BulkSelection } from "./bulk/bulk_selection.ts";
 import type { BulkResult } from "./bulk/perform_bulk.ts";
-import type { ResumeOptions } from "./runs/held_runs.ts";
+import type { ResumeOptions } from "./runs/run_changes.ts";
 import type { JobHandles, Jobs } from "./job_handle.ts";
 import type { PauseJobOptions } from "./job_pauses.ts";
 import type { AskOptions, SendOptions } from "./messages.ts";
-import type { IdleOptions } from "./lifecycle.ts";
-import type { Explanation } from "./operate/explain/explanation.ts";
-import type { FailureGroups, FailuresQuery } from "./operate/failure_groups.ts";
-import type { HeldGroups, HeldRunsQuery } from "./operate/held_groups.ts";
+import type { IdleOptions, IdleResult } from "./lifecycle.ts";
+import type { Explanation } from "./operate/explanation.ts";
+import type { FailureGroups, FailuresQuery, HeldGroups, HeldRunsQuery } from "./operate/run_groups.ts";
 import type { FoundRun } from "./operate/found_runs.ts";
 import type { OpenWaitsPage, OpenWaitsQuery } from "./operate/open_waits.ts";
 import type { Timeline, TimelineOptions } from "./operate/timeline.ts";
@@ -37,14 +36,13 @@ import type { Series, SeriesQuery } from "./operate/statistics/series.ts";
 import type { WorkerInfo } from "./operate/worker_info.ts";
 import type { Plugin } from "./plugin.ts";
 import type { TriggerOptions, TriggerResult } from "./triggers/new_run.ts";
-import type { RetriggerOptions } from "./triggers/retrigger_options.ts";
+import type { RetriggerOptions } from "./triggers/triggers.ts";
 import type { DataSource, TransactionOptions } from "../model/data_source.ts";
 import type { AsyncTransactionCalls } from "../model/transaction.ts";
 import type { TransactionResult } from "./transactions/transactions.ts";
 import type { PurgeOptions } from "./runs/purge_loop.ts";
 import type { Schedules } from "./schedules/schedule_registry.ts";
 import type { WaitOptions } from "./runs/wait_for_run.ts";
-import type { IdleResult } from "./lifecycle.ts";
 
 /**
  * Triggers runs, executes them and publishes their events. {@linkcode createEngine} makes one.

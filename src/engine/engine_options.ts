@@ -9,15 +9,13 @@ import type { WorkerOptions } from "../execution/worker_settings.ts";
 import type { SchemaLabels } from "./triggers/new_run.ts";
 import { type CheckedSchedule, checkSchedule, type DeclaredScheduleOptions } from "./schedules/schedule_options.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
-import { kindOf } from "../values/kind_of.ts";
+import { kindOf, propertyOf } from "../values/unknown_values.ts";
 import { checkName, isLabelKey } from "../values/name.ts";
 import { checkOnDivergence } from "../model/job/job_changes.ts";
-import { propertyOf } from "../values/property_of.ts";
-import { checkOptionNames } from "../values/option_names.ts";
+import { checkOptionNames, namesOf } from "../values/option_names.ts";
 import { checkSchema, type Schema } from "../model/schema.ts";
 import type { Labels, Retention } from "../model/run.ts";
 import type { Jobs } from "./job_handle.ts";
-import { namesOf } from "../values/names_of.ts";
 
 /** A schedule of one of an engine's jobs, or of a job that is given by its name. */
 export type DeclaredSchedule<J extends Jobs, L = Labels> =

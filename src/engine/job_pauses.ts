@@ -5,8 +5,9 @@ import { checkName } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { JobPause } from "../store/operate.ts";
 import type { JobInfo } from "./operate/job_info.ts";
-import { UnknownJobError } from "./triggers/unknown_job_error.ts";
+import { UnknownJobError } from "./triggers/triggers.ts";
 import { getPausedJobs, hasWorker } from "../store/reads.ts";
+import type { Worker } from "../execution/worker.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import type { Operator } from "./operate/operator.ts";
 
@@ -19,8 +20,8 @@ export interface PauseJobOptions extends ActorOptions {
 type JobPausesDeps = Pick<ExecutionDeps, "store" | "hub"> & {
   jobs: JobCatalog;
   operator: Operator;
-  /** Called after a job was resumed. */
-  onResume: () => void;
+  /** The current worker. */
+  worker: () => Pick<Worker, "wake">;
 };
 
 const OPTIONS: Record<keyof PauseJobOptions, true> = { by: true, note: true };
@@ -51,13 +52,13 @@ export class JobPauses {
 
   /** Does `Engine.resumeJob()`. */
   async resume(jobName: string): Promise<JobInfo> {
-    const { store, hub, onResume } = this.#deps;
+    const { store, hub, worker } = this.#deps;
     const [name, ...aliases] = this.#namesOf(jobName);
     let wasPaused = await store.resumeJob(name);
     for (const alias of aliases) wasPaused = await store.resumeJob(alias) || wasPaused;
     if (wasPaused) {
       hub.publishJob({ type: "job:resume", jobName: name });
-      onResume();
+      worker().wake();
     } else await this.#checkExists(name);
     return { ...await this.#deps.operator.getJob(name), paused: null };
   }

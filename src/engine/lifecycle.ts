@@ -11,9 +11,15 @@ import type { JobCatalog } from "../model/job/job_catalog.ts";
 import { isoTime } from "../values/iso_time.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Retention } from "../model/run.ts";
+import type { Logger } from "../model/logger.ts";
+import { watchStrandedJobs } from "./engine_log.ts";
 import type { EngineCondition, Monitor } from "./operate/statistics/monitor.ts";
 import { purgeInSlices, runPurgeLoop, shortestOf } from "./runs/purge_loop.ts";
+import type { ScheduleRegistry } from "./schedules/schedule_registry.ts";
 import type { Scheduler } from "./schedules/scheduler.ts";
+import type { Relay } from "./transactions/relay.ts";
+import { runSweeps, sweepAll, type SweepDeps } from "./transactions/sweep.ts";
+import type { EngineTransactions } from "./transactions/transactions.ts";
 
 // A container is often killed 10 s after it was asked to stop: leases are released before that.
 const DEFAULT_STOP_TIMEOUT_MS = 8_000;
@@ -49,35 +55,17 @@ export interface IdleResult {
 }
 
 /** What a {@linkcode Lifecycle} starts. */
-export interface LifecycleOptions {
-  /** The jobs of the worker. */
+interface LifecycleParts {
   jobs: JobCatalog;
-  /** The settings of the worker. */
   settings: WorkerSettings;
-  /** Reports changes, if the store does. */
   watch: ChangeWatch;
-  /** How long finished runs are kept. */
   retention: Retention;
-  /** Writes the schedules that the code declares. */
-  declareSchedules: () => Promise<void>;
-  /** Fires the slots of schedules. */
-  scheduler: Pick<Scheduler, "run" | "fireDue">;
-  /** Reports jobs that no live worker knows, until the signal fires. */
-  watchStranded: (abortSignal: AbortSignal) => Promise<void>;
-  /** Creates the tables of data sources. */
-  migrateSources: () => Promise<void>;
-  /** The rows of the outboxes that need attention, by the names of data sources. */
-  stuckRows: () => EngineCondition["stuckRows"];
-  /** Relays the outboxes of data sources, until the signal fires. */
-  relay: (abortSignal: AbortSignal) => Promise<void>;
-  /** Relays what the outboxes have now, unless the signal fires. Returns how many rows. */
-  relayDue: (abortSignal: AbortSignal) => Promise<number>;
-  /** Deletes old effects of data sources, until the signal fires. */
-  sweep: (abortSignal: AbortSignal) => Promise<void>;
-  /** Deletes the effects that are old now, unless the signal fires. */
-  sweepDue: (abortSignal: AbortSignal) => Promise<void>;
-  /** Writes statistics and measures the event loop while the engine is started. */
-  monitor: Pick<Monitor, "start" | "reportIdle" | "stop">;
+  schedules: Pick<ScheduleRegistry<unknown>, "declare">;
+  scheduler: Scheduler;
+  transactions: EngineTransactions;
+  relay: Relay;
+  monitor: Monitor;
+  logger: Logger;
 }
 
 /** Starts and stops the parts of an engine: its worker, schedules, the deletion of old runs, event streams, background
@@ -89,7 +77,7 @@ export class Lifecycle {
   readonly streams: StreamReader;
   /** Notices writes of other processes. */
   readonly changes: ChangePoller;
-  readonly #options: LifecycleOptions;
+  readonly #parts: LifecycleParts;
   readonly #deps: ExecutionDeps;
   readonly #pending = new Set<Promise<unknown>>();
   readonly #stopListeners: (() => void)[] = [];
@@ -103,10 +91,10 @@ export class Lifecycle {
   /** The number of stops: a `start()` that was pending during a stop starts nothing. */
   #stopCount = 0;
 
-  constructor(options: LifecycleOptions, deps: ExecutionDeps) {
-    this.#options = options;
+  constructor(parts: LifecycleParts, deps: ExecutionDeps) {
+    this.#parts = parts;
     this.#deps = deps;
-    const { settings, watch } = options;
+    const { settings, watch } = parts;
     const { polls } = deps.surroundings;
     this.changes = new ChangePoller(deps.store, settings.pollingInterval, { ...deps, watch, polls });
     this.#worker = this.#newWorker();
@@ -130,8 +118,8 @@ export class Lifecycle {
       worker: this.#worker.condition,
       failedClaims: this.#worker.failedClaims,
       isStopping: this.#stopsUnderWay > 0 || this.#isStopped,
-      keepsRuns: shortestOf({ ...this.#options.retention, streams: Infinity }) === Infinity,
-      stuckRows: this.#options.stuckRows(),
+      keepsRuns: shortestOf({ ...this.#parts.retention, streams: Infinity }) === Infinity,
+      stuckRows: this.#parts.relay.stuck,
     };
   }
 
@@ -143,7 +131,7 @@ export class Lifecycle {
   /** Does `Engine.migrate()`. */
   async migrate(): Promise<void> {
     await this.#deps.store.migrate();
-    await this.#options.migrateSources();
+    await this.#parts.transactions.migrate();
   }
 
   /** Does `Engine.start()`. */
@@ -151,19 +139,20 @@ export class Lifecycle {
     const stopCount = this.#stopCount;
     await this.#stopping;
     await this.migrate();
-    await this.#options.declareSchedules();
+    await this.#parts.schedules.declare();
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
     this.#isStopped = false;
     const worker = this.#worker;
     const noteChange = () => worker.noteChange();
     const upkeep = new AbortController();
     const { store, hub, surroundings: { polls } } = this.#deps;
+    const { retention, scheduler, relay, monitor, logger } = this.#parts;
     const keeping = Promise.all([
-      runPurgeLoop(store, this.#options.retention, this.#deps, upkeep.signal),
-      this.#options.scheduler.run(upkeep.signal),
-      polls ? this.#options.watchStranded(upkeep.signal) : undefined,
-      polls ? this.#options.sweep(upkeep.signal) : undefined,
-      polls ? this.#options.relay(upkeep.signal) : undefined,
+      runPurgeLoop(store, retention, this.#deps, upkeep.signal),
+      scheduler.run(upkeep.signal),
+      polls ? watchStrandedJobs(this.#deps, logger, upkeep.signal) : undefined,
+      polls ? runSweeps(this.#sweepDeps, upkeep.signal) : undefined,
+      polls ? relay.run(upkeep.signal) : undefined,
     ]);
     const stops = [hub.on("run:trigger", noteChange), this.changes.on(noteChange), () => upkeep.abort()];
     this.#stopStarted = async () => {
@@ -171,7 +160,7 @@ export class Lifecycle {
       await keeping;
     };
     worker.start();
-    if (polls) this.#options.monitor.start();
+    if (polls) monitor.start();
   }
 
   /** Does `Engine.stop()`. */
@@ -201,7 +190,7 @@ export class Lifecycle {
     this.streams.endAll();
     for (const listener of this.#stopListeners) listener();
     await within(host, LAST_LINES_MS, Promise.all(this.#pending));
-    await within(host, LAST_STATISTICS_MS, this.#options.monitor.stop());
+    await within(host, LAST_STATISTICS_MS, this.#parts.monitor.stop());
     // Node 22 never frees an AsyncLocalStorage that was used, and each one slows down all promises. After disable() it
     // can be used again.
     this.#deps.currentStep.disable();
@@ -225,25 +214,35 @@ export class Lifecycle {
       ? undefined
       : readDuration(options.timeout, "The timeout of runUntilIdle()");
     await this.migrate();
-    await this.#options.declareSchedules();
+    await this.#parts.schedules.declare();
     const enough = new AbortController();
     const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());
     try {
       const stopCount = this.#stopCount;
-      await this.#options.relayDue(enough.signal);
-      const nextSlotAt = await this.#options.scheduler.fireDue(enough.signal);
+      await this.#parts.relay.relayDue(enough.signal);
+      const nextSlotAt = await this.#parts.scheduler.fireDue(enough.signal);
       const { executed, nextTimerAt } = await this.#worker.drain(maxRuns, enough.signal);
       // What the runs have left there.
-      const left = executed === 0 ? 0 : await this.#options.relayDue(enough.signal);
+      const left = executed === 0 ? 0 : await this.#parts.relay.relayDue(enough.signal);
       const mayGoOn = () => !enough.signal.aborted && this.#stopCount === stopCount;
-      await this.#options.sweepDue(enough.signal); // before the runs that the effects belong to are deleted
-      await purgeInSlices(this.#deps.store, this.#options.retention, this.#deps, { mayGoOn });
-      await this.#options.monitor.reportIdle();
+      await sweepAll(this.#sweepDeps, enough.signal); // before the runs that the effects belong to are deleted
+      await purgeInSlices(this.#deps.store, this.#parts.retention, this.#deps, { mayGoOn });
+      await this.#parts.monitor.reportIdle();
       const isEarly = nextTimerAt === "now" || left > 0 || enough.signal.aborted;
       return { executed, nextDueAt: isEarly ? isoTime(this.#deps.host.now()) : earliest(nextTimerAt, nextSlotAt) };
     } finally {
       cancel();
     }
+  }
+
+  get #sweepDeps(): SweepDeps {
+    const { transactions, retention } = this.#parts;
+    return {
+      ...this.#deps,
+      sources: transactions.unjoined,
+      storeId: () => transactions.storeId(),
+      shortestRetentionMs: shortestOf(retention),
+    };
   }
 
   /** Registers work that only `stop()` waits for; publishes its error. */
@@ -255,7 +254,7 @@ export class Lifecycle {
   }
 
   #newWorker(): Worker {
-    return new Worker(this.#options.jobs, this.#options.settings, this.#deps, this.changes);
+    return new Worker(this.#parts.jobs, this.#parts.settings, this.#deps, this.changes);
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Worker } from "../execution/worker.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
-import { runAround, type SendEnd, type SendInfo } from "../model/around.ts";
+import { refused, runAround, type SendInfo } from "../model/around.ts";
 import { NotFoundError, StoreError, ValidationError } from "../model/error.ts";
 import type { JobFlow } from "../model/flow.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
@@ -12,15 +12,14 @@ import type { Labels, RunText } from "../model/run.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { SendOutcome, SendRequest } from "../store/send_request.ts";
 import { decode, encode, type Json, type JsonText } from "../values/json.ts";
-import { kindOf } from "../values/kind_of.ts";
+import { kindOf } from "../values/unknown_values.ts";
 import { checkName } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { refuseUnknownRun } from "./runs/read_run.ts";
 import type { WaitOptions } from "./runs/wait_for_run.ts";
 import type { TriggerOptions } from "./triggers/new_run.ts";
-import type { Triggers } from "./triggers/triggers.ts";
-import { UnknownJobError } from "./triggers/unknown_job_error.ts";
-import { untilKnown } from "./triggers/until_known.ts";
+import { type Triggers, UnknownJobError } from "./triggers/triggers.ts";
+import { untilKnown } from "../events/retry_store_call.ts";
 
 /** The run to start for a message: its input, and options of its trigger. */
 export type StartOptions<L = Labels, Input = unknown> =
@@ -201,7 +200,7 @@ export class Messages {
       messageId: message.id,
       trace: null,
     };
-    return runAround<SendInfo, SendEnd, SendOutcome>(around, info, async (end) => {
+    return runAround(around, info, async (end) => {
       const traced = <T extends { trace: OriginText | null }>(given: T): T => {
         return { ...given, trace: encodeOrigin(info.trace, actorOf(given.trace)) };
       };
@@ -210,7 +209,7 @@ export class Messages {
       const { run: { id: runId, jobName }, disposition: kind, started } = outcome;
       end({ kind, runId, jobName, started: started !== null });
       return outcome;
-    }, (error) => ({ kind: "refused", error }));
+    }, refused);
   }
 
   /**
@@ -286,18 +285,3 @@ function checkMessageId(id: unknown): asserts id is string {
   checkName(id, "The id of a message", MAX_MESSAGE_ID);
   if (id.trim() === "") throw new ValidationError("The id of a message must have a character that is not white space");
 }
-
-/** Says how many messages a run has left unread at its end; `null`: none. */
-export async function describeUnread({ store }: Pick<ExecutionDeps, "store">, runId: string): Promise<string | null> {
-  let count = 0;
-  for (let after: string | null = null, hasMore = true; hasMore;) {
-    const part = await store.readMessages(runId, after, PAGE_LENGTH);
-    if (part === null || part.items.length === 0) break;
-    count += part.items.filter(({ status }) => status === "closed").length;
-    after = part.items.at(-1)!.id; // it is not empty
-    ({ hasMore } = part);
-  }
-  return count === 0 ? null : `Run "${runId}" ended with ${count} unread ${count === 1 ? "message" : "messages"}`;
-}
-
-const PAGE_LENGTH = 262_144;

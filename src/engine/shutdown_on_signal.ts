@@ -1,8 +1,7 @@
 import { constants } from "node:os";
 import process from "node:process";
 import { type Duration, readDuration } from "../values/duration.ts";
-import { kindOf } from "../values/kind_of.ts";
-import { propertyOf } from "../values/property_of.ts";
+import { kindOf, propertyOf } from "../values/unknown_values.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Engine } from "./engine.ts";
 

@@ -1,8 +1,7 @@
 import { StoreError } from "../model/error.ts";
 import type { Host } from "../model/host.ts";
 import type { Cursor, JournalPage, JournalRow } from "../model/journal.ts";
-import type { EventConsumer } from "./event_consumer.ts";
-import type { FactEvents, Receiver } from "./fact_events.ts";
+import type { EventConsumer, FactEvents, Receiver } from "./fact_events.ts";
 
 /** The dependencies of {@linkcode CatchUp}. */
 export interface CatchUpDeps {

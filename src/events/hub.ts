@@ -1,13 +1,5 @@
 import { isoTime } from "../values/iso_time.ts";
-import type {
-  EngineEvent,
-  EventOf,
-  EventType,
-  JobHappening,
-  RunEvent,
-  RunHappening,
-  ScheduleSkip,
-} from "../model/event.ts";
+import type { EngineEvent, EventOf, EventType, JobHappening, RunHappening, ScheduleSkip } from "../model/event.ts";
 import { toFailure } from "../model/failure/to_failure.ts";
 import { failureReport } from "../model/failure.ts";
 import type { Host } from "../model/host.ts";
@@ -25,6 +17,10 @@ export interface Listen {
   /** Subscribes to all events. */
   (type: "*", listener: Listener): () => void;
 }
+
+/** An event without its time and its number. */
+type Unstamped = EngineEvent extends infer E ? E extends EngineEvent ? Omit<E, "timestamp" | "sequence"> : never
+  : never;
 
 /** Publishes this engine's events in this process. */
 export class Hub {
@@ -83,7 +79,9 @@ export class Hub {
    */
   publish(run: RunIdentity, happening: RunHappening, at = this.#host.now()): void {
     this.#observer?.(run.jobName, happening);
-    if (this.hears(happening.type)) this.#publishEvent(this.#runEvent(run, happening, at));
+    if (this.hears(happening.type)) {
+      this.#publish({ ...happening, runId: run.id, jobName: run.jobName, labels: run.labels }, at);
+    }
     const ofRun = this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;
     for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
@@ -97,53 +95,23 @@ export class Hub {
   /** Publishes jobs that no live worker knows. Returns whether anybody listens. */
   publishStranded(jobs: readonly StrandedJob[]): boolean {
     const isHeard = this.hears("worker:stranded");
-    if (isHeard) {
-      this.#publishEvent({
-        type: "worker:stranded",
-        jobs,
-        timestamp: isoTime(this.#host.now()),
-        sequence: ++this.#sequence,
-      });
-    }
+    if (isHeard) this.#publish({ type: "worker:stranded", jobs });
     return isHeard;
   }
 
   /** Publishes that slots of a schedule were skipped, after the commit. */
   publishSkip(skip: ScheduleSkip): void {
-    if (!this.hears("schedule:skip")) return;
-    this.#publishEvent({
-      type: "schedule:skip",
-      ...skip,
-      timestamp: isoTime(this.#host.now()),
-      sequence: ++this.#sequence,
-    });
+    if (this.hears("schedule:skip")) this.#publish({ type: "schedule:skip", ...skip });
   }
 
   /** Publishes an event of a job, after the commit. */
   publishJob(happening: JobHappening): void {
-    this.#publishEvent({ ...happening, timestamp: isoTime(this.#host.now()), sequence: ++this.#sequence });
+    this.#publish(happening);
   }
 
   /** Publishes an error of the engine itself as `worker:error`. */
   publishError(error: unknown): void {
-    if (!this.hears("worker:error")) return;
-    this.#publishEvent({
-      type: "worker:error",
-      error,
-      timestamp: isoTime(this.#host.now()),
-      sequence: ++this.#sequence,
-    });
-  }
-
-  #runEvent(run: RunIdentity, happening: RunHappening, at: number): RunEvent {
-    return {
-      ...happening,
-      runId: run.id,
-      jobName: run.jobName,
-      labels: run.labels,
-      timestamp: isoTime(at),
-      sequence: ++this.#sequence,
-    };
+    if (this.hears("worker:error")) this.#publish({ type: "worker:error", error });
   }
 
   /** Whether anybody listens to events of a type: what only such an event needs is not made for nobody. */
@@ -151,7 +119,8 @@ export class Hub {
     return (this.#listeners.get(type)?.size ?? 0) + (this.#listeners.get("*")?.size ?? 0) > 0;
   }
 
-  #publishEvent(event: EngineEvent): void {
+  #publish(happening: Unstamped, at = this.#host.now()): void {
+    const event: EngineEvent = { ...happening, timestamp: isoTime(at), sequence: ++this.#sequence };
     for (const type of [event.type, "*"] as const) {
       for (const listener of [...this.#listeners.get(type) ?? []]) this.#notify(listener, event);
     }

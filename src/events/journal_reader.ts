@@ -1,8 +1,7 @@
 import type { Cursor, JournalRow } from "../model/journal.ts";
 import type { Store } from "../store/store.ts";
 import { CatchUp, missingError, toPlace } from "./catch_up.ts";
-import { FactEvents, type Receiver } from "./fact_events.ts";
-import type { EventConsumer } from "./event_consumer.ts";
+import { type EventConsumer, FactEvents, type Receiver } from "./fact_events.ts";
 import type { ChangeWatch } from "./change_watch.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 

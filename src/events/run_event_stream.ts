@@ -3,7 +3,7 @@ import { isLastEvent, type RunEvent } from "../model/event.ts";
 import type { Host } from "../model/host.ts";
 import type { Store } from "../store/store.ts";
 import { ChildProgress } from "./child_progress.ts";
-import type { EventConsumer } from "./event_consumer.ts";
+import type { EventConsumer } from "./fact_events.ts";
 import type { JournalReader } from "./journal_reader.ts";
 import { openingEvents } from "./opening_events.ts";
 

@@ -8,15 +8,23 @@ import type { Executions } from "./executions.ts";
 import type { Slots } from "./slots.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
 
+/** What claims for a worker need of it. */
+interface ClaimingWorker {
+  id: string;
+  jobs: JobCatalog;
+  settings: WorkerSettings;
+  deps: ExecutionDeps;
+  slots: Slots;
+  executions: Executions;
+  /** Fires when the worker is to claim nothing more. */
+  stopping: AbortSignal;
+  /** Whether held runs are tried as fast as slots become free. */
+  isUnpaced: () => boolean;
+}
+
 /** Claims runs for a worker: as many as it has free slots, those that are claimed alone, and held ones to try. */
 export class Claiming {
-  readonly #workerId: string;
-  readonly #deps: ExecutionDeps;
-  readonly #jobs: JobCatalog;
-  readonly #slots: Slots;
-  readonly #executions: Executions;
-  readonly #stopping: AbortSignal;
-  readonly #isUnpaced: () => boolean;
+  readonly #worker: ClaimingWorker;
   readonly #requests: ClaimRequests;
   readonly #aloneRuns: AloneRuns;
   /** Runs that were cancelled here during a claim, which may still return them. */
@@ -27,31 +35,11 @@ export class Claiming {
   /** Claims that have failed since the last one that succeeded, on the monotonic clock; `null`: none has. */
   #failures: { error: unknown; firstAt: number; lastAt: number } | null = null;
 
-  /**
-   * @param stopping Fires when the worker is to claim nothing more.
-   * @param isUnpaced Whether held runs are tried as fast as slots become free.
-   */
-  constructor(
-    workerId: string,
-    jobs: JobCatalog,
-    settings: WorkerSettings,
-    deps: ExecutionDeps,
-    { slots, executions, stopping, isUnpaced }: {
-      slots: Slots;
-      executions: Executions;
-      stopping: AbortSignal;
-      isUnpaced: () => boolean;
-    },
-  ) {
-    this.#workerId = workerId;
-    this.#deps = deps;
-    this.#jobs = jobs;
-    this.#slots = slots;
-    this.#executions = executions;
-    this.#stopping = stopping;
-    this.#isUnpaced = isUnpaced;
-    this.#requests = new ClaimRequests(workerId, jobs, settings, deps.host);
-    this.#aloneRuns = new AloneRuns(settings.staleThreshold, deps.host);
+  constructor(worker: ClaimingWorker) {
+    const { id, jobs, settings, deps: { host } } = worker;
+    this.#worker = worker;
+    this.#requests = new ClaimRequests(id, jobs, settings, host);
+    this.#aloneRuns = new AloneRuns(settings.staleThreshold, host);
   }
 
   /** Why claims fail, and for how long they have; `null`: the last one has succeeded. */
@@ -73,8 +61,8 @@ export class Claiming {
 
   /** How many more runs may be claimed: none while it executes one alone, or is to hold nothing before it claims one. */
   get freeSlots(): number {
-    const isDraining = this.#executions.size > 0 && this.#aloneRuns.isDraining;
-    return this.#executions.isAlone || isDraining ? 0 : this.#slots.free;
+    const isDraining = this.#worker.executions.size > 0 && this.#aloneRuns.isDraining;
+    return this.#worker.executions.isAlone || isDraining ? 0 : this.#worker.slots.free;
   }
 
   /** Claims as many runs as there are free slots. One claim at a time: two would fill the same slots. */
@@ -97,29 +85,33 @@ export class Claiming {
 
   /** Notes in the store that the worker claims nothing more. */
   async sayStopping(): Promise<void> {
-    await this.#deps.store.noteStopping(this.#workerId).catch((error) => this.#deps.hub.publishError(error));
+    await this.#worker.deps.store.noteStopping(this.#worker.id).catch((error) =>
+      this.#worker.deps.hub.publishError(error)
+    );
   }
 
   /** Deletes what the store knows of the worker. */
   async forget(): Promise<void> {
     if (!this.#hasClaimed) return;
-    await this.#deps.store.forgetWorker(this.#workerId).catch((error) => this.#deps.hub.publishError(error));
+    await this.#worker.deps.store.forgetWorker(this.#worker.id).catch((error) =>
+      this.#worker.deps.hub.publishError(error)
+    );
   }
 
   #noteFailure(error: unknown): void {
-    const now = this.#deps.host.monotonic();
+    const now = this.#worker.deps.host.monotonic();
     this.#failures = { error, firstAt: this.#failures?.firstAt ?? now, lastAt: now };
   }
 
   async #claimNow(most: number): Promise<ClaimResult> {
-    await this.#executions.renewOverdue();
-    const first = this.#executions.size === 0 && this.#aloneRuns.isDraining ? await this.#claimAlone() : null;
+    await this.#worker.executions.renewOverdue();
+    const first = this.#worker.executions.size === 0 && this.#aloneRuns.isDraining ? await this.#claimAlone() : null;
     if (first !== null && (first.claims.length > 0 || first.hasMore)) return first;
-    this.#slots.serve();
-    const early = this.#slots.areTrialsOverdue ? await this.#tryHeld(1) : null;
+    this.#worker.slots.serve();
+    const early = this.#worker.slots.areTrialsOverdue ? await this.#tryHeld(1) : null;
     const left = most - (early?.claims.length ?? 0);
     const result = await this.#sendClaim(Math.min(left, Math.max(0, this.freeSlots)));
-    if (!result.hasHeld) this.#slots.noteTrials(0, 0);
+    if (!result.hasHeld) this.#worker.slots.noteTrials(0, 0);
     const mayBeAlone = first === null && result.aloneSince !== null && !result.hasMore;
     const alone = mayBeAlone ? await this.#claimAlone() : null;
     // Held runs come after all others.
@@ -137,22 +129,22 @@ export class Claiming {
 
   /** Claims a run that is claimed alone; `null`: it holds others. */
   async #claimAlone(): Promise<ClaimResult | null> {
-    if (this.#executions.size > 0 || this.#stopping.aborted) return null;
+    if (this.#worker.executions.size > 0 || this.#worker.stopping.aborted) return null;
     return await this.#sendClaim(1, { isAlone: true });
   }
 
   /** Claims held runs, to try whether the code fits them now; `null`: none may be tried. */
   async #tryHeld(most: number): Promise<ClaimResult | null> {
-    const limit = Math.min(most, this.freeSlots, this.#slots.countTrials(this.#isUnpaced()));
-    if (limit <= 0 || this.#stopping.aborted) return null;
+    const limit = Math.min(most, this.freeSlots, this.#worker.slots.countTrials(this.#worker.isUnpaced()));
+    if (limit <= 0 || this.#worker.stopping.aborted) return null;
     const tried = await this.#sendClaim(limit, { triesHeld: true });
-    this.#slots.noteTrials(tried.claims.length, limit);
+    this.#worker.slots.noteTrials(tried.claims.length, limit);
     return tried;
   }
 
   async #sendClaim(limit: number, { triesHeld = false, isAlone = false } = {}): Promise<ClaimResult> {
-    const { store, hub } = this.#deps;
-    const executions = this.#executions.current;
+    const { store, hub } = this.#worker.deps;
+    const executions = this.#worker.executions.current;
     const { request, sentAt } = this.#requests.next({ executions, limit, triesHeld, isAlone });
     this.#hasClaimed = true;
     const result = await store.claim(request);
@@ -163,16 +155,16 @@ export class Claiming {
       hub.publish(run, { type: "run:fail", error, failedStepName: null, failureKind });
     }
     for (const run of result.cancelled) {
-      this.#executions.supersede(run.id, new RunCancelledError(run.id));
+      this.#worker.executions.supersede(run.id, new RunCancelledError(run.id));
       hub.publish(run, { type: "run:cancel", by: null });
     }
     for (const claim of result.claims) {
-      const job = this.#jobs.executing(claim.run.jobName, claim.version);
-      if (this.#executions.isStopped || this.#cancelled.has(claim.run.id)) this.#releaseUnstarted(claim);
+      const job = this.#worker.jobs.executing(claim.run.jobName, claim.version);
+      if (this.#worker.executions.isStopped || this.#cancelled.has(claim.run.id)) this.#releaseUnstarted(claim);
       else if (job === undefined) hub.publishError(unknownJobError(claim));
       else {
         this.#countTimeouts(claim, result.now);
-        this.#executions.begin(claim, job, { sentAt, isAlone: request.isAlone });
+        this.#worker.executions.begin(claim, job, { sentAt, isAlone: request.isAlone });
       }
     }
     this.#cancelled.clear();
@@ -184,14 +176,14 @@ export class Claiming {
    * answered.
    */
   #releaseUnstarted({ lease }: Claim): void {
-    const { store, hub } = this.#deps;
+    const { store, hub } = this.#worker.deps;
     store.release(lease, []).catch((error) => hub.publishError(error));
   }
 
   /** Counts the waits that timed out and because of which the run resumes now. */
   #countTimeouts({ run, pauses }: Claim, now: number): void {
     for (const { firstResumedAt } of pauses) {
-      if (firstResumedAt === now) this.#deps.recorder.noteWait(run.jobName, "timeout");
+      if (firstResumedAt === now) this.#worker.deps.recorder.noteWait(run.jobName, "timeout");
     }
   }
 }

@@ -1,5 +1,5 @@
 import { StepError, ValidationError } from "../model/error.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance } from "../values/unknown_values.ts";
 import { type Failure, failureText, toError } from "../model/failure.ts";
 import type { EndData } from "../model/end.ts";
 import type { Job, StepContext } from "../model/job.ts";
@@ -157,7 +157,7 @@ async function settle(execution: Execution, outcome: Outcome): Promise<Outcome> 
   } else {
     const { failure, failedStepName, thrown } = outcome;
     const error = failureText(failure);
-    deps.recorder.noteFailedRun(claim.run.jobName, duration);
+    deps.recorder.noteFailed(claim.run.jobName, "duration", duration);
     execution.publish({ type: "run:fail", error, failedStepName, failureKind: failure.kind, thrown });
   }
   return outcome;

@@ -399,10 +399,7 @@ export class Execution {
    * @param send Makes one attempt.
    */
   write<T>(send: (reports: readonly Report[]) => Promise<T>): Promise<T> {
-    this.checkDeadline();
-    if (this.state.isLate) return Promise.reject(this.abortSignal.reason);
-    // The failure of a late run releases the lease, perhaps before this write arrives.
-    return this.#send(send, this.abortSignal, () => !this.state.isLate);
+    return this.writeLate((take) => send(take()));
   }
 
   /**
@@ -412,25 +409,18 @@ export class Execution {
   writeLate<T>(send: (take: () => readonly Report[]) => Promise<T>): Promise<T> {
     this.checkDeadline();
     if (this.state.isLate) return Promise.reject(this.abortSignal.reason);
-    return this.#sendLate(send, this.abortSignal, () => !this.state.isLate);
+    // The failure of a late run releases the lease, perhaps before this write arrives.
+    return this.#send(send, this.abortSignal, () => !this.state.isLate);
   }
 
   /** Sends the write that ends the run, as {@linkcode Execution.write} does, also when the run is late. */
   writeEnd(send: (reports: readonly Report[]) => Promise<void>): Promise<void> {
     if (this.state.hasReturned) this.#onEnding(); // the code of a late run may still go on
-    return this.#send(send, this.state.interruption, () => true);
+    return this.#send((take) => send(take()), this.state.interruption, () => true);
   }
 
   /** @param isLost Whether a refusal because of the lease shows that the lease was lost. */
-  #send<T>(
-    send: (reports: readonly Report[]) => Promise<T>,
-    abortSignal: AbortSignal,
-    isLost: () => boolean,
-  ): Promise<T> {
-    return this.#sendLate((take) => send(take()), abortSignal, isLost);
-  }
-
-  async #sendLate<T>(
+  async #send<T>(
     send: (take: () => readonly Report[]) => Promise<T>,
     abortSignal: AbortSignal,
     isLost: () => boolean,

@@ -39,43 +39,26 @@ export class ExecutionState {
   #body: Body = "running";
   #isStopping = false;
   #isLate = false;
-  /** Fires for the job's code. */
   readonly #abortion = new AbortController();
-  /** Fires for the write that ends the run. */
   readonly #interruption = new AbortController();
   readonly #interrupted = Promise.withResolvers<void>();
   readonly #released = Promise.withResolvers<void>();
   readonly #bodyStopped = Promise.withResolvers<void>();
+  /** Fires when the execution is interrupted or the run is late, with the reason: for the job's code. */
+  readonly abortSignal: AbortSignal = this.#abortion.signal;
+  /** Fires when the execution is interrupted: not even the end of the run can be recorded. */
+  readonly interruption: AbortSignal = this.#interruption.signal;
+  /** Resolves when the execution is interrupted. */
+  readonly interrupted: Promise<void> = this.#interrupted.promise;
+  /** Resolves when the lease was released: the run has parked or ended. */
+  readonly released: Promise<void> = this.#released.promise;
+  /** Resolves when the job's function has returned, or waits permanently; after an interruption possibly never. */
+  readonly bodyStopped: Promise<void> = this.#bodyStopped.promise;
 
   /** @param onChange Called when the execution is interrupted or is to stop, or the job's function has returned. */
   constructor(lease: Lease, onChange: () => void) {
     this.#lease = lease;
     this.#onChange = onChange;
-  }
-
-  /** Fires when the execution is interrupted or the run is late, with the reason. */
-  get abortSignal(): AbortSignal {
-    return this.#abortion.signal;
-  }
-
-  /** Fires when the execution is interrupted: not even the end of the run can be recorded. */
-  get interruption(): AbortSignal {
-    return this.#interruption.signal;
-  }
-
-  /** Resolves when the execution is interrupted. */
-  get interrupted(): Promise<void> {
-    return this.#interrupted.promise;
-  }
-
-  /** Resolves when the lease was released: the run has parked or ended. */
-  get released(): Promise<void> {
-    return this.#released.promise;
-  }
-
-  /** Resolves when the job's function has returned, or waits permanently; after an interruption possibly never. */
-  get bodyStopped(): Promise<void> {
-    return this.#bodyStopped.promise;
   }
 
   /** Whether the execution was interrupted: nothing more is recorded. */

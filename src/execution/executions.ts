@@ -6,11 +6,11 @@ import { within } from "../model/host.ts";
 import type { CatalogJob } from "../model/job/job_catalog.ts";
 import type { CancelledExecution, Claim } from "../store/claim.ts";
 import { traceOf } from "../model/origin.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance } from "../values/unknown_values.ts";
 import { isoTime } from "../values/iso_time.ts";
 import { type Executed, executeRun, type Outcome } from "./execute_run.ts";
 import { Execution, type ExecutionDeps } from "./execution.ts";
-import { LeaseKeeper } from "./leases/lease_keeper.ts";
+import { LeaseKeeper } from "./leases.ts";
 import { ItemSender } from "./streams/item_sender.ts";
 import type { Slots } from "./slots.ts";
 import type { WorkerSettings } from "./worker_settings.ts";
@@ -18,16 +18,24 @@ import type { WorkerSettings } from "./worker_settings.ts";
 /** How long an interrupted job may take to return before its lease is released anyway, in milliseconds. */
 export const GRACE_MS = 250;
 
+/** What executions need of their worker. */
+interface ExecutingWorker {
+  id: string;
+  settings: WorkerSettings;
+  deps: ExecutionDeps;
+  slots: Slots;
+  poller: ChangePoller;
+  /** Called when more runs may be claimed. */
+  onFree: () => void;
+  /** Called when a job has returned, and the end of its run is being saved. */
+  onEnding: () => void;
+}
+
 /** The executions of a worker: begins them, keeps their leases, and ends them. */
 export class Executions {
-  readonly #workerId: string;
-  readonly #settings: WorkerSettings;
-  readonly #deps: ExecutionDeps;
-  readonly #slots: Slots;
+  readonly #worker: ExecutingWorker;
   readonly #keeper: LeaseKeeper;
   readonly #sender: ItemSender;
-  readonly #onFree: () => void;
-  readonly #onEnding: () => void;
   readonly #byRun = new Map<string, Execution>();
   /** Executions that are not over, including interrupted ones that have not released their leases yet. */
   readonly #running = new Set<Promise<void>>();
@@ -38,28 +46,10 @@ export class Executions {
   /** Fires at the end of a stop: pending calls to the store are abandoned. */
   readonly #givenUp = new AbortController();
 
-  /**
-   * @param onFree Called when more runs may be claimed.
-   * @param onEnding Called when a job has returned, and the end of its run is being saved.
-   */
-  constructor(
-    workerId: string,
-    settings: WorkerSettings,
-    deps: ExecutionDeps,
-    { slots, poller, onFree, onEnding }: {
-      slots: Slots;
-      poller: ChangePoller;
-      onFree: () => void;
-      onEnding: () => void;
-    },
-  ) {
-    this.#workerId = workerId;
-    this.#settings = settings;
-    this.#deps = deps;
-    this.#slots = slots;
-    this.#onFree = onFree;
-    this.#onEnding = onEnding;
-    this.#keeper = new LeaseKeeper(deps, settings, workerId, poller);
+  constructor(worker: ExecutingWorker) {
+    const { id, settings, deps, poller } = worker;
+    this.#worker = worker;
+    this.#keeper = new LeaseKeeper(deps, settings, id, poller);
     this.#sender = new ItemSender(deps);
   }
 
@@ -133,7 +123,7 @@ export class Executions {
   /** Lets every job reach its next checkpoint, and resolves when all executions have ended. */
   async reachCheckpoints(reason: Error): Promise<void> {
     for (const execution of this.#byRun.values()) execution.stop(reason);
-    this.#slots.serve(true);
+    this.#worker.slots.serve(true);
     await this.ended();
   }
 
@@ -162,7 +152,7 @@ export class Executions {
    */
   begin(claim: Claim, definition: CatalogJob, { sentAt, isAlone }: { sentAt: number; isAlone: boolean }): void {
     const { run, execution: number, leaseExpiresAt } = claim;
-    const { around } = this.#deps;
+    const { around } = this.#worker.deps;
     // Its lease has ended, since it was claimed again: interrupt the old execution before the new one begins.
     const former = this.#byRun.get(run.id);
     if (former !== undefined) {
@@ -171,8 +161,8 @@ export class Executions {
     }
     const execution = new Execution(claim, {
       definition,
-      slot: this.#slots.begin(claim.steps.length + claim.pauses.length, claim.isResumed),
-      leaseSureUntil: sentAt + this.#settings.staleThreshold,
+      slot: this.#worker.slots.begin(claim.steps.length + claim.pauses.length, claim.isResumed),
+      leaseSureUntil: sentAt + this.#worker.settings.staleThreshold,
       renewLease: () => this.#keeper.renew(),
       onReport: () => this.#keeper.sendReportsSoon(),
       onItems: () => this.#sender.add(execution),
@@ -180,13 +170,13 @@ export class Executions {
       onEnding: () => this.#noteEnding(execution),
       info: around.execution === null && around.step === null
         ? null
-        : executionInfo(claim, this.#workerId, this.#settings.staleThreshold),
-    }, this.#deps);
+        : executionInfo(claim, this.#worker.id, this.#worker.settings.staleThreshold),
+    }, this.#worker.deps);
     this.#byRun.set(run.id, execution);
     this.#keeper.keep(execution);
-    if (claim.startDelayMs !== null) this.#deps.recorder.noteStart(run.jobName, claim.startDelayMs);
+    if (claim.startDelayMs !== null) this.#worker.deps.recorder.noteStart(run.jobName, claim.startDelayMs);
     if (claim.isResumed) execution.publish({ type: "run:resume", by: null });
-    execution.publish({ type: "run:leased", leaseOwner: this.#workerId, leaseExpiresAt: isoTime(leaseExpiresAt) });
+    execution.publish({ type: "run:leased", leaseOwner: this.#worker.id, leaseExpiresAt: isoTime(leaseExpiresAt) });
     execution.publish({ type: "run:start", execution: number });
     const running = this.#executeRun(execution).finally(() => this.#running.delete(running));
     this.#running.add(running);
@@ -197,43 +187,43 @@ export class Executions {
   #noteStep(execution: Execution): void {
     if (execution !== this.#alone) return;
     this.#alone = null;
-    this.#onFree();
+    this.#worker.onFree();
   }
 
   #noteEnding(execution: Execution): void {
     execution.slot.noteEnding();
-    this.#onEnding();
+    this.#worker.onEnding();
   }
 
   async #executeRun(execution: Execution): Promise<void> {
     const { run } = execution.claim;
     const { outcome, bodyEnded } = await this.#executeAround(execution);
     const isLost = outcome.kind === "interrupted" && execution.abortSignal.reason instanceof LeaseLostError;
-    this.#deps.recorder.noteExecution(run.jobName, isLost ? "lost" : outcome.kind);
+    this.#worker.deps.recorder.noteExecution(run.jobName, isLost ? "lost" : outcome.kind);
     // A result that a step returns right after the signal is still recorded.
-    if (outcome.kind === "interrupted") await within(this.#deps.host, GRACE_MS, bodyEnded);
+    if (outcome.kind === "interrupted") await within(this.#worker.deps.host, GRACE_MS, bodyEnded);
     if (this.#byRun.get(run.id) === execution) {
       this.#byRun.delete(run.id);
       this.#keeper.drop(run.id);
     }
     this.#sender.drop(execution);
     execution.slot.end(outcome.kind === "interrupted" ? null : outcome.kind !== "held");
-    this.#onFree();
+    this.#worker.onFree();
     const isLate = outcome.kind === "failed" && outcome.stillExecuting === true;
     if (outcome.kind !== "interrupted" && !isLate) return;
     await this.#releaseInterrupted(execution, bodyEnded);
-    this.#onFree();
+    this.#worker.onFree();
   }
 
   /** Executes a run, and calls the plugins' hooks around executions. */
   #executeAround(execution: Execution): Promise<Executed> {
     const { info, deps: { around } } = execution;
     if (around.execution === null || info === null) return executeRun(execution);
-    return runAround<ExecutionInfo, ExecutionOutcome, Executed>(around.execution, info, async (end) => {
+    return runAround(around.execution, info, async (end) => {
       const executed = await executeRun(execution);
       end(toExecutionOutcome(executed.outcome, execution));
       return executed;
-    }, () => ({ kind: "interrupted" }));
+    }, () => ({ kind: "interrupted" as const }));
   }
 
   /**
@@ -245,11 +235,11 @@ export class Executions {
    */
   async #releaseInterrupted({ reports, lease }: Execution, bodyEnded: Promise<void>): Promise<void> {
     await untilEither(bodyEnded, this.#stopped.signal);
-    const release = () => this.#deps.store.release(lease, reports.send());
+    const release = () => this.#worker.deps.store.release(lease, reports.send());
     // After an outage of the store, the lease lasts for one length of it.
-    const maxPauseMs = this.#settings.staleThreshold / 3;
-    await retryStoreCall(release, this.#deps, this.#givenUp.signal, { maxPauseMs })
-      .catch((error) => this.#deps.hub.publishError(error));
+    const maxPauseMs = this.#worker.settings.staleThreshold / 3;
+    await retryStoreCall(release, this.#worker.deps, this.#givenUp.signal, { maxPauseMs })
+      .catch((error) => this.#worker.deps.hub.publishError(error));
   }
 }
 

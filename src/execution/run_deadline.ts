@@ -1,6 +1,5 @@
-import { deadlineFailure } from "../model/failure/deadline_failure.ts";
+import { deadlineFailure, type Failure } from "../model/failure.ts";
 import { TimeoutError } from "../model/error.ts";
-import type { Failure } from "../model/failure.ts";
 import type { Execution } from "./execution.ts";
 
 /** The countdown to the end of a run's `finishWithin`. */

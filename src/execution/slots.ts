@@ -50,9 +50,9 @@ export class Slots {
   #used = 0;
   #ending = 0;
   #recordsWithoutSlot = 0;
-  readonly #trials = new Set<WorkerSlot>();
+  readonly #trials = new Set<Place>();
   /** Who waits for a slot, in the order of the waits. */
-  readonly #waiting = new Map<WorkerSlot, () => void>();
+  readonly #waiting = new Map<Place, () => void>();
   #trialsLeft = 0;
   #nextTrialsAt = -Infinity;
   #triedAt: number;
@@ -89,7 +89,7 @@ export class Slots {
       this.#trialsLeft = MAX_TRIALS;
     }
     const most = Math.max(1, Math.floor(this.#settings.concurrency / SLOTS_PER_TRIAL));
-    const used = [...this.#trials].filter(({ isTaken }) => isTaken).length;
+    const used = [...this.#trials].filter(({ state }) => state === "used").length;
     return Math.max(0, Math.min(this.free, most - used, isUnpaced ? MAX_TRIALS : this.#trialsLeft));
   }
 
@@ -111,104 +111,75 @@ export class Slots {
    * @param isTrial Whether it was held until its claim.
    */
   begin(records: number, isTrial: boolean): Slot {
-    const slot = new WorkerSlot(this, RECORDS_OF_EXECUTION + records);
+    const place: Place = { state: "used", records: RECORDS_OF_EXECUTION + records };
     this.#used += 1;
-    if (isTrial) this.#trials.add(slot);
-    return slot;
-  }
-
-  /** See {@linkcode Slot.noteEnding}; nothing happens if the run was claimed again meanwhile, so that the execution is over. */
-  noteEnding(slot: WorkerSlot): void {
-    if (slot.state !== "over") this.#move(slot, "ending");
-  }
-
-  /** See {@linkcode Slot.end}. */
-  end(slot: WorkerSlot, fits: boolean | null): void {
-    this.#move(slot, "over");
-    if (fits === true) this.noteFit(slot);
-    else if (this.#trials.delete(slot) && fits === false) this.#trialsLeft = 0;
+    if (isTrial) this.#trials.add(place);
+    return {
+      get isTaken() {
+        return place.state === "used";
+      },
+      giveUp: () => this.#giveUp(place),
+      take: () => this.#take(place),
+      noteFit: () => this.#noteFit(place),
+      noteEnding: () => {
+        if (place.state !== "over") this.#move(place, "ending"); // it is over if the run was claimed again meanwhile
+      },
+      end: (fits) => {
+        this.#move(place, "over");
+        if (fits === true) this.#noteFit(place);
+        else if (this.#trials.delete(place) && fits === false) this.#trialsLeft = 0;
+      },
+    };
   }
 
   /** Gives free slots to those who wait for one. If the worker stops, all of them get one: they begin nothing. */
   serve(isStopping = false): void {
-    for (const slot of this.#waiting.keys()) {
+    for (const place of this.#waiting.keys()) {
       if (this.free <= 0 && !isStopping) return;
-      this.#move(slot, "used");
+      this.#move(place, "used");
     }
   }
 
-  /** See {@linkcode Slot.giveUp}: not if too many are without one. */
-  giveUp(slot: WorkerSlot): void {
-    if (!slot.isTaken || this.#recordsWithoutSlot + slot.records > MAX_RECORDS) return;
-    this.#move(slot, "without");
+  /** Not if too many are without one. */
+  #giveUp(place: Place): void {
+    if (place.state !== "used" || this.#recordsWithoutSlot + place.records > MAX_RECORDS) return;
+    this.#move(place, "without");
     this.#onFree();
   }
 
-  /** See {@linkcode Slot.take}; it resolves, too, when the execution is over. */
-  async take(slot: WorkerSlot): Promise<void> {
-    if (slot.state !== "without") return;
+  /** It resolves, too, when the execution is over. */
+  async #take(place: Place): Promise<void> {
+    if (place.state !== "without") return;
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#waiting.set(slot, resolve);
+    this.#waiting.set(place, resolve);
     this.serve();
     await promise;
   }
 
-  /** See {@linkcode Slot.noteFit}. */
-  noteFit(slot: WorkerSlot): void {
-    if (!this.#trials.delete(slot)) return;
+  #noteFit(place: Place): void {
+    if (!this.#trials.delete(place)) return;
     this.#trialsLeft = MAX_TRIALS;
     this.#onFree();
   }
 
-  #move(slot: WorkerSlot, state: SlotState): void {
-    this.#count(slot, -1);
-    slot.state = state;
-    this.#count(slot, 1);
-    this.#waiting.get(slot)?.();
-    this.#waiting.delete(slot);
+  #move(place: Place, state: Place["state"]): void {
+    this.#count(place, -1);
+    place.state = state;
+    this.#count(place, 1);
+    this.#waiting.get(place)?.();
+    this.#waiting.delete(place);
   }
 
-  #count({ state, records }: WorkerSlot, change: number): void {
+  #count({ state, records }: Place, change: number): void {
     if (state === "used") this.#used += change;
     if (state === "ending") this.#ending += change;
     if (state === "without") this.#recordsWithoutSlot += change * records;
   }
 }
 
-type SlotState = "used" | "without" | "ending" | "over";
-
-class WorkerSlot implements Slot {
-  state: SlotState = "used";
+/** What is known of the slot of an execution. */
+interface Place {
+  state: "used" | "without" | "ending" | "over";
   /** How many records the history of the execution has, and some for itself. */
   readonly records: number;
-  readonly #slots: Slots;
-
-  constructor(slots: Slots, records: number) {
-    this.#slots = slots;
-    this.records = records;
-  }
-
-  get isTaken(): boolean {
-    return this.state === "used";
-  }
-
-  giveUp(): void {
-    this.#slots.giveUp(this);
-  }
-
-  take(): Promise<void> {
-    return this.#slots.take(this);
-  }
-
-  noteFit(): void {
-    this.#slots.noteFit(this);
-  }
-
-  noteEnding(): void {
-    this.#slots.noteEnding(this);
-  }
-
-  end(fits: boolean | null): void {
-    this.#slots.end(this, fits);
-  }
 }

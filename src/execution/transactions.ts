@@ -4,7 +4,7 @@ import type { DataSource, TransactionOptions } from "../model/data_source.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { StepPlace, StoreAnswers, StoreWrites } from "../store/transaction.ts";
 import type { Soon } from "../values/at_once.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance } from "../values/unknown_values.ts";
 import type { JsonText } from "../values/json.ts";
 
 /** A transaction to make. */

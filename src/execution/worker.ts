@@ -1,12 +1,11 @@
 import { HoldfastError, RunCancelledError } from "../model/error.ts";
-import { within } from "../model/host.ts";
+import { InterruptibleSleep, within } from "../model/host.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { CancelledExecution } from "../store/claim.ts";
 import { Claiming } from "./claiming.ts";
 import type { ExecutionDeps } from "./execution.ts";
 import { Executions, GRACE_MS } from "./executions.ts";
-import { DeadWorkerLeases } from "./leases/dead_worker_leases.ts";
-import { InterruptibleSleep } from "./interruptible_sleep.ts";
+import { DeadWorkerLeases } from "./leases.ts";
 import { Slots } from "./slots.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { ChangePoller } from "../events/change_poller.ts";
@@ -47,12 +46,7 @@ export class Worker {
   /** When the loop began, or completed its last round, on the monotonic clock; `null`: it does not run. */
   #roundAt: number | null = null;
 
-  constructor(
-    jobs: JobCatalog,
-    settings: WorkerSettings,
-    deps: ExecutionDeps,
-    poller: ChangePoller,
-  ) {
+  constructor(jobs: JobCatalog, settings: WorkerSettings, deps: ExecutionDeps, poller: ChangePoller) {
     this.id = deps.host.newId();
     this.#deps = deps;
     this.#settings = settings;
@@ -63,15 +57,12 @@ export class Worker {
       if (this.#claiming.hasMore) this.#wakeSoon();
     };
     const slots = new Slots(settings, deps.host, onFree);
-    const executions = new Executions(this.id, settings, deps, { slots, poller, onFree, onEnding });
+    const worker = { id: this.id, settings, deps, slots };
+    const executions = new Executions({ ...worker, poller, onFree, onEnding });
     this.#slots = slots;
     this.#executions = executions;
-    this.#claiming = new Claiming(this.id, jobs, settings, deps, {
-      slots,
-      executions,
-      stopping: this.#stopping.signal,
-      isUnpaced: () => this.#draining > 0,
-    });
+    const stopping = this.#stopping.signal;
+    this.#claiming = new Claiming({ ...worker, jobs, executions, stopping, isUnpaced: () => this.#draining > 0 });
     this.#idle = new InterruptibleSleep(deps.host);
     this.#unrenewed = new DeadWorkerLeases(deps.store, settings.staleThreshold, deps.host);
   }

@@ -1,7 +1,6 @@
 import { checkName } from "../values/name.ts";
 import { type Duration, toMs } from "../values/duration.ts";
-import { checkOptionNames } from "../values/option_names.ts";
-import { namesOf } from "../values/names_of.ts";
+import { checkOptionNames, namesOf } from "../values/option_names.ts";
 
 /** Settings of a worker. */
 export interface WorkerOptions {

@@ -1,8 +1,9 @@
-import { PERSIST_LOGS } from "../engine/persist_logs.ts";
+import { PERSIST_LOGS } from "../engine/plugin.ts";
 import type { Engine } from "../engine/engine.ts";
-import { type EngineInternals, internalsOf } from "../engine/engine_internals.ts";
+import type { EngineParts } from "../engine/assemble_engine.ts";
+import { internalsOf } from "../engine/engine_internals.ts";
 import { NotFoundError, StoreError, ValidationError } from "../model/error.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance } from "../values/unknown_values.ts";
 import { toClientRun } from "../model/client_run.ts";
 import { nextTurn } from "../model/host.ts";
 import { PACKAGE_VERSION } from "../model/version.ts";
@@ -85,7 +86,7 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   const { host, auth, limits, sseThrottleMs: throttleMs } = settings;
   const gaps = auth === null ? null : describeGaps(auth);
   if (gaps !== null) console.warn(gaps);
-  const jobNames = Array.from(internals.jobs(), ({ name }) => name);
+  const jobNames = Array.from(internals.jobs.newest.values(), ({ name }) => name);
   const missing = settings.mcp?.jobNames.find((name) => !jobNames.includes(name));
   if (missing !== undefined) throw new TypeError(`mcp has a tool of job "${missing}", which the engine does not have`);
   const streams = new Streams(internals, { ...limits, throttleMs, host });
@@ -94,7 +95,9 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   let document: string | null = null;
   const readDocument = async () => {
     const { bodySchemas } = await import("./requests/body_schemas.ts"); // zod is loaded when first needed
-    return document ??= JSON.stringify(openApiDocument(routes, internals.jobs(), settings.basePath, bodySchemas()));
+    return document ??= JSON.stringify(
+      openApiDocument(routes, internals.jobs.newest.values(), settings.basePath, bodySchemas()),
+    );
   };
   let linkAnswers: Promise<LinkAnswers> | null = null; // they are loaded when a link is first opened
   const answerLink = async (request: Request, url: URL, links: HandlerLinks): Promise<Response> => {
@@ -295,7 +298,7 @@ function withoutPrefix(path: string, basePath: string): string {
 }
 
 /** What `onError` does by default. An outage of the store is logged as that of the worker is: once a minute. */
-function logError(error: unknown, outages: EngineInternals["outages"]): void {
+function logError(error: unknown, outages: EngineParts["outages"]): void {
   if (isInstance(error, StoreError) && error.code === "unavailable") outages.noteFailure(error);
   else console.error("A request failed:", error);
 }

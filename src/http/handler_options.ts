@@ -7,7 +7,7 @@ import { similarNameFinder } from "./similar_name.ts";
 import { type Duration, toMs } from "../values/duration.ts";
 import type { Wait } from "../model/wait.ts";
 import { MAX_JSON_DEPTH } from "../values/json.ts";
-import { namesOf } from "../values/names_of.ts";
+import { namesOf } from "../values/option_names.ts";
 
 /** Options of {@linkcode createHandler}. `Context` is what `auth.authenticate` returns. */
 export interface HandlerOptions<Context = unknown> {

@@ -1,4 +1,4 @@
-import { toClientWait } from "../model/client_wait.ts";
+import { toClientWait, type WaitText } from "../model/wait.ts";
 import { type MessageText, toClientMessage } from "../model/message.ts";
 import { NotFoundError } from "../model/error.ts";
 import type { JsonText, StoredValue } from "../values/json.ts";
@@ -8,7 +8,6 @@ import { isOneOf, type RunFilter, type RunText } from "../model/run.ts";
 import { type StepText, toClientStep } from "../model/step.ts";
 import type { Store } from "../store/store.ts";
 import type { FoundRuns, Part, ValuePart, ValuePlace } from "../store/run_query.ts";
-import type { WaitText } from "../model/wait.ts";
 import { JSON_HEADERS, noSuchRun } from "./response.ts";
 
 /**

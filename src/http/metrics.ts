@@ -1,9 +1,8 @@
 import { type JobInfo, sumHeld } from "../engine/operate/job_info.ts";
 import type { MetricsSource } from "../engine/operate/statistics/monitor.ts";
 import { RUN_STATUSES } from "../model/run.ts";
-import { JobMetrics, type ProcessMetrics } from "../statistics/process_metrics.ts";
+import { JobMetrics, type ProcessMetrics, SECONDS, type SecondsHistogram } from "../statistics/process_metrics.ts";
 import { runtimeName } from "../statistics/runtime_name.ts";
-import { SECONDS, type SecondsHistogram } from "../statistics/seconds.ts";
 import { PACKAGE_VERSION } from "../model/version.ts";
 
 /** The content type of the metrics: the text format of Prometheus, version 0.0.4. */

@@ -1,4 +1,4 @@
-import { UnknownJobError } from "../engine/triggers/unknown_job_error.ts";
+import { UnknownJobError } from "../engine/triggers/triggers.ts";
 import {
   type ErrorCode,
   HoldfastError,
@@ -7,7 +7,7 @@ import {
   StoreError,
   ValidationError,
 } from "../model/error.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance } from "../values/unknown_values.ts";
 import { HookError } from "./access/caller.ts";
 
 /** The path exists, but not with this method. */

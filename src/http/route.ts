@@ -1,5 +1,5 @@
 import type { ErrorCode } from "../model/error.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance } from "../values/unknown_values.ts";
 import type { Access } from "./access/access.ts";
 import type { OpenPart } from "./access/auth_hooks.ts";
 import type { Guard } from "./access/guards.ts";

@@ -1,10 +1,10 @@
 import { Buffer } from "node:buffer";
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
-import { type EngineInternals, internalsOf } from "../engine/engine_internals.ts";
-import { findLinkedWait } from "../engine/runs/linked_wait.ts";
+import { internalsOf } from "../engine/engine_internals.ts";
+import { findLinkedWait } from "../engine/runs/retried_waits.ts";
 import { actionsOf, flatFieldsOf } from "../model/flat_form.ts";
 import type { Wait } from "../model/wait.ts";
-import { kindOf } from "../values/kind_of.ts";
+import { kindOf } from "../values/unknown_values.ts";
 import { isName, NAME_RULE } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 
@@ -121,7 +121,7 @@ export function signedLinks(options: SignedLinksOptions): SignedLinks {
       return `${url}/link?t=${token}`;
     },
     open: async (token, engine) => {
-      const { store, host }: EngineInternals = internalsOf(engine);
+      const { store, host } = internalsOf(engine);
       const link = read(token);
       if (link === null || Date.parse(link.expiresAt) <= host.now()) return null;
       const { wait } = await findLinkedWait(store, link);

@@ -1,8 +1,9 @@
 import type { Failure } from "./failure.ts";
-import { kindOf } from "../values/kind_of.ts";
+import { kindOf } from "../values/unknown_values.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Disposition, Labels, RetriggerFrom } from "./run.ts";
 import type { TraceContext } from "./origin.ts";
+import type { SignalOutcome } from "./wait.ts";
 
 /**
  * A function that a plugin calls something in: `next` does it, and resolves with how it ended. `next` never rejects.
@@ -208,17 +209,18 @@ export class AroundHooks {
       throw new TypeError(`around() takes functions: ${name} is ${kindOf(given)}`);
     }
     const { trigger, execution, step, signal, send } = around;
-    if (trigger !== undefined) this.trigger = this.#inside(this.trigger, trigger);
-    if (execution !== undefined) this.execution = this.#inside(this.execution, execution);
-    if (step !== undefined) this.step = this.#inside(this.step, step);
-    if (signal !== undefined) this.signal = this.#inside(this.signal, signal);
-    if (send !== undefined) this.send = this.#inside(this.send, send);
+    this.trigger = this.#inside(this.trigger, trigger);
+    this.execution = this.#inside(this.execution, execution);
+    this.step = this.#inside(this.step, step);
+    this.signal = this.#inside(this.signal, signal);
+    this.send = this.#inside(this.send, send);
   }
 
   #inside<Info, Outcome>(
     outer: AroundFunction<Info, Outcome> | null,
-    given: AroundFunction<Info, Outcome>,
-  ): AroundFunction<Info, Outcome> {
+    given: AroundFunction<Info, Outcome> | undefined,
+  ): AroundFunction<Info, Outcome> | null {
+    if (given === undefined) return outer;
     const inner: AroundFunction<Info, Outcome> = (info, next) => this.#callOnce(given, info, next);
     return outer === null ? inner : (info, next) => outer(info, () => inner(info, next));
   }
@@ -237,6 +239,21 @@ export class AroundHooks {
     }
     return once();
   }
+}
+
+/** A request for runs of a job by a call: of a parent if there is one. */
+export function newTriggerInfo(jobName: string, count = 1, parentRunId: string | null = null): TriggerInfo {
+  return { jobName, count, retriggerOf: null, parentRunId, isScheduled: false, trace: null };
+}
+
+/** How a signal ended that a store has answered. */
+export function toSignalResult({ run, wait, disposition }: SignalOutcome): SignalResult {
+  return { kind: disposition, runId: run.id, jobName: run.jobName, waitName: wait.name };
+}
+
+/** How a trigger, a signal or a message ends that throws. */
+export function refused(error: unknown): { kind: "refused"; error: unknown } {
+  return { kind: "refused", error };
 }
 
 /**

@@ -98,14 +98,26 @@ export function endJobName(jobName: string): string {
   return `${jobName}:end`;
 }
 
-/**
- * The id of the run that cleans up after another one: never a second. It is made of the whole id, since runs of one
- * millisecond share its begin; it keeps the time, so that it is a UUIDv7, too.
- */
+/** The id of the run that cleans up after another one: never a second. */
 export function endRunId(runId: string): string {
-  const hash = createHash("sha256").update(`holdfast end ${runId}`).digest("hex");
+  return derivedId(runId, `holdfast end ${runId}`);
+}
+
+/**
+ * The id of what a step triggers or sends: the same whenever the step is executed again.
+ *
+ * @param originId The first run of the chain of retries.
+ * @param stepKey The step's idempotency key.
+ */
+export function derivedRunId(originId: string, stepKey: string): string {
+  return derivedId(originId, `holdfast trigger ${stepKey}`);
+}
+
+/** An id that follows from a text. It keeps the time of another id, so that it is a UUIDv7, too. */
+function derivedId(id: string, text: string): string {
+  const hash = createHash("sha256").update(text).digest("hex");
   const variant = (8 + parseInt(hash[3]!, 16) % 4).toString(16); // RFC 9562, section 4.1
-  return `${runId.slice(0, 13)}-7${hash.slice(0, 3)}-${variant}${hash.slice(4, 7)}-${hash.slice(7, 19)}`;
+  return `${id.slice(0, 13)}-7${hash.slice(0, 3)}-${variant}${hash.slice(4, 7)}-${hash.slice(7, 19)}`;
 }
 
 /**

@@ -3,8 +3,7 @@ import type { Failure } from "./failure.ts";
 import type { RecordName } from "./hold.ts";
 import type { ScheduleSlot } from "./job.ts";
 import type { Json } from "../values/json.ts";
-import { kindOf } from "../values/kind_of.ts";
-import { propertyOf } from "../values/property_of.ts";
+import { kindOf, propertyOf } from "../values/unknown_values.ts";
 import type { RunStatus, TerminalStatus } from "./run.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { kindOf } from "../values/kind_of.ts";
+import { kindOf } from "../values/unknown_values.ts";
 import { type Duration, toMs } from "../values/duration.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { Deadline } from "./wait.ts";

@@ -18,8 +18,7 @@ import {
 } from "./job/job_changes.ts";
 import type { Json, Jsonify } from "../values/json.ts";
 import type { Stream, StreamWriter } from "./stream.ts";
-import { isInstance } from "../values/is_instance.ts";
-import { kindOf } from "../values/kind_of.ts";
+import { isInstance, kindOf } from "../values/unknown_values.ts";
 import { checkName } from "../values/name.ts";
 import {
   type Coalesce,
@@ -30,12 +29,11 @@ import {
   type TerminalStatus,
 } from "./run.ts";
 import { type EndContext, endJobName } from "./end.ts";
-import { checkOptionNames } from "../values/option_names.ts";
+import { checkOptionNames, namesOf } from "../values/option_names.ts";
 import { checkRetryPolicy, type RetryPolicy } from "./retry.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "./schema.ts";
 import type { DataSource, StepTransactionOptions } from "./data_source.ts";
 import type { Wait, WaitResult } from "./wait.ts";
-import { namesOf } from "../values/names_of.ts";
 
 /** The argument of a step's function. */
 export interface StepTools {

@@ -1,4 +1,4 @@
-import { escapeLines } from "../values/escape_text.ts";
+import { escapeLines } from "../values/text.ts";
 
 /** Where an engine writes messages for operators; `console` fits. Each call gets one string. */
 export interface Logger {

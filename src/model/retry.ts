@@ -1,10 +1,8 @@
 import { RetryAfterError } from "./error.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance, propertyOf } from "../values/unknown_values.ts";
 import type { Host } from "./host.ts";
-import { propertyOf } from "../values/property_of.ts";
 import { type Duration, readDuration, toMs } from "../values/duration.ts";
-import { checkOptionNames } from "../values/option_names.ts";
-import { namesOf } from "../values/names_of.ts";
+import { checkOptionNames, namesOf } from "../values/option_names.ts";
 
 /**
  * A retry policy: how often and when a failed step is retried.

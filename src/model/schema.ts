@@ -1,8 +1,7 @@
 import { toFailure } from "./failure/to_failure.ts";
 import { type Issue, TimeoutError } from "./error.ts";
 import type { Host } from "./host.ts";
-import { kindOf } from "../values/kind_of.ts";
-import { propertyOf } from "../values/property_of.ts";
+import { kindOf, propertyOf } from "../values/unknown_values.ts";
 import { tidyText } from "../values/text.ts";
 
 /**

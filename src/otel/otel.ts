@@ -1,8 +1,8 @@
 import { createNoopMeter, metrics, ProxyTracerProvider, trace } from "@opentelemetry/api";
 import type { Plugin } from "../engine/plugin.ts";
 import { checkOptionNames } from "../values/option_names.ts";
-import { Metrics } from "./metrics.ts";
-import { Spans } from "./spans.ts";
+import { countedAround } from "./metrics.ts";
+import { spansAround } from "./spans.ts";
 
 /** Options of {@linkcode otel}. */
 export interface OtelOptions {
@@ -42,12 +42,10 @@ export function otel(options: OtelOptions = {}): Plugin {
   return {
     name: "otel",
     install({ on, around }) {
-      if (makesSpans()) around(new Spans(trace.getTracer(SCOPE), mode).around);
+      if (makesSpans()) around(spansAround(trace.getTracer(SCOPE), mode));
       const meter = metrics.getMeter(SCOPE);
       if (meter === createNoopMeter()) return;
-      const counted = new Metrics(meter);
-      counted.listen(on);
-      around(counted.around); // inside, so that the span is active when a measurement is made
+      around(countedAround(meter, on)); // inside, so that the span is active when a measurement is made
     },
   };
 }

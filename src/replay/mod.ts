@@ -37,4 +37,4 @@ export type { NeededChanges } from "./observed_replay.ts";
 export { replay, type ReplayOptions } from "./replay.ts";
 export type { ReplayOutcome, ReplayReport } from "./replay_report.ts";
 
-if (import.meta.main) import("./command/main.ts").then(({ main }) => main());
+if (import.meta.main) import("./command/command.ts").then(({ main }) => main());

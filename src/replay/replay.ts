@@ -13,8 +13,7 @@ import { toFailure } from "../model/failure/to_failure.ts";
 import { executeHistory, type ReplayEnd, type ReplayLimits } from "./execute_history.ts";
 import type { NeededChanges } from "./observed_replay.ts";
 import { type ReplayReport, toReport } from "./replay_report.ts";
-import { showChanges } from "./show_changes.ts";
-import { suggestChanges } from "./suggest_changes.ts";
+import { showChanges, suggestChanges } from "./suggest_changes.ts";
 
 /** Options of {@linkcode replay}. */
 export interface ReplayOptions {

@@ -2,7 +2,7 @@ import { StoreError } from "../model/error.ts";
 import type { Host } from "../model/host.ts";
 import type { Store } from "../store/store.ts";
 import type { ProcessMetrics } from "./process_metrics.ts";
-import { namesOf } from "../values/names_of.ts";
+import { namesOf } from "../values/option_names.ts";
 
 /** Where a store that is measured stands. */
 export interface StoreCondition {

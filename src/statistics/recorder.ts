@@ -96,14 +96,9 @@ export class Recorder {
     this.#onRecord();
   }
 
-  /** Measures a run that failed. */
-  noteFailedRun(jobName: string, durationMs: number): void {
-    this.#measure(this.#job(jobName), "duration", durationMs);
-  }
-
-  /** Measures an attempt at a step that failed. */
-  noteFailedAttempt(jobName: string, durationMs: number): void {
-    this.#measure(this.#job(jobName), "stepDuration", durationMs);
+  /** Measures a run, or an attempt at a step, that failed. */
+  noteFailed(jobName: string, histogram: "duration" | "stepDuration", durationMs: number): void {
+    this.#measure(this.#job(jobName), histogram, durationMs);
   }
 
   /** Counts an execution that ended. */

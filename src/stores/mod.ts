@@ -109,7 +109,7 @@ export {
   runEndedError,
   tooManyMessagesError,
 } from "../model/message.ts";
-export { deadlineFailure } from "../model/failure/deadline_failure.ts";
+export { deadlineFailure } from "../model/failure.ts";
 export { latestProgress } from "../model/execution_report.ts";
 export { actorOf, withActor } from "../model/origin.ts";
 export { coalescedFacts, factBy, failedFact, stepFacts, toFact, triggeredFact } from "../model/fact.ts";

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { EngineEvent, EventType, RunEvent } from "../model/event.ts";
 import type { HoldCode } from "../model/hold.ts";
 import { isoTime } from "../values/iso_time.ts";
-import { toInstant } from "./instants.ts";
+import { toInstant } from "./test_clock.ts";
 import type { Run, RunStatus } from "../model/run.ts";
 import type { TestSystem } from "./test_system.ts";
 import { getRun, getSteps } from "../store/reads.ts";

@@ -1,5 +1,3 @@
-import { randomNumbers } from "./random_numbers.ts";
-
 /** A replacement of a global, undone at the end of a `using` block. */
 export interface Replaced extends Disposable {
   /** Undoes it. */
@@ -67,4 +65,15 @@ function replaced(undo: () => void): Replaced {
 function uuid(next: () => number): `${string}-${string}-${string}-${string}-${string}` {
   const hex = (length: number) => Array.from({ length }, () => Math.floor(next() * 16).toString(16)).join("");
   return `${hex(8)}-${hex(4)}-4${hex(3)}-${"89ab"[Math.floor(next() * 4)]}${hex(3)}-${hex(12)}`;
+}
+
+/** Random numbers that follow from a seed, at least 0 and below 1 (mulberry32). */
+export function randomNumbers(seed: number): () => number {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
 }

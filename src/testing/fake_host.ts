@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers";
 import { type Host, uuidV7 } from "../model/host.ts";
-import { randomNumbers } from "./random_numbers.ts";
+import { randomNumbers } from "./fake_globals.ts";
 
 /** When the clock of a new {@linkcode FakeHost} stands: an instant that no real clock shows during a test. */
 export const FAKE_START = Date.UTC(2040, 0, 1);

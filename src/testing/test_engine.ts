@@ -1,7 +1,7 @@
 import type { Engine } from "../engine/engine.ts";
 import type { EngineOptions } from "../engine/engine_options.ts";
 import type { Jobs } from "../engine/job_handle.ts";
-import type { RetriggerOptions } from "../engine/triggers/retrigger_options.ts";
+import type { RetriggerOptions } from "../engine/triggers/triggers.ts";
 import type { ExportHistoryOptions } from "../engine/runs/export_history.ts";
 import type { TriggerOptions, TriggerResult } from "../engine/triggers/new_run.ts";
 import type { EngineEvent } from "../model/event.ts";

@@ -11,7 +11,7 @@ import type { Host } from "../model/host.ts";
 import type { Store } from "../store/store.ts";
 import type { ClaimResult } from "../store/claim.ts";
 import { type Checkpoint, checkpointOf, claimOf, type Moment } from "./checkpoint.ts";
-import { randomNumbers } from "./random_numbers.ts";
+import { randomNumbers } from "./fake_globals.ts";
 import type { TestClock } from "./test_clock.ts";
 import type { Trace } from "./trace.ts";
 
@@ -97,12 +97,15 @@ export class TestProcess {
 
   /** The runs whose jobs do something outside of their steps. */
   get runsInOwnCode(): string[] {
-    return this.#isAlive && !this.isSuspended ? internalsOf(this.engine).runsInOwnCode() : [];
+    return this.#isAlive && !this.isSuspended ? internalsOf(this.engine).lifecycle.worker.runsInOwnCode() : [];
   }
 
   /** Looks for work at once. */
   wake(): void {
-    if (this.#isAlive) internalsOf(this.engine).wake();
+    if (!this.#isAlive) return;
+    const { lifecycle, scheduler } = internalsOf(this.engine);
+    lifecycle.worker.wake();
+    scheduler.wake();
   }
 
   /** Kills it: nothing that was to happen to it happens any more. */
@@ -111,7 +114,7 @@ export class TestProcess {
     this.#isAlive = false;
     for (const cancel of this.#cancels) cancel();
     this.#heldBack = [];
-    internalsOf(this.engine).discard();
+    internalsOf(this.engine).lifecycle.discard();
   }
 
   /** Suspends it: what is to happen to it happens when it is resumed. */

@@ -1,4 +1,4 @@
-import { propertyOf } from "./property_of.ts";
+import { propertyOf } from "./unknown_values.ts";
 
 /** A value that may be there already. */
 export type Soon<T> = T | Promise<T>;

@@ -1,6 +1,5 @@
 import { SerializationError } from "../model/error.ts";
-import { kindOf } from "./kind_of.ts";
-import { propertyOf } from "./property_of.ts";
+import { kindOf, propertyOf } from "./unknown_values.ts";
 import { tidyText } from "./text.ts";
 
 /** A value that survives a round trip through JSON. */

@@ -4,7 +4,7 @@ import { ValidationError } from "../model/error.ts";
 import { type Host, systemHost } from "../model/host.ts";
 import type { Json } from "../values/json.ts";
 import { checkOptionNames } from "../values/option_names.ts";
-import { propertyOf } from "../values/property_of.ts";
+import { propertyOf } from "../values/unknown_values.ts";
 import { readSecrets, toSigningKey } from "./signing_keys.ts";
 import { toJson, webhook, WEBHOOK_OPTIONS, type WebhookOptions } from "./webhook.ts";
 

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { NonRetryableError, RetryAfterError } from "../model/error.ts";
 import type { StepTools } from "../model/job.ts";
-import { propertyOf } from "../values/property_of.ts";
+import { propertyOf } from "../values/unknown_values.ts";
 import { readRetryAfter } from "../values/retry_after_header.ts";
 import { isPublicHost } from "./public_address.ts";
 import { readSecrets, toSigningKey } from "./signing_keys.ts";

@@ -3,9 +3,8 @@ import { jsonResponse, MethodNotAllowedError, refuse } from "../http/response.ts
 import { decode, parseJson, readBytes } from "../http/requests/read_json.ts";
 import { StoreError } from "../model/error.ts";
 import { type Host, systemHost } from "../model/host.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance, kindOf } from "../values/unknown_values.ts";
 import type { Json } from "../values/json.ts";
-import { kindOf } from "../values/kind_of.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 
 /** What is known of a webhook whose signature is right. */

@@ -3,13 +3,10 @@ import { defineJob, type Job } from "../model/job.ts";
 import { retryDelay, type RetryPolicy } from "../model/retry.ts";
 import type { Schema } from "../model/schema.ts";
 import type { Duration } from "../values/duration.ts";
-import { isInstance } from "../values/is_instance.ts";
+import { isInstance, kindOf, propertyOf } from "../values/unknown_values.ts";
 import type { Json } from "../values/json.ts";
-import { kindOf } from "../values/kind_of.ts";
-import { checkOptionNames } from "../values/option_names.ts";
-import { propertyOf } from "../values/property_of.ts";
+import { checkOptionNames, namesOf } from "../values/option_names.ts";
 import { sendWebhook, type WebhookEndpoint } from "./send_webhook.ts";
-import { namesOf } from "../values/names_of.ts";
 
 /** The input of a delivery. */
 export interface WebhookInput {

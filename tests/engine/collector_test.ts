@@ -4,7 +4,7 @@ import { collect, defineCollector } from "../../src/engine/collector.ts";
 import { defineJob } from "../../src/model/job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
-import { randomNumbers } from "../../src/testing/random_numbers.ts";
+import { randomNumbers } from "../../src/testing/fake_globals.ts";
 import { forEachStore } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 

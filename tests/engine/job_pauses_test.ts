@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { NotFoundError, ValidationError } from "../../src/model/error.ts";
 import type { PauseJobOptions } from "../../src/engine/job_pauses.ts";
 import type { JobInfo } from "../../src/engine/operate/job_info.ts";
-import type { Rates } from "../../src/engine/operate/statistics/rates.ts";
+import type { Rates } from "../../src/engine/operate/statistics/recent_statistics.ts";
 import { defineJob } from "../../src/model/job.ts";
 import { noRuns } from "../../src/statistics/no_runs.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { NotFoundError } from "../../src/model/error.ts";
-import { persistLogs } from "../../src/engine/persist_logs.ts";
+import { persistLogs } from "../../src/engine/plugin.ts";
 import { forEachStore, pass, type StoreTest } from "../support/stores/for_each_store.ts";
 import { aService } from "../support/http/http.ts";
 import { aJob, echo } from "../support/jobs.ts";

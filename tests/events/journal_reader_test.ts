@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
-import type { EventConsumer } from "../../src/events/event_consumer.ts";
+import { type EventConsumer, FactEvents } from "../../src/events/fact_events.ts";
 import { Hub } from "../../src/events/hub.ts";
-import { FactEvents } from "../../src/events/fact_events.ts";
 import { ChangeWatch } from "../../src/events/change_watch.ts";
 import { JournalReader } from "../../src/events/journal_reader.ts";
 import type { RunEvent } from "../../src/model/event.ts";

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { Hub } from "../../src/events/hub.ts";
-import { RerunOnChange } from "../../src/events/rerun_on_change.ts";
-import { ChangePoller } from "../../src/events/change_poller.ts";
+import { ChangePoller, RerunOnChange } from "../../src/events/change_poller.ts";
 import { ChangeWatch } from "../../src/events/change_watch.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";

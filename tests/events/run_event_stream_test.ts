@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../support/quiet_engine.ts";
-import { persistLogs } from "../../src/engine/persist_logs.ts";
+import { persistLogs } from "../../src/engine/plugin.ts";
 import { StoreError } from "../../src/model/error.ts";
 import type { RunEvent } from "../../src/model/event.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { InterruptibleSleep } from "../../src/execution/interruptible_sleep.ts";
+import { InterruptibleSleep } from "../../src/model/host.ts";
 import { FakeHost } from "../support/fake_host.ts";
 
 /** Begins a sleep, and tells whether it is over. */

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { persistLogs } from "../../src/engine/persist_logs.ts";
+import { persistLogs } from "../../src/engine/plugin.ts";
 import { HoldfastError, LeaseLostError } from "../../src/model/error.ts";
 import type { Host } from "../../src/model/host.ts";
 import type { Store } from "../../src/store/store.ts";

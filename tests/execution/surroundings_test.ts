@@ -84,12 +84,12 @@ Deno.test("a discarded engine begins nothing more: no step of a job that goes on
   await engine.start();
   const { id } = await engine.trigger(parallel, null);
   await host.settle();
-  assert.deepEqual(internalsOf(engine).runsInOwnCode(), [id]);
+  assert.deepEqual(internalsOf(engine).lifecycle.worker.runsInOwnCode(), [id]);
 
-  internalsOf(engine).discard();
+  internalsOf(engine).lifecycle.discard();
   gate.resolve();
   await host.settle();
 
-  assert.deepEqual([begun, internalsOf(engine).runsInOwnCode()], [[], []]);
+  assert.deepEqual([begun, internalsOf(engine).lifecycle.worker.runsInOwnCode()], [[], []]);
   assert.equal((await getRun(store, id))!.status, "running");
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { persistLogs } from "../../src/engine/persist_logs.ts";
+import { persistLogs } from "../../src/engine/plugin.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
 import { defineJob } from "../../src/model/job.ts";
 import type { ClientRun } from "../../src/model/client_run.ts";

@@ -7,10 +7,9 @@ import { forEachStore, type StoreTest } from "../support/stores/for_each_store.t
 import { aJob, echo } from "../support/jobs.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import type { Jobs } from "../../src/engine/job_handle.ts";
-import type { TraceMode } from "../../src/otel/spans.ts";
 import { idOf, keepSpans, linksOf, msOf } from "./spans.ts";
 
-function tracedEngine<const J extends Jobs>({ store, host }: StoreTest, jobs: J, mode: TraceMode = "trigger") {
+function tracedEngine<const J extends Jobs>({ store, host }: StoreTest, jobs: J, mode: "trigger" | "run" = "trigger") {
   const kept = keepSpans();
   const engine = createEngine({ store, host, jobs });
   engine.use(otel({ trace: mode }));

@@ -1,6 +1,6 @@
 import type { Signal, SignalOutcome } from "../../src/model/wait.ts";
 import { ConflictError, LeaseLostError, WaitExpiredError } from "../../src/model/error.ts";
-import { derivedRunId } from "../../src/execution/calls/derived_run_id.ts";
+import { derivedRunId } from "../../src/model/end.ts";
 import { failureText } from "../../src/model/failure.ts";
 import type { Lease, SeenLease } from "../../src/model/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/model/step.ts";

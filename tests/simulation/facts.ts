@@ -8,7 +8,7 @@ import { deadlineAt, type PauseKind } from "../../src/model/wait.ts";
 import type { AskedRun } from "./check_options.ts";
 import type { LinkFacts } from "./actor_facts.ts";
 import { type ChildPauseFacts, copyChildPauses } from "./child_facts.ts";
-import { derivedRunId } from "../../src/execution/calls/derived_run_id.ts";
+import { derivedRunId } from "../../src/model/end.ts";
 import { type Folded, newFolded } from "./folded.ts";
 import type { Entry } from "./history.ts";
 import type { Invariant } from "./invariants.ts";

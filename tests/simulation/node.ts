@@ -1,5 +1,5 @@
 import type { Engine } from "../../src/engine/engine.ts";
-import { persistLogs } from "../../src/engine/persist_logs.ts";
+import { persistLogs } from "../../src/engine/plugin.ts";
 import { type EndContext, undoName, type UndoTools } from "../../src/model/end.ts";
 import { StoreError } from "../../src/model/error.ts";
 import type { Host } from "../../src/model/host.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { namesOf } from "../../src/values/names_of.ts";
+import { namesOf } from "../../src/values/option_names.ts";
 
 interface Options {
   first?: string;

@@ -2,7 +2,7 @@ import type { ClientMessage } from "../../model/message.ts";
 import type { Command } from "../command.ts";
 import { UsageError } from "../arguments.ts";
 import { describeInstant } from "../output/describe.ts";
-import { toJsonLine } from "../../values/escape_text.ts";
+import { toJsonLine } from "../../values/text.ts";
 import { askApi, findRunId } from "../service/api.ts";
 import { readJsonArgument } from "../read_options.ts";
 

@@ -18,8 +18,8 @@ import { type Failure, failureReport } from "../../model/failure.ts";
 import { HoldfastError, StoreError } from "../../model/error.ts";
 import type { ClientStep } from "../../model/step.ts";
 import type { RunFailures } from "../../store/operator_reads.ts";
-import type { ClientWait } from "../../model/client_wait.ts";
-import { toJsonLine } from "../../values/escape_text.ts";
+import type { ClientWait } from "../../model/wait.ts";
+import { toJsonLine } from "../../values/text.ts";
 import type { Output } from "../output/output.ts";
 import { cutText } from "../output/table.ts";
 

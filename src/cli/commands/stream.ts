@@ -1,7 +1,7 @@
 import type { Command, CommandCall } from "../command.ts";
 import { StoreError } from "../../model/error.ts";
 import type { Json } from "../../values/json.ts";
-import { toJsonLine } from "../../values/escape_text.ts";
+import { toJsonLine } from "../../values/text.ts";
 import { findRunId, refusalOf, toSearch } from "../service/api.ts";
 import { pauseUnlessAborted } from "../service/follow_events.ts";
 import type { Output } from "../output/output.ts";

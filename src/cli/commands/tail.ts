@@ -1,8 +1,8 @@
-import { describeDuration } from "../../engine/operate/explain/describe_duration.ts";
+import { describeDuration } from "../../values/duration.ts";
 import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import type { Command, CommandCall, ExitCode } from "../command.ts";
 import { findRunId } from "../service/api.ts";
-import { toJsonLine } from "../../values/escape_text.ts";
+import { toJsonLine } from "../../values/text.ts";
 import type { Color } from "../output/table.ts";
 import { UsageError } from "../arguments.ts";
 import { type Followed, followEvents } from "../service/follow_events.ts";

@@ -1,4 +1,4 @@
-import { describeDuration } from "../../engine/operate/explain/describe_duration.ts";
+import { describeDuration } from "../../values/duration.ts";
 import type { Latency } from "../../statistics/latencies.ts";
 import type { Cell, Color } from "./table.ts";
 

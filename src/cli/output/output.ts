@@ -1,5 +1,5 @@
 import type { Terminal } from "../terminal.ts";
-import { escapeText, toJsonLine } from "../../values/escape_text.ts";
+import { escapeText, toJsonLine } from "../../values/text.ts";
 import { type Cell, type Color, layOutTable, paint } from "./table.ts";
 
 /**

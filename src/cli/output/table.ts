@@ -1,4 +1,4 @@
-import { escapeText } from "../../values/escape_text.ts";
+import { escapeText } from "../../values/text.ts";
 
 /** A color of a terminal. */
 export type Color = "red" | "green" | "yellow" | "blue" | "grey" | "bold";

@@ -5,7 +5,8 @@ import { createHandler } from "../../http/handler.ts";
 import type { Store } from "../../store/store.ts";
 import type { Database, Service } from "./service.ts";
 import type { Engine } from "../../engine/engine.ts";
-import { type EngineInternals, INTERNALS, internalsOf } from "../../engine/engine_internals.ts";
+import type { EngineParts } from "../../engine/assemble_engine.ts";
+import { INTERNALS, internalsOf } from "../../engine/engine_internals.ts";
 import {
   type BulkRetriggerOptions,
   type BulkSelection,
@@ -13,7 +14,7 @@ import {
   type CheckedBulk,
 } from "../../engine/bulk/bulk_selection.ts";
 import { type BulkResult, performBulk } from "../../engine/bulk/perform_bulk.ts";
-import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
+import { derivedRunId } from "../../model/end.ts";
 import { retryFlow } from "../../engine/triggers/trigger_flow.ts";
 import type { JobFlow } from "../../model/flow.ts";
 import { type Host, systemHost } from "../../model/host.ts";
@@ -92,11 +93,15 @@ function engineOfStoredRuns(engine: Engine, retry: Retrigger): Engine {
     return { ...made, disposition: done === 1 ? "created" : "idempotent" };
   };
   const internals = internalsOf(engine);
-  const performBulk: EngineInternals["performBulk"] = (operation, selection, options, guard) =>
-    operation === "retrigger" ? retry(selection, options) : internals.performBulk(operation, selection, options, guard);
+  const bulk: Pick<EngineParts["bulk"], "perform"> = {
+    perform: (operation, selection, options, guard) =>
+      operation === "retrigger"
+        ? retry(selection, options)
+        : internals.bulk.perform(operation, selection, options, guard),
+  };
   const replaced = new Map<PropertyKey, unknown>([
     ["retrigger", retrigger],
-    [INTERNALS, Object.assign(Object.create(internals), { performBulk })],
+    [INTERNALS, { ...internals, bulk }],
   ]);
   return new Proxy(engine, {
     get: (target, name) => {

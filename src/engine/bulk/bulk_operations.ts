@@ -1,13 +1,12 @@
 import { ConflictError, ValidationError } from "../../model/error.ts";
 import { HOLD_CODES, type HoldCode } from "../../model/hold.ts";
-import { derivedRunId } from "../../execution/calls/derived_run_id.ts";
+import { derivedRunId } from "../../model/end.ts";
 import type { BulkOperation, RetriggerFrom, StoredRun } from "../../model/run.ts";
 import { readActor } from "../../model/origin.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { RunChanges } from "../runs/run_changes.ts";
-import { checkFrom } from "../triggers/retrigger_options.ts";
-import type { Triggers } from "../triggers/triggers.ts";
+import { checkContinues, RESUME_OPTIONS, type ResumeOptions, type RunChanges } from "../runs/run_changes.ts";
+import { checkFrom, type Triggers } from "../triggers/triggers.ts";
 import { checkRunFilter } from "../runs/run_filter.ts";
 import {
   BULK_FILTER_FIELDS,
@@ -18,7 +17,6 @@ import {
   type BulkSelection,
   checkBulk,
 } from "./bulk_selection.ts";
-import { checkContinues, type HeldRuns, RESUME_OPTIONS, type ResumeOptions } from "../runs/held_runs.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./perform_bulk.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 
@@ -45,7 +43,6 @@ const SLICE = 50;
 type BulkOperationsDeps = Pick<ExecutionDeps, "store" | "host"> & {
   runs: RunChanges;
   triggers: Triggers;
-  heldRuns: HeldRuns;
 };
 
 /** Cancels, retriggers, resumes and deletes many runs. */
@@ -135,8 +132,8 @@ export class BulkOperations {
     runId: string,
     { from, continues, by }: { from: RetriggerFrom; continues: boolean; by: string | null },
   ): Promise<() => Promise<unknown>> {
-    const { runs, triggers, heldRuns } = this.#deps;
-    if (operation === "resume") return () => heldRuns.resumeOne(runId, continues, by);
+    const { runs, triggers } = this.#deps;
+    if (operation === "resume") return () => runs.resume(runId, continues, by);
     if (operation === "cancel") return () => runs.cancel(runId, by);
     if (operation === "delete") return () => runs.delete(runId, by);
     const { request, old } = await triggers.requestRetry(runId, from, by);

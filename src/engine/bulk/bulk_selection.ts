@@ -1,12 +1,12 @@
 import { ValidationError } from "../../model/error.ts";
 import type { ActorOptions } from "../../model/origin.ts";
-import { kindOf } from "../../values/kind_of.ts";
+import { kindOf } from "../../values/unknown_values.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { BulkOperation, RunFilter } from "../../model/run.ts";
-import type { ResumeOptions } from "../runs/held_runs.ts";
+import type { ResumeOptions } from "../runs/run_changes.ts";
 import { checkRunFilter, FILTER_FIELDS } from "../runs/run_filter.ts";
-import type { RetriggerOptions } from "../triggers/retrigger_options.ts";
+import type { RetriggerOptions } from "../triggers/triggers.ts";
 
 /** Which runs a filter of a bulk operation matches. At least one field must restrict it. */
 export interface BulkFilter extends Omit<RunFilter, "limit" | "offset"> {

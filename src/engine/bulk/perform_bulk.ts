@@ -11,7 +11,7 @@ import {
 } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
 import type { RunQuery } from "../../store/run_query.ts";
-import { blanked } from "../operate/failure_groups.ts";
+import { blanked } from "../operate/run_groups.ts";
 import { type CheckedBulk, type CheckedSelection, cursorOf } from "./bulk_selection.ts";
 
 /** A run that a bulk operation has not changed. */

@@ -67,15 +67,13 @@ export interface StoreReport {
   now: number;
 }
 
-/** The dependencies of {@linkcode HealthChecks}. */
-export interface HealthDeps {
+type HealthDeps = {
   /** What the process itself knows. */
   look: () => ProcessCondition;
   /** Reads what the store reports. */
   readStore: () => Promise<StoreReport>;
-  /** Time and timers. */
   host: Host;
-}
+};
 
 const MAX_READ_MS = 1_000;
 const MAX_EVENT_LOOP_DELAY_MS = 250;
@@ -98,164 +96,133 @@ export class HealthChecks {
   /** Does `Engine.health()`: asks the store at most once a second, and waits for it at most a second. */
   async health(): Promise<Health> {
     const checks = await this.#storeChecks.get();
-    const { stuckRows } = this.#deps.look();
-    return toHealth([
-      ...checkLife(this.#deps.look()),
-      ...this.#checkReadiness(),
-      ...checks,
-      ...[...stuckRows].flatMap(checkOutbox),
-    ]);
+    const condition = this.#deps.look();
+    return toHealth([...this.#checkProcess(condition), ...checks, ...checkOutboxes(condition)]);
   }
 
   /** The part of the health that is known without a call to the store: a full disk is not to restart processes. */
   liveness(): Health {
-    return toHealth([...checkLife(this.#deps.look()), ...this.#checkReadiness()]);
+    return toHealth([...this.#checkProcess(this.#deps.look())]);
   }
 
-  #checkReadiness(): HealthCheck[] {
-    return checkReadiness(this.#deps.look(), this.#deps.host.monotonic());
+  *#checkProcess(condition: ProcessCondition): Iterable<HealthCheck> {
+    yield* checkLife(condition);
+    yield* checkReadiness(condition, this.#deps.host.monotonic());
   }
 
   async #checkStore(): Promise<HealthCheck[]> {
-    const { host, readStore } = this.#deps;
+    const { host, readStore, look } = this.#deps;
     const since = host.monotonic();
     let result: { report: StoreReport } | { error: unknown } | null = null;
     const reading = readStore().then((report) => void (result = { report }), (error) => void (result = { error }));
     await within(host, MAX_READ_MS, reading);
     const answer = result as { report: StoreReport } | { error: unknown } | null; // set meanwhile
-    if (answer === null) {
-      return [{ name: "store", status: "failing", message: `The store has not answered for ${MAX_READ_MS} ms` }];
-    }
-    if ("error" in answer) {
-      const message = `The store cannot answer: ${toFailure(answer.error).message}`;
-      return [{ name: "store", status: "failing", message }];
-    }
+    if (answer === null) return [failing("store", `The store has not answered for ${MAX_READ_MS} ms`)];
+    if ("error" in answer) return [failing("store", `The store cannot answer: ${toFailure(answer.error).message}`)];
     const value = Math.round(host.monotonic() - since);
     return [
       { name: "store", status: "ok", message: "The store answers", value },
       ...checkReport(answer.report),
-      ...this.#deps.look().keepsRuns ? checkKept(answer.report) : [],
+      ...look().keepsRuns ? checkKept(answer.report) : [],
     ];
   }
 }
 
-function checkOutbox([name, { refused, waiting }]: [string, StuckRows]): HealthCheck[] {
-  const value = refused + waiting;
-  if (value === 0) return [];
-  const rows = (count: number, words: string) =>
-    count === 0 ? [] : `${count} ${words.replace("_", count === 1 ? "row" : "rows")}`;
-  const what = [rows(refused, "refused _"), rows(waiting, "_ that no engine has relayed for a minute")].flat();
-  const message = `The outbox of data source "${name}" has ${what.join(", and ")}`;
-  return [{ name: "outbox", status: "degraded", message, value }];
+function failing(name: string, message: string, value?: number): HealthCheck {
+  return { name, status: "failing", message, ...(value === undefined ? {} : { value }) };
+}
+
+function degraded(name: string, message: string, value?: number): HealthCheck {
+  return { name, status: "degraded", message, ...(value === undefined ? {} : { value }) };
+}
+
+function* checkOutboxes({ stuckRows }: ProcessCondition): Iterable<HealthCheck> {
+  for (const [name, { refused, waiting }] of stuckRows) {
+    const value = refused + waiting;
+    if (value === 0) continue;
+    const rows = (count: number, words: string) =>
+      count === 0 ? [] : `${count} ${words.replace("_", count === 1 ? "row" : "rows")}`;
+    const what = [rows(refused, "refused _"), rows(waiting, "_ that no engine has relayed for a minute")].flat();
+    yield degraded("outbox", `The outbox of data source "${name}" has ${what.join(", and ")}`, value);
+  }
 }
 
 /** What decides whether the process is live. */
-function checkLife({ worker, isBroken }: ProcessCondition): HealthCheck[] {
-  const checks: HealthCheck[] = [];
+function* checkLife({ worker, isBroken }: ProcessCondition): Iterable<HealthCheck> {
   if (worker !== null) {
     const value = Math.round(worker.roundAgoMs);
-    checks.push(
-      worker.roundAgoMs > worker.limitMs
-        ? { name: "worker", status: "failing", message: `The worker has not claimed for ${seconds(value)}`, value }
-        : { name: "worker", status: "ok", message: "The worker claims runs", value },
-    );
+    yield worker.roundAgoMs > worker.limitMs
+      ? failing("worker", `The worker has not claimed for ${seconds(value)}`, value)
+      : { name: "worker", status: "ok", message: "The worker claims runs", value };
   }
-  if (isBroken) {
-    checks.push({ name: "store_file", status: "failing", message: "The store is broken: a new process must open it" });
-  }
-  return checks;
+  if (isBroken) yield failing("store_file", "The store is broken: a new process must open it");
 }
 
 /** What else decides whether it is ready, and what somebody should look at. */
-function checkReadiness(condition: ProcessCondition, now: number): HealthCheck[] {
+function* checkReadiness(condition: ProcessCondition, now: number): Iterable<HealthCheck> {
   const { failedClaims, isMigrated, isStopping, failedWrite, eventLoopDelayMs, statisticsError } = condition;
-  const checks: HealthCheck[] = [];
-  if (!isMigrated) {
-    checks.push({
-      name: "migration",
-      status: "failing",
-      message: "The tables of the store were not created or checked yet",
-    });
-  }
-  if (isStopping) checks.push({ name: "stopping", status: "failing", message: "The engine stops" });
+  if (!isMigrated) yield failing("migration", "The tables of the store were not created or checked yet");
+  if (isStopping) yield failing("stopping", "The engine stops");
   if (failedClaims !== null && failedClaims.forMs >= MAX_FAILED_CLAIMS_MS) {
     const value = Math.round(failedClaims.forMs);
-    const message = `Claims have failed for ${seconds(value)}: ${toFailure(failedClaims.error).message}`;
-    checks.push({ name: "claims", status: "failing", message, value });
+    const why = toFailure(failedClaims.error).message;
+    yield failing("claims", `Claims have failed for ${seconds(value)}: ${why}`, value);
   }
   if (eventLoopDelayMs > MAX_EVENT_LOOP_DELAY_MS) {
     const value = Math.round(eventLoopDelayMs);
-    checks.push({
-      name: "event_loop",
-      status: "degraded",
-      message: `The event loop was blocked for ${value} ms`,
-      value,
-    });
+    yield degraded("event_loop", `The event loop was blocked for ${value} ms`, value);
   }
   // If nobody writes, nothing says that writes succeed again.
   if (failedWrite !== null && now - failedWrite.at <= FAILED_WRITE_MS) {
-    const message = `Writes fail: ${toFailure(failedWrite.error).message}`;
-    checks.push({ name: "writes", status: "degraded", message });
+    yield degraded("writes", `Writes fail: ${toFailure(failedWrite.error).message}`);
   }
   if (statisticsError !== null) {
-    const message = `The statistics could not be written: ${toFailure(statisticsError).message}`;
-    checks.push({ name: "statistics", status: "degraded", message });
+    yield degraded("statistics", `The statistics could not be written: ${toFailure(statisticsError).message}`);
   }
-  return checks;
 }
 
 /** What somebody should look at in the store. */
-function checkReport({ jobs, workers, info, now }: StoreReport): HealthCheck[] {
-  const checks: HealthCheck[] = [];
+function* checkReport({ jobs, workers, info, now }: StoreReport): Iterable<HealthCheck> {
   const lost = workers.filter(({ state }) => state === "lost").length;
-  if (lost > 0) {
-    const message = lost === 1 ? "A worker is lost" : `${lost} workers are lost`;
-    checks.push({ name: "lost_workers", status: "degraded", message, value: lost });
-  }
-  const late = jobs.flatMap(({ jobName, paused, oldestDue }) =>
+  if (lost > 0) yield degraded("lost_workers", lost === 1 ? "A worker is lost" : `${lost} workers are lost`, lost);
+  const [late] = jobs.flatMap(({ jobName, paused, oldestDue }) =>
     paused !== null || oldestDue === null ? [] : [{ jobName, dueMs: now - Date.parse(oldestDue.dueSince) }]
   ).filter(({ dueMs }) => dueMs > MAX_DUE_MS).sort((one, other) => other.dueMs - one.dueMs);
-  if (late[0] !== undefined) {
-    const { jobName, dueMs: value } = late[0];
-    const message = `A run of job "${jobName}" has been due for ${seconds(value)}`;
-    checks.push({ name: "due_runs", status: "degraded", message, value });
+  if (late !== undefined) {
+    const { jobName, dueMs } = late;
+    yield degraded("due_runs", `A run of job "${jobName}" has been due for ${seconds(dueMs)}`, dueMs);
   }
   const held = sumHeld(jobs);
   if (held !== null) {
     const count = held.runs === 1 ? "A run is" : `${held.runs} runs are`;
-    const message = `${count} held, the first for ${
-      seconds(now - Date.parse(held.since))
-    }: the changed code does not fit`;
-    checks.push({ name: "held_runs", status: "degraded", message, value: held.runs });
+    const since = seconds(now - Date.parse(held.since));
+    yield degraded("held_runs", `${count} held, the first for ${since}: the changed code does not fit`, held.runs);
   }
-  if ((info.walBytes ?? 0) > MAX_WAL_BYTES) {
-    const value = info.walBytes!; // it is larger than 0
-    const message = `The write-ahead log has ${
-      Math.round(value / 1_048_576)
-    } MiB: something keeps it from being emptied`;
-    checks.push({ name: "wal", status: "degraded", message, value });
+  const walBytes = info.walBytes ?? 0;
+  if (walBytes > MAX_WAL_BYTES) {
+    const size = `${Math.round(walBytes / 1_048_576)} MiB`;
+    yield degraded("wal", `The write-ahead log has ${size}: something keeps it from being emptied`, walBytes);
   }
-  return checks;
 }
 
 /** Whether too many runs have ended for an engine that keeps them all. */
-function checkKept({ jobs }: StoreReport): HealthCheck[] {
+function* checkKept({ jobs }: StoreReport): Iterable<HealthCheck> {
   const ended = jobs.reduce((sum, { byStatus }) => sum + byStatus.completed + byStatus.failed + byStatus.cancelled, 0);
-  if (ended < MAX_KEPT_RUNS) return [];
-  const message = `${ended.toLocaleString("en")} runs have ended, and this engine deletes none: set retention`;
-  return [{ name: "retention", status: "degraded", message, value: ended }];
+  if (ended < MAX_KEPT_RUNS) return;
+  const count = ended.toLocaleString("en");
+  yield degraded("retention", `${count} runs have ended, and this engine deletes none: set retention`, ended);
 }
 
 const NOT_LIVE = new Set(["worker", "store_file"]);
 
-function toHealth(checks: readonly HealthCheck[]): Health {
-  const failing = checks.filter(({ status }) => status === "failing");
+function toHealth(checks: HealthCheck[]): Health {
+  const failed = checks.filter(({ status }) => status === "failing");
   const isDegraded = checks.some(({ status }) => status === "degraded");
   return {
-    status: failing.length > 0 ? "failing" : isDegraded ? "degraded" : "ok",
-    live: !failing.some(({ name }) => NOT_LIVE.has(name)),
-    ready: failing.length === 0,
-    checks: [...checks],
+    status: failed.length > 0 ? "failing" : isDegraded ? "degraded" : "ok",
+    live: !failed.some(({ name }) => NOT_LIVE.has(name)),
+    ready: failed.length === 0,
+    checks,
   };
 }
 

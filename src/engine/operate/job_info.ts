@@ -7,7 +7,7 @@ import type { Json } from "../../values/json.ts";
 import { noRuns } from "../../statistics/no_runs.ts";
 import { RUN_STATUSES } from "../../model/run.ts";
 import type { Counts, JobList, JobNumbers, JobPause, RatedJob, WorkerList } from "../../store/operate.ts";
-import type { Windows } from "./statistics/rates.ts";
+import type { Windows } from "./statistics/recent_statistics.ts";
 import { stateOf } from "./worker_info.ts";
 
 /** The state of a job. */

@@ -12,8 +12,7 @@ import {
   toJobInfos,
   toOther,
 } from "./job_info.ts";
-import type { Windows } from "./statistics/rates.ts";
-import { RecentStatistics } from "./statistics/recent_statistics.ts";
+import { RecentStatistics, type Windows } from "./statistics/recent_statistics.ts";
 import { checkSeriesQuery, type Series, type SeriesQuery, SeriesReader } from "./statistics/series.ts";
 import { SharedRead } from "./shared_read.ts";
 import { stateOf, toWorkerInfo, type WorkerInfo } from "./worker_info.ts";

@@ -14,7 +14,7 @@ import type {
 import type { Failure } from "../../model/failure.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
-import { kindOf } from "../../values/kind_of.ts";
+import { kindOf } from "../../values/unknown_values.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { StepRecord } from "../../model/step.ts";
 import type { Store } from "../../store/store.ts";

@@ -1,20 +1,39 @@
-import { runAround, type SignalInfo, type SignalResult } from "../../model/around.ts";
-import { ConflictError, NotFoundError } from "../../model/error.ts";
-import type { Worker } from "../../execution/worker.ts";
-import { isTerminal, type StoredRun } from "../../model/run.ts";
-import { encodeOrigin, type TraceContext, withActor } from "../../model/origin.ts";
-import type { Signal, SignalOutcome, SignalReceipt } from "../../model/wait.ts";
-import { untilKnown } from "../triggers/until_known.ts";
-import { getRun, getSteps } from "../../store/reads.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
+import type { Worker } from "../../execution/worker.ts";
+import { untilKnown } from "../../events/retry_store_call.ts";
+import { refused, runAround, type SignalInfo, toSignalResult } from "../../model/around.ts";
+import { ConflictError, NotFoundError, ValidationError } from "../../model/error.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
+import { type ActorOptions, encodeOrigin, type TraceContext, withActor } from "../../model/origin.ts";
+import { isTerminal, type StoredRun } from "../../model/run.ts";
+import { checkSignal, type Signal, type SignalOutcome, type SignalReceipt, type Wait } from "../../model/wait.ts";
+import { getRun, getSteps } from "../../store/reads.ts";
+import { checkPayload } from "./check_payload.ts";
 import { readRun } from "./read_run.ts";
+import { currentWait } from "./retried_waits.ts";
 
-type RunChangesDeps = Pick<ExecutionDeps, "store" | "hub" | "host" | "around" | "recorder"> & {
+/** How a held run is resumed. */
+export interface ResumeOptions extends ActorOptions {
+  /** `continue`: what is new is executed in this run, now and later. Default: it is held again if it diverges again. */
+  onDivergence?: "continue";
+}
+
+/** The names of the options of a resumption. */
+export const RESUME_OPTIONS: Record<keyof ResumeOptions, true> = { onDivergence: true, by: true };
+
+/** Whether a resumed run goes on with what is new. */
+export function checkContinues({ onDivergence }: ResumeOptions): boolean {
+  if (onDivergence === undefined || onDivergence === "continue") return onDivergence === "continue";
+  throw new ValidationError('onDivergence of a resumed run can only be "continue"');
+}
+
+type RunChangesDeps = Pick<ExecutionDeps, "store" | "hub" | "host" | "around" | "recorder" | "maxValueBytes"> & {
+  jobs: JobCatalog;
   /** The current worker. */
   worker: () => Pick<Worker, "executionOf" | "cancel" | "nudge" | "wake">;
 };
 
-/** Cancels, deletes and signals runs. */
+/** Cancels, deletes, signals and resumes runs. */
 export class RunChanges {
   readonly #deps: RunChangesDeps;
 
@@ -52,23 +71,53 @@ export class RunChanges {
 
   /** Does `Engine.deleteRun()`. */
   async delete(runId: string, by: string | null): Promise<void> {
-    const run = await this.#deps.store.delete(runId, by);
+    const { store, hub } = this.#deps;
+    const run = await store.delete(runId, by);
     if (run === null) {
-      const { status, endRunId } = await readRun(this.#deps.store, runId);
-      const end = endRunId === null ? null : await getRun(this.#deps.store, endRunId);
+      const { status, endRunId } = await readRun(store, runId);
+      const end = endRunId === null ? null : await getRun(store, endRunId);
       if (isTerminal(status) && end !== null) {
         throw new ConflictError(`Run "${runId}" is being cleaned up: run "${end.id}" (${end.status})`);
       }
       throw new ConflictError(`Cannot delete run "${runId}": it is ${status}`);
     }
-    this.#deps.hub.publish(run, { type: "run:delete", by });
+    hub.publish(run, { type: "run:delete", by });
   }
 
-  /** Does `Engine.signal()`, with a signal that was checked. */
-  async signal(waitId: string, signal: Signal, by: string | null): Promise<SignalReceipt> {
-    const outcome = await this.#signalAround(waitId, signal, by)
+  /** Does `Engine.resume()`: lets a held run be tried again. */
+  async resume(runId: string, continues: boolean, by: string | null): Promise<StoredRun> {
+    const { store, hub, worker } = this.#deps;
+    const run = await untilKnown(() => store.resumeHeld(runId, continues, by));
+    if (run === null) {
+      const { status } = await readRun(store, runId);
+      throw new ConflictError(`Cannot resume run "${runId}": it is not held, but ${status}`);
+    }
+    hub.publish(run, { type: "run:resume", by });
+    worker().wake();
+    return run;
+  }
+
+  /**
+   * Does `Engine.signal()`.
+   *
+   * @param isChecked Whether {@linkcode RunChanges.checkPayload} has allowed it for this very wait.
+   */
+  async signal(waitId: string, given: Signal, by: string | null, isChecked = false): Promise<SignalReceipt> {
+    const { store, maxValueBytes } = this.#deps;
+    const signal = checkSignal(given, maxValueBytes);
+    const found = isChecked ? null : await store.getWait(waitId);
+    const wait = found === null ? null : await currentWait(store, found);
+    if (wait !== null) await this.checkPayload(wait, signal);
+    const outcome = await this.#signalAround(wait?.id ?? waitId, signal, by)
       .catch((error) => this.#explainUnknownWait(waitId, error));
     return this.noteSignal(outcome);
+  }
+
+  /** Refuses a signal whose payload does not fit the schema of its wait. */
+  async checkPayload(wait: Wait, signal: Signal): Promise<void> {
+    const { jobs, store, host } = this.#deps;
+    const findRun = async (runId: string) => (await store.readRuns([runId], Infinity))[0] ?? null;
+    await checkPayload(wait, signal, { jobs, findRun, host });
   }
 
   /** Notes a signal that the store has answered, and looks at once for what it makes due. */
@@ -87,12 +136,11 @@ export class RunChanges {
       untilKnown(() => store.signal(waitId, signal, encodeOrigin(trace, by)));
     if (around.signal === null) return send(null);
     const info: SignalInfo = { waitId, signalId: signal.signalId, trace: null };
-    return runAround<SignalInfo, SignalResult, SignalOutcome>(around.signal, info, async (end) => {
+    return runAround(around.signal, info, async (end) => {
       const outcome = await send(info.trace);
-      const { run: { id: runId, jobName }, wait: { name: waitName }, disposition: kind } = outcome;
-      end({ kind, runId, jobName, waitName });
+      end(toSignalResult(outcome));
       return outcome;
-    }, (error) => ({ kind: "refused", error }));
+    }, refused);
   }
 
   /** Explains an id that is not a wait's, if it is a run's. Otherwise throws the error. */

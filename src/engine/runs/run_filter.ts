@@ -2,7 +2,7 @@ import { ValidationError } from "../../model/error.ts";
 import { readInstant } from "../../values/instant.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { checkLabels, checkName } from "../../values/name.ts";
-import { kindOf } from "../../values/kind_of.ts";
+import { kindOf } from "../../values/unknown_values.ts";
 import { CONDITIONS, conditionsOf, isRunStatus, RUN_STATUSES, type RunFilter } from "../../model/run.ts";
 
 /** The maximum limit of a list. */

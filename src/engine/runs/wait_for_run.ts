@@ -1,5 +1,5 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
-import { RunCancelledError, RunFailedError, TimeoutError } from "../../model/error.ts";
+import { ConflictError, RunCancelledError, RunFailedError, TimeoutError } from "../../model/error.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { isTerminal, parseRun, type Run, type RunText } from "../../model/run.ts";
@@ -9,6 +9,8 @@ import { hasWorker } from "../../store/reads.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import { readRun } from "./read_run.ts";
 import type { RunReader } from "./run_reader.ts";
+import { answerName } from "../../model/message.ts";
+import type { Json } from "../../values/json.ts";
 
 /** How long to wait for a run. */
 export interface WaitOptions {
@@ -111,4 +113,36 @@ async function explainTimeout(run: RunText, what: string, store: Pick<Store, "ge
   const isKnown = await hasWorker(store, jobName);
   return `Run "${id}" ${what}: it is ${status}` +
     (isKnown ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);
+}
+
+/** Waits until a run has answered a message: it is the output of a step. See `Engine.ask()`. */
+export async function waitForAnswer(
+  { runId, messageId }: { runId: string; messageId: string },
+  timeout: number | undefined,
+  deps: WaitForRunDeps,
+): Promise<Json> {
+  const find = async ({ status }: RunText) => {
+    const answer = await readAnswer(deps.store, runId, messageId);
+    if (answer !== null || status !== "completed") return answer;
+    throw new ConflictError(`Run "${runId}" has completed without an answer to message "${messageId}"`);
+  };
+  return (await untilFound(runId, { find, timeout, verb: `answered message "${messageId}"` }, deps)).answer;
+}
+
+/** Reads the answer to a message; `null`: there is none. */
+async function readAnswer(
+  store: Pick<Store, "readValue">,
+  runId: string,
+  messageId: string,
+): Promise<{ answer: Json } | null> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for (let from: number | null = 0; from !== null;) {
+    const place = { of: "step", runId, stepName: answerName(messageId), value: "output" } as const;
+    const part = await store.readValue(place, from);
+    if (part === null) return null;
+    text += decoder.decode(part.bytes, { stream: true });
+    from = part.next;
+  }
+  return { answer: JSON.parse(text) };
 }

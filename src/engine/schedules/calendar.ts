@@ -1,6 +1,8 @@
 import { Cron } from "croner";
-import { kindOf } from "../../values/kind_of.ts";
+import { kindOf } from "../../values/unknown_values.ts";
 import { countSlots } from "./slot_count.ts";
+import type { ScheduleSlot } from "../../model/job.ts";
+import { isoTime } from "../../values/iso_time.ts";
 
 /** The slots that passed while nobody looked. */
 export interface MissedSlots {
@@ -150,4 +152,21 @@ function checkTimezone(timezone: unknown): void {
     // Explained below.
   }
   throw new RangeError(`timezone "${timezone}" is unknown: it must be a name like "Europe/Berlin" or "UTC"`);
+}
+
+/** The slot of a schedule at an instant. */
+export function toSlot(at: number, { cron, timezone }: { cron: string; timezone: string }): ScheduleSlot {
+  return {
+    at: isoTime(at),
+    timezone,
+    localDate: localDate(at, timezone),
+    previousAt: isoTime(new Calendar(cron, timezone).previous(at)),
+  };
+}
+
+function localDate(at: number, timeZone: string): string {
+  const options = { timeZone, calendar: "iso8601", year: "numeric", month: "2-digit", day: "2-digit" } as const;
+  const parts = new Intl.DateTimeFormat("en", options).formatToParts(at);
+  const valueOf = (name: string) => parts.find(({ type }) => type === name)!.value; // the options ask for it
+  return `${valueOf("year").padStart(4, "0")}-${valueOf("month")}-${valueOf("day")}`;
 }

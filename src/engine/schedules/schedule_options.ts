@@ -1,13 +1,12 @@
 import type { Job, ScheduleSlot } from "../../model/job.ts";
 import { ConflictError } from "../../model/error.ts";
 import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
-import { kindOf } from "../../values/kind_of.ts";
+import { kindOf } from "../../values/unknown_values.ts";
 import { checkName } from "../../values/name.ts";
-import { checkOptionNames } from "../../values/option_names.ts";
+import { checkOptionNames, namesOf } from "../../values/option_names.ts";
 import type { Labels } from "../../model/run.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar } from "./calendar.ts";
-import { namesOf } from "../../values/names_of.ts";
 
 /**
  * Which slots are fired that passed while no engine looked: the newest, however old (`last`); none, but for one that is

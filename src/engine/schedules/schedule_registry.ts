@@ -3,7 +3,7 @@ import { type ActorOptions, checkActor } from "../../model/origin.ts";
 import type { Labels } from "../../model/run.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import { toTriggerResult, type TriggerResult } from "../triggers/new_run.ts";
-import { Calendar } from "./calendar.ts";
+import { Calendar, toSlot } from "./calendar.ts";
 import { type Schedule, toSchedule } from "./schedule.ts";
 import {
   type CheckedSchedule,
@@ -13,7 +13,6 @@ import {
   readOptions,
   type ScheduleOptions,
 } from "./schedule_options.ts";
-import { toSlot } from "./schedule_slot.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import type { Triggers } from "../triggers/triggers.ts";
 

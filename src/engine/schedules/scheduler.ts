@@ -3,8 +3,7 @@ import type { ChangeWatch } from "../../events/change_watch.ts";
 import type { Hub } from "../../events/hub.ts";
 import { Throttle } from "../../events/throttle.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
-import { InterruptibleSleep } from "../../execution/interruptible_sleep.ts";
-import type { Host } from "../../model/host.ts";
+import { type Host, InterruptibleSleep } from "../../model/host.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { PRODUCTION, type Surroundings } from "../../execution/surroundings.ts";
 import type { Job } from "../../model/job.ts";
@@ -15,9 +14,8 @@ import type { AroundHooks } from "../../model/around.ts";
 import { addAround } from "../triggers/add_around.ts";
 import { toFailure } from "../../model/failure/to_failure.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
-import { Calendar } from "./calendar.ts";
+import { Calendar, toSlot } from "./calendar.ts";
 import { inputAt, type InputOf, readOptions, SCHEDULE_KEYS, type StoredOptions } from "./schedule_options.ts";
-import { toSlot } from "./schedule_slot.ts";
 
 /** The dependencies of {@linkcode Scheduler}. */
 export interface SchedulerDeps {

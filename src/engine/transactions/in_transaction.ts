@@ -6,10 +6,9 @@ import type { ActorOptions } from "../../model/origin.ts";
 import type { AsyncTransactionCalls } from "../../model/transaction.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
 import type { Triggers } from "../triggers/triggers.ts";
-import { executorOf, inPromise } from "./open_transaction.ts";
-import { toRows } from "./outbox_rows.ts";
-import type { Relay } from "./relay.ts";
 import { Requests, type RequestsDeps } from "./requests.ts";
+import type { Relay } from "./relay.ts";
+import { kindOf, propertyOf } from "../../values/unknown_values.ts";
 
 type Deps = Omit<RequestsDeps, "create" | "findWait"> & {
   host: Host;
@@ -27,7 +26,7 @@ export function callsInTransaction(source: DataSource, client: unknown, deps: De
   const execute = executorOf(client);
   const requests = () => new Requests({ ...deps, findWait: null, create: (...given) => triggers.requestNow(...given) });
   const insert = (asked: Requests): Soon<void> => {
-    const rows = toRows(asked, null, host.now());
+    const rows = asked.toRows(null, host.now());
     asked.commit({ runs: [], signals: [] });
     relay().wake();
     return rows.reduce<Soon<void>>((before, row) => {
@@ -35,24 +34,47 @@ export function callsInTransaction(source: DataSource, client: unknown, deps: De
       return andThen(before, () => execute(sql, parameters));
     }, undefined);
   };
-  const call = <T>(work: () => Soon<T>) =>
-    inPromise(work).catch((error) => {
+  // On SQLite it is done before the first `await`.
+  const call = async <T>(work: (asked: Requests) => Soon<T>) => {
+    try {
+      return await work(requests());
+    } catch (error) {
       throw unwrapped(error);
-    });
+    }
+  };
   return {
     trigger: (job: Job | string, input: unknown, options: StepTriggerOptions & ActorOptions = {}) =>
-      call(() => {
-        const asked = requests();
-        return andThen(
-          asked.triggerSoon(job, input, options),
-          (run) => andThen(insert(asked), () => run),
-        );
-      }),
+      call((asked) => andThen(asked.triggerSoon(job, input, options), (run) => andThen(insert(asked), () => run))),
     signal: (waitId, signal, options) =>
-      call(() => {
-        const asked = requests();
+      call((asked) => {
         asked.signalNow(waitId, signal, options);
         return insert(asked);
       }),
   };
+}
+
+type Parameters = (string | number | null)[];
+
+/**
+ * What executes statements with the client of an open transaction: a function, a client of npm:pg, a transaction of
+ * PGlite or npm:postgres, or a SQLite database. It is recognized by its shape. On SQLite it is done at once.
+ *
+ * @throws {TypeError} It is none.
+ */
+function executorOf(client: unknown): (sql: string, parameters: Parameters) => Soon<void> {
+  const has = (name: string) => typeof propertyOf(client, name) === "function";
+  const call = (name: string) => async (sql: string, parameters: Parameters) =>
+    void await (client as Record<string, (sql: string, parameters: Parameters) => unknown>)[name]!(sql, parameters);
+  if (has("unsafe")) return call("unsafe"); // npm:postgres, whose transactions have `prepare`, too
+  if (has("prepare")) {
+    const database = client as { prepare(sql: string): { run(...parameters: Parameters): unknown } };
+    return (sql, parameters) => void database.prepare(sql).run(...parameters);
+  }
+  if (has("query")) return call("query");
+  if (typeof client === "function") return async (sql, parameters) => void await client(sql, parameters);
+  throw new TypeError(
+    `engine.inTransaction() needs the client of an open transaction, or a function (sql, parameters), not ${
+      kindOf(client)
+    }`,
+  );
 }

@@ -1,13 +1,14 @@
-import { InterruptibleSleep } from "../../execution/interruptible_sleep.ts";
+import { InterruptibleSleep } from "../../model/host.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import type { NewOutboxRow, OutboxRow, StuckRows } from "../../model/effects.ts";
 import { ConflictError, StoreError } from "../../model/error.ts";
-import type { Signal, SignalReceipt } from "../../model/wait.ts";
+import type { SignalReceipt } from "../../model/wait.ts";
 import { actorOf, encodeOrigin } from "../../model/origin.ts";
 import { decode, parseValue } from "../../values/json.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
-import type { RowOptions } from "./outbox_rows.ts";
+import type { RunChanges } from "../runs/run_changes.ts";
+import type { RowOptions } from "./requests.ts";
 import type { Triggers } from "../triggers/triggers.ts";
 
 const FIRST_LOOK_MS = 5;
@@ -41,8 +42,7 @@ export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub" | "store">
   /** How often it looks, in milliseconds. */
   intervalMs: number;
   triggers: Pick<Triggers, "requestNow" | "add" | "addTogether" | "enqueue" | "asksPlugins">;
-  /** Delivers a signal. */
-  signal: (waitId: string, signal: Signal, by: string | null) => Promise<SignalReceipt>;
+  runs: Pick<RunChanges, "signal">;
 }
 
 /**
@@ -239,7 +239,7 @@ export class Relay {
     const { id, kind, name, value } = row;
     if (kind === "signal") {
       const signal = { signalId: id, payload: parseValue(value) };
-      return { signal: await this.#deps.signal(name, signal, optionsOf(row).by ?? null) };
+      return { signal: await this.#deps.runs.signal(name, signal, optionsOf(row).by ?? null) };
     }
     const { run, isTraced } = await this.#toRequest(row);
     const added = await add(run, isTraced).catch((error) => {

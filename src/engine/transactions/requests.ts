@@ -1,15 +1,29 @@
-import type { SignalInfo, SignalResult, TriggerInfo, TriggerOutcome } from "../../model/around.ts";
-import { type AroundHooks, runAround } from "../../model/around.ts";
-import { unwrapped } from "../../execution/transactions.ts";
+import {
+  type AroundFunction,
+  type AroundHooks,
+  newTriggerInfo,
+  refused,
+  runAround,
+  toSignalResult,
+} from "../../model/around.ts";
 import type { Job, StepTriggerOptions } from "../../model/job.ts";
-import { actorOf, type ActorOptions, checkActor, encodeOrigin, type TraceContext } from "../../model/origin.ts";
+import {
+  actorOf,
+  type ActorOptions,
+  checkActor,
+  encodeOrigin,
+  type TraceContext,
+  traceOf,
+} from "../../model/origin.ts";
 import type { TransactionCalls, TransactionTrigger } from "../../model/transaction.ts";
-import { inPromise } from "./open_transaction.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import { checkSignal, type Signal, type SignalOutcome } from "../../model/wait.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { FindWait, TransactionSignal, WaitOfJob } from "../../store/transaction.ts";
 import { andThen, isPromise, type Soon } from "../../values/at_once.ts";
+import { Mistake, unwrapped } from "../../execution/transactions.ts";
+import type { NewOutboxRow } from "../../model/effects.ts";
+import type { TriggerOptions } from "../triggers/new_run.ts";
 
 /** The dependencies of {@linkcode Requests}. */
 export interface RequestsDeps {
@@ -24,6 +38,12 @@ export interface RequestsDeps {
   /** The maximum size of a payload, in bytes of JSON. */
   maxValueBytes: number;
 }
+
+/** The options of a row of the outbox that triggers a run. */
+export type RowOptions = TriggerOptions & {
+  /** What a plugin has set at the trigger, so that none is asked again; left out: none was asked. */
+  trace?: TraceContext | null;
+};
 
 /** What has become of requests. */
 export interface CommittedRequests {
@@ -43,8 +63,6 @@ export class Requests {
   readonly signalsBy: (string | null)[] = [];
   /** The signals to deliver. */
   readonly signals: TransactionSignal[] = [];
-  /** Whether plugins are asked at triggers. */
-  readonly isTraced: boolean;
   readonly #deps: RequestsDeps;
   readonly #answers = Promise.withResolvers<CommittedRequests>();
   /** The checks of payloads that are under way. */
@@ -53,7 +71,6 @@ export class Requests {
 
   constructor(deps: RequestsDeps) {
     this.#deps = deps;
-    this.isTraced = deps.around.trigger !== null;
     this.#answers.promise.catch(() => {}); // there may be no plugin
   }
 
@@ -62,7 +79,7 @@ export class Requests {
     if (kind === "sqlite") return { trigger: this.#trigger, signal: this.signalNow };
     const trigger = async (...given: Parameters<Requests["triggerSoon"]>) => await this.triggerSoon(...given);
     const signal = (...given: Parameters<TransactionCalls["signal"]>) => {
-      const check = inPromise(() => this.#signalSoon(...given));
+      const check = (async () => await this.#signalSoon(...given))();
       this.#checks.push(check);
       return check;
     };
@@ -116,7 +133,10 @@ export class Requests {
     );
     return andThen(current, (waitId) => {
       this.#check();
-      const trace = this.#traceOfSignal(waitId, checked, this.signals.length);
+      const signal = findWait === null ? null : this.#deps.around.signal; // otherwise the relay asks
+      const index = this.signals.length;
+      const info = { waitId, signalId: checked.signalId, trace: null };
+      const trace = signal && this.#traceOf(signal, info, ({ signals }) => toSignalResult(signals[index]!));
       this.signalsBy.push(by);
       this.signals.push({ waitId, signal: checked, trace: encodeOrigin(trace, by) });
     });
@@ -152,45 +172,57 @@ export class Requests {
   }
 
   #add(run: NewRun, options: object): TransactionTrigger {
+    const { trigger } = this.#deps.around;
+    const index = this.runs.length;
+    const trace = trigger && this.#traceOf(trigger, newTriggerInfo(run.jobName), ({ runs }) => {
+      // There is none while it is in the outbox.
+      const { run: { id }, disposition } = runs[index] ?? { run, disposition: "created" as const };
+      return { kind: "triggered" as const, runs: [{ id, disposition, trace: null }] };
+    });
     this.options.push(options);
-    const trace = this.#traceOfTrigger(run, this.runs.length);
     this.runs.push({ ...run, trace: encodeOrigin(trace, actorOf(run.trace)) });
     return { runId: run.id };
   }
 
   /** The trace that a plugin has set before it has called `next()`, which settles with the commit. */
-  #traceOfTrigger(run: NewRun, index: number): TraceContext | null {
-    const { trigger } = this.#deps.around;
-    if (trigger === null) return null;
-    const info: TriggerInfo = {
-      jobName: run.jobName,
-      count: 1,
-      retriggerOf: null,
-      parentRunId: null,
-      isScheduled: false,
-      trace: null,
-    };
+  #traceOf<Info extends { trace: TraceContext | null }, Outcome>(
+    around: AroundFunction<Info, Outcome>,
+    info: Info,
+    toOutcome: (answers: CommittedRequests) => Outcome,
+  ): TraceContext | null {
     let trace: TraceContext | null = null;
-    runAround<TriggerInfo, TriggerOutcome, void>(trigger, info, async (end) => {
+    runAround<Info, Outcome, void>(around, info, async (end) => {
       trace = info.trace;
-      const added = (await this.#answers.promise).runs[index]; // there is none while it is in the outbox
-      const { run: { id }, disposition } = added ?? { run, disposition: "created" as const };
-      end({ kind: "triggered", runs: [{ id, disposition, trace: null }] });
-    }, (error) => ({ kind: "refused", error })).catch(() => {}); // the outcome has the error
+      end(toOutcome(await this.#answers.promise));
+    }, refused as (error: unknown) => Outcome) // one of the outcomes of a trigger and of a signal
+      .catch(() => {}); // the outcome has the error
     return trace;
   }
 
-  #traceOfSignal(waitId: string, { signalId }: Signal, index: number): TraceContext | null {
-    const { around: { signal }, findWait } = this.#deps;
-    if (signal === null || findWait === null) return null; // the relay asks
-    const info: SignalInfo = { waitId, signalId, trace: null };
-    let trace: TraceContext | null = null;
-    runAround<SignalInfo, SignalResult, void>(signal, info, async (end) => {
-      trace = info.trace;
-      const { run: { id: runId, jobName }, wait: { name: waitName }, disposition: kind } = (await this.#answers.promise)
-        .signals[index]!;
-      end({ kind, runId, jobName, waitName });
-    }, (error) => ({ kind: "refused", error })).catch(() => {}); // the outcome has the error
-    return trace;
+  /** What was asked for as rows of the outbox: as it was given, with what the run inherits. */
+  toRows(storeId: string | null, at: number): NewOutboxRow[] {
+    const place = { storeId, at };
+    const isTraced = this.#deps.around.trigger !== null;
+    return [
+      ...this.runs.map(
+        ({ id, jobName, payload, labels, flow: { priority, fairnessKey }, trace }, index): NewOutboxRow => {
+          const inherited = { labels, priority, ...(fairnessKey === null ? {} : { fairnessKey }) };
+          const given: RowOptions = {
+            ...this.options[index],
+            ...inherited,
+            ...(isTraced ? { trace: traceOf(trace) } : {}),
+          };
+          if (given.coalesce !== undefined) {
+            throw new Mistake(new TypeError("coalesce needs a data source that is joined"));
+          }
+          return { id, kind: "trigger", name: jobName, value: payload, options: JSON.stringify(given), ...place };
+        },
+      ),
+      ...this.signals.map(({ waitId, signal: { signalId: id, payload } }, index): NewOutboxRow => {
+        const by = this.signalsBy[index] ?? null;
+        const options = by === null ? null : JSON.stringify({ by });
+        return { id, kind: "signal", name: waitId, value: JSON.stringify(payload), options, ...place };
+      }),
+    ];
   }
 }

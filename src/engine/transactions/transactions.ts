@@ -10,21 +10,21 @@ import type { DataSource, TransactionOptions } from "../../model/data_source.ts"
 import type { SourceWrites } from "../../model/effects.ts";
 import { TimeoutError, WorkError } from "../../model/error.ts";
 import type { AsyncTransactionCalls } from "../../model/transaction.ts";
-import type { Signal, SignalReceipt } from "../../model/wait.ts";
+import type { SignalReceipt } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
-import type { StoreAnswers, WaitOfJob } from "../../store/transaction.ts";
+import type { StoreAnswers } from "../../store/transaction.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
 import { readDuration } from "../../values/duration.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance } from "../../values/unknown_values.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import { loadValidator } from "../runs/check_payload.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
+import { checkPayload, loadValidator } from "../runs/check_payload.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
 import { toTriggerResult, type TriggerResult } from "../triggers/new_run.ts";
 import type { Triggers } from "../triggers/triggers.ts";
 import { callsInTransaction } from "./in_transaction.ts";
-import { toRows } from "./outbox_rows.ts";
+import type { Requests, RequestsDeps } from "./requests.ts";
 import type { Relay, Relayed } from "./relay.ts";
-import type { Requests } from "./requests.ts";
 import { type WorkExecution, WorkExecutions } from "./work_executions.ts";
 
 /** What a transaction has committed. */
@@ -46,11 +46,17 @@ type TransactionsDeps = Pick<ExecutionDeps, "store" | "host" | "around" | "maxVa
   /** The data sources of the engine, by their names. */
   sources: ReadonlyMap<DataSource, string>;
   triggers: Triggers;
-  /** Refuses a signal whose payload does not fit the schema of its wait. */
-  checkPayload: (found: WaitOfJob, signal: Signal) => Soon<void>;
+  jobs: JobCatalog;
   runs: () => RunChanges;
   relay: () => Relay;
 };
+
+/** The running timeout of a transaction. */
+interface Limit {
+  ms: number;
+  abortSignal: AbortSignal;
+  cancel: () => void;
+}
 
 /** A transaction whose requests went through an outbox. */
 type RelayedEnd = TransactionEnd & { relayed?: Relayed[] | null };
@@ -73,11 +79,6 @@ export class EngineTransactions implements Transactions {
     this.#deps = deps;
   }
 
-  /** All data sources. */
-  get sources(): DataSource[] {
-    return [...this.#deps.sources.keys()];
-  }
-
   /** The data sources that are not joined with the store of the engine. */
   get unjoined(): DataSource[] {
     return [...this.#deps.sources.keys()].filter((source) => !this.#isJoined(source));
@@ -85,7 +86,7 @@ export class EngineTransactions implements Transactions {
 
   /** Creates the tables of the data sources. */
   async migrate(): Promise<void> {
-    await Promise.all(this.sources.map((source) => this.#migrated(source)));
+    await Promise.all([...this.#deps.sources.keys()].map((source) => this.#migrated(source)));
   }
 
   /** The id of the store, which effects are marked with. */
@@ -125,83 +126,89 @@ export class EngineTransactions implements Transactions {
 
   async perform(source: DataSource, request: TransactionRequest): Promise<RelayedEnd> {
     this.#check(source, request);
-    return await (this.#isJoined(source) ? this.#performJoined(source, request) : this.#performApart(source, request));
-  }
-
-  /** Lets the store commit. */
-  async #performJoined(source: DataSource, request: TransactionRequest): Promise<TransactionEnd> {
-    const { step, options: { isolation } } = request;
-    const executions = this.#executionsOf(source, request);
-    if (source.kind === "sqlite") await loadValidator(); // its functions cannot wait for it
+    const isJoined = this.#isJoined(source);
+    if (!isJoined) await this.#migrated(source);
+    else if (source.kind === "sqlite") await loadValidator(); // its functions cannot wait for it
+    const storeId = isJoined ? null : await this.storeId();
+    const executions = new WorkExecutions(source, request, {
+      ...this.#deps,
+      checkPayload: this.#checkPayload,
+      noteDuration: this.#noteDuration,
+    });
     const limit = this.#startTimeout(source, request);
     try {
-      const answers = await this.#deps.store.transact!(
-        source,
-        step,
-        (tx, findWait) =>
-          andThen(executions.call(tx, findWait), ({ requests: { runs, signals }, output }) => {
-            const record = step?.toRecord(output) ?? null;
-            step?.beforeCommit();
-            return { step: record, runs, signals };
-          }),
-        limit === null ? undefined : { isolation, timeoutMs: limit.ms, abortSignal: limit.abortSignal },
-      );
-      const { last } = executions;
-      this.#publish(answers, last);
-      return { value: last?.value, output: last?.output ?? null, answers };
-    } catch (error) {
-      executions.rollBack(error);
-      throw error;
-    } finally {
-      limit?.cancel();
-    }
-  }
-
-  /** Commits in a database that the store knows nothing of, where an effect says that the step has committed. */
-  async #performApart(source: DataSource, request: TransactionRequest): Promise<RelayedEnd> {
-    const { step } = request;
-    await this.#migrated(source);
-    const storeId = await this.storeId();
-    const executions = this.#executionsOf(source, request);
-    const toWrites = (execution: WorkExecution): Soon<SourceWrites> => {
-      const rows = toRows(execution.requests, storeId, this.#deps.host.now());
-      if (step === null) return { effect: null, rows };
-      const writes = (): SourceWrites => {
-        step.beforeCommit();
-        const { keys: [key], runId } = step;
-        const effect = { key: key!, storeId, runId, output: execution.output, at: this.#deps.host.now() };
-        return { effect, rows };
-      };
-      if (step.isLeaseSure()) return writes();
-      // A synchronous function cannot wait for it: it is executed again.
-      if (source.kind === "sqlite") throw new LeaseInDoubt();
-      return step.renewLease().then(writes);
-    };
-    const limit = this.#startTimeout(source, request);
-    try {
-      const answer = await source.effects.transact({
-        keys: step?.keys ?? [],
-        work: (tx) => andThen(executions.call(tx), toWrites),
-        isolation: request.options.isolation,
-        abortSignal: limit?.abortSignal ?? null,
-      });
-      if ("found" in answer) return { value: undefined, output: answer.found, answers: null };
-      const { value, output, requests } = executions.last!; // it was committed
-      const relayed = await this.#relayNow(source, requests, storeId);
-      return { value, output, answers: null, relayed };
+      return await (storeId === null
+        ? this.#commitJoined(source, request, executions, limit)
+        : this.#commitApart(source, request, executions, limit, storeId));
     } catch (error) {
       executions.rollBack(error);
       if (!(error instanceof WorkError) || !isInstance(error.cause, LeaseInDoubt)) throw error;
     } finally {
       limit?.cancel();
     }
-    await step?.renewLease();
-    return await this.#performApart(source, request);
+    await request.step?.renewLease();
+    return await this.perform(source, request);
+  }
+
+  /** Lets the store commit. */
+  async #commitJoined(
+    source: DataSource,
+    { step, options: { isolation } }: TransactionRequest,
+    executions: WorkExecutions,
+    limit: Limit | null,
+  ): Promise<TransactionEnd> {
+    const answers = await this.#deps.store.transact!(
+      source,
+      step,
+      (tx, findWait) =>
+        andThen(executions.call(tx, findWait), ({ requests: { runs, signals }, output }) => {
+          const record = step?.toRecord(output) ?? null;
+          step?.beforeCommit();
+          return { step: record, runs, signals };
+        }),
+      limit === null ? undefined : { isolation, timeoutMs: limit.ms, abortSignal: limit.abortSignal },
+    );
+    const { last } = executions;
+    this.#publish(answers, last);
+    return { value: last?.value, output: last?.output ?? null, answers };
+  }
+
+  /** Commits in a database that the store knows nothing of, where an effect says that the step has committed. */
+  async #commitApart(
+    source: DataSource,
+    { step, options: { isolation } }: TransactionRequest,
+    executions: WorkExecutions,
+    limit: Limit | null,
+    storeId: string,
+  ): Promise<RelayedEnd> {
+    const { host } = this.#deps;
+    const toWrites = ({ requests, output }: WorkExecution): Soon<SourceWrites> => {
+      const rows = requests.toRows(storeId, host.now());
+      if (step === null) return { effect: null, rows };
+      const writes = (): SourceWrites => {
+        step.beforeCommit();
+        const { keys: [key], runId } = step;
+        return { effect: { key: key!, storeId, runId, output, at: host.now() }, rows };
+      };
+      if (step.isLeaseSure()) return writes();
+      // A synchronous function cannot wait for it: it is executed again.
+      if (source.kind === "sqlite") throw new LeaseInDoubt();
+      return step.renewLease().then(writes);
+    };
+    const answer = await source.effects.transact({
+      keys: step?.keys ?? [],
+      work: (tx) => andThen(executions.call(tx), toWrites),
+      isolation,
+      abortSignal: limit?.abortSignal ?? null,
+    });
+    if ("found" in answer) return { value: undefined, output: answer.found, answers: null };
+    const { value, output, requests } = executions.last!; // it was committed
+    return { value, output, answers: null, relayed: await this.#relayNow(source, requests, storeId) };
   }
 
   /** Moves what a transaction has left in the outbox, at once if the store answers. */
   async #relayNow(source: DataSource, requests: Requests, storeId: string): Promise<Relayed[] | null> {
-    const rows = toRows(requests, storeId, this.#deps.host.now());
+    const rows = requests.toRows(storeId, this.#deps.host.now());
     const relayed = rows.length === 0 ? [] : await this.#deps.relay().relayNow(source, rows);
     requests.commit({ runs: relayed?.flatMap((one) => "run" in one ? [one.run] : []) ?? [], signals: [] });
     return relayed;
@@ -214,11 +221,7 @@ export class EngineTransactions implements Transactions {
     } catch (error) {
       throw unwrapped(error);
     }
-    return callsInTransaction(source, client, this.#deps);
-  }
-
-  #executionsOf(source: DataSource, request: TransactionRequest): WorkExecutions {
-    return new WorkExecutions(source, request, { ...this.#deps, noteDuration: this.#noteDuration });
+    return callsInTransaction(source, client, { ...this.#deps, checkPayload: this.#checkPayload });
   }
 
   #publish(answers: StoreAnswers, last: WorkExecution | null): void {
@@ -244,7 +247,7 @@ export class EngineTransactions implements Transactions {
   }
 
   /** On SQLite nothing can interrupt the function. */
-  #startTimeout({ kind }: DataSource, { subject, step, options }: TransactionRequest) {
+  #startTimeout({ kind }: DataSource, { subject, step, options }: TransactionRequest): Limit | null {
     if (kind === "sqlite") return null;
     const ms = readDuration(options.timeout ?? DEFAULT_TIMEOUT_MS, `The timeout of ${subject}`);
     const late = new AbortController();
@@ -265,6 +268,11 @@ export class EngineTransactions implements Transactions {
       throw mistake(`An isolation of ${subject} is not possible: on SQLite all transactions are serializable`);
     }
   }
+
+  readonly #checkPayload: RequestsDeps["checkPayload"] = (found, signal) => {
+    const { jobs, host } = this.#deps;
+    return checkPayload(found.wait, signal, { jobs, findRun: () => found, host });
+  };
 
   readonly #noteDuration = (subject: string, ms: number): void => {
     if (ms <= SLOW_MS || this.#slow.has(subject) || this.#slow.size >= MAX_SLOW) return;

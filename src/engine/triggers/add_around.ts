@@ -1,15 +1,9 @@
-import { type AroundHooks, runAround, type TriggerInfo, type TriggerOutcome } from "../../model/around.ts";
-import type { Store } from "../../store/store.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
+import { newTriggerInfo, refused, runAround, type TriggerInfo, type TriggerOutcome } from "../../model/around.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import { actorOf, encodeOrigin, type TraceContext, traceOf } from "../../model/origin.ts";
 
-/** The dependencies of {@linkcode addAround}. */
-export interface AddAroundDeps {
-  /** Keeps the runs, and their traces. */
-  store: Pick<Store, "getRunState">;
-  /** What plugins do around triggers. */
-  around: AroundHooks;
-}
+type AddAroundDeps = Pick<ExecutionDeps, "store" | "around">;
 
 /**
  * Adds runs of one job, and calls the plugins' hooks around triggers. The new runs have the trace that a plugin has set.
@@ -28,20 +22,17 @@ export async function addAround<T>(
   if (around.trigger === null || first === undefined) return await add(requests);
   const { jobName, retriggerOf, schedule } = first;
   const info: TriggerInfo = {
-    jobName,
-    count: requests.length,
+    ...newTriggerInfo(jobName, requests.length),
     retriggerOf: retriggerOf === null ? null : { ...retriggerOf, trace: await traceOfRun(retriggerOf.runId, store) },
-    parentRunId: null,
     isScheduled: retriggerOf === null && schedule !== null && schedule.slotAt !== null,
-    trace: null,
   };
-  return await runAround<TriggerInfo, TriggerOutcome, T>(around.trigger, info, async (end) => {
+  return await runAround(around.trigger, info, async (end) => {
     const answer = await add(
       requests.map((request) => ({ ...request, trace: encodeOrigin(info.trace, actorOf(request.trace)) })),
     );
     toOutcome(toEnqueued(answer), store).then(end); // the caller does not wait for what it reads
     return answer;
-  }, (error) => ({ kind: "refused", error }));
+  }, refused);
 }
 
 async function toOutcome(

@@ -7,8 +7,7 @@ import { andThen, type Soon } from "../../values/at_once.ts";
 import { type ActorOptions, encodeOrigin, readActor } from "../../model/origin.ts";
 import { decode, encode } from "../../values/json.ts";
 import { toMs } from "../../values/duration.ts";
-import { kindOf } from "../../values/kind_of.ts";
-import { propertyOf } from "../../values/property_of.ts";
+import { kindOf, propertyOf } from "../../values/unknown_values.ts";
 import { checkLabels, checkName } from "../../values/name.ts";
 import {
   type Coalesce,

@@ -1,11 +1,11 @@
 import { ConflictError, NotFoundError, ValidationError } from "../../model/error.ts";
+import { endRunId } from "../../model/end.ts";
 import type { Job, StepTriggerResult } from "../../model/job.ts";
 import type { CatalogJob, JobCatalog } from "../../model/job/job_catalog.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
 import { decode, parseValue } from "../../values/json.ts";
-import { kindOf } from "../../values/kind_of.ts";
-import { checkOptionNames } from "../../values/option_names.ts";
-import { propertyOf } from "../../values/property_of.ts";
+import { kindOf, propertyOf } from "../../values/unknown_values.ts";
+import { checkOptionNames, namesOf } from "../../values/option_names.ts";
 import { isTerminal, type Labels, type RetriggerFrom, type StoredRun } from "../../model/run.ts";
 import type { Schema } from "../../model/schema.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
@@ -19,10 +19,9 @@ import {
   type TriggerOptions,
 } from "./new_run.ts";
 import { retryFlow } from "./trigger_flow.ts";
-import { UnknownJobError } from "./unknown_job_error.ts";
-import { untilKnown } from "./until_known.ts";
+import { untilKnown } from "../../events/retry_store_call.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
-import { namesOf } from "../../values/names_of.ts";
+import type { ActorOptions } from "../../model/origin.ts";
 
 type TriggersDeps = Pick<ExecutionDeps, "store" | "hub" | "host" | "maxValueBytes" | "around" | "recorder"> & {
   jobs: JobCatalog;
@@ -37,6 +36,25 @@ export const TRIGGER_OPTIONS: Readonly<Record<keyof TriggerOptions, true>> = nam
   "idempotencyKey idempotencyUntil concurrencyKey coalesce labels startAt delay priority fairnessKey startWithin",
   "finishWithin by",
 );
+
+/** How a run is triggered again. */
+export interface RetriggerOptions extends ActorOptions {
+  /**
+   * `start` (default): from the beginning. `failure`: with the completed steps, finished sleeps, resolved waits and
+   * completed children of the old run; a wait whose answer or timeout is the last record, and after which the run has not parked, is prepared again, and children
+   * that failed are retried from their failure. The steps keep their `idempotencyKey`.
+   */
+  from?: RetriggerFrom;
+}
+
+/** The names of the options of a retrigger. */
+export const RETRIGGER_OPTIONS: Record<keyof RetriggerOptions, true> = { from: true, by: true };
+
+/** Checks where a retry begins. */
+export function checkFrom({ from = "start" }: RetriggerOptions): RetriggerFrom {
+  if (from === "start" || from === "failure") return from;
+  throw new ValidationError('from must be "start" or "failure"');
+}
 
 const BATCH_ITEM_OPTIONS: Record<keyof TriggerOptions | "input", true> = { input: true, ...TRIGGER_OPTIONS };
 
@@ -189,7 +207,7 @@ export class Triggers {
   }
 
   /** Publishes what the store did with a request. */
-  publish(enqueued: Enqueued, request: NewRun): Enqueued {
+  publish(enqueued: Enqueued, request: Pick<NewRun, "payload" | "labels">): Enqueued {
     const { run, disposition } = enqueued;
     this.#deps.recorder.noteTrigger(run.jobName, disposition);
     if (disposition === "created") {
@@ -226,6 +244,19 @@ export class Triggers {
     return this.#find(name).job;
   }
 
+  /** Publishes the triggers of runs that clean up: the store adds them in the commits that this process makes of ends. */
+  publishEnds(): void {
+    const { hub, jobs, store } = this.#deps;
+    if (![...jobs.newest.values()].some((job) => [job, ...job.previous].some(({ onEnd }) => onEnd !== null))) return;
+    for (const type of ["run:complete", "run:fail", "run:cancel"] as const) {
+      hub.on(type, async ({ runId, jobName }) => {
+        if (jobs.find(jobName)?.job.isEnd !== false) return;
+        const state = await store.getRunState(endRunId(runId)).catch(() => null);
+        if (state !== null) this.publish({ run: state.run, disposition: "created" }, state.run);
+      });
+    }
+  }
+
   #find(job: string | Job): CatalogJob {
     const { jobs } = this.#deps;
     if (typeof job !== "string" && propertyOf(job, "changes") === undefined) {
@@ -252,5 +283,26 @@ export class Triggers {
   async #enqueue(run: NewRun): Promise<Enqueued> {
     const [enqueued] = await untilKnown(() => this.#deps.store.enqueue([run]));
     return enqueued!; // one for each request
+  }
+}
+
+const MAX_NAMES = 20;
+
+/**
+ * The engine has no job of this name. The message lists its jobs, so it is only for the host: a client must not learn
+ * which jobs exist.
+ */
+export class UnknownJobError extends NotFoundError {
+  /** The requested name. */
+  readonly jobName: string;
+
+  /** Creates the error for a requested name. */
+  constructor(jobName: string, known: Iterable<string>) {
+    const names = Array.from(known, (name) => `"${name}"`);
+    const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : "";
+    const list = names.length === 0 ? "it has no jobs" : `its jobs are ${names.slice(0, MAX_NAMES).join(", ")}${more}`;
+    super(`There is no job "${jobName}" in this engine: ${list}`);
+    this.name = "NotFoundError";
+    this.jobName = jobName;
   }
 }

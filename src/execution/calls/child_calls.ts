@@ -1,6 +1,6 @@
-import { runAround, type TriggerInfo, type TriggerOutcome } from "../../model/around.ts";
+import { newTriggerInfo, refused, runAround } from "../../model/around.ts";
 import { encodeOrigin } from "../../model/origin.ts";
-import { RunCancelledError, RunFailedError, StoreError } from "../../model/error.ts";
+import { NotFoundError, RunCancelledError, RunFailedError, StoreError } from "../../model/error.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { failureText } from "../../model/failure.ts";
 import { nextTurn } from "../../model/host.ts";
@@ -13,21 +13,21 @@ import type {
   StepTriggerResult,
 } from "../../model/job.ts";
 import { decode, type Json } from "../../values/json.ts";
-import { kindOf } from "../../values/kind_of.ts";
-import { checkOptionNames } from "../../values/option_names.ts";
+import { kindOf } from "../../values/unknown_values.ts";
+import { checkOptionNames, namesOf } from "../../values/option_names.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { NewPause } from "../../store/pause_request.ts";
 import type { ChildResult, PauseRecord } from "../../model/wait.ts";
-import { derivedRunId } from "./derived_run_id.ts";
+import { derivedRunId } from "../../model/end.ts";
 import type { Execution } from "../execution.ts";
 import type { Parking } from "./parking.ts";
 import type { PauseCalls } from "./pause_calls.ts";
 import type { RecordedHistory } from "../replay/recorded_history.ts";
 import type { Replay, ReplayGuard } from "../replay/replay_guard.ts";
-import { startedRun } from "./started_run.ts";
 import type { StepCalls } from "./step_calls.ts";
 import { StepNameNumbers } from "../replay/step_name_numbers.ts";
-import { namesOf } from "../../values/names_of.ts";
+import { isPromise, type Soon } from "../../values/at_once.ts";
+import { checkLabels } from "../../values/name.ts";
 
 const INVOKE_OPTIONS = namesOf<keyof InvokeOptions>()(
   "concurrencyKey labels priority startAt delay startWithin finishWithin",
@@ -197,20 +197,13 @@ export class ChildCalls {
   #newRunsAround(call: string, job: Job, items: readonly InvokeItem<unknown>[]): Promise<NewRun[]> {
     const { claim: { run: { id: parentRunId } }, deps: { around } } = this.#execution;
     if (around.trigger === null) return this.#newRunsInSlices(call, job, items);
-    const info: TriggerInfo = {
-      jobName: job.name,
-      count: items.length,
-      retriggerOf: null,
-      parentRunId,
-      isScheduled: false,
-      trace: null,
-    };
-    return runAround<TriggerInfo, TriggerOutcome, NewRun[]>(around.trigger, info, async (end) => {
+    const info = newTriggerInfo(job.name, items.length, parentRunId);
+    return runAround(around.trigger, info, async (end) => {
       const trace = encodeOrigin(info.trace, null);
       const runs = (await this.#newRunsInSlices(call, job, items)).map((run) => ({ ...run, trace }));
       end({ kind: "triggered", runs: runs.map(({ id }) => ({ id, disposition: "created", trace: null })) });
       return runs;
-    }, (error) => ({ kind: "refused", error }));
+    }, refused);
   }
 
   async #newRunsInSlices(call: string, job: Job, items: readonly InvokeItem<unknown>[]): Promise<NewRun[]> {
@@ -274,4 +267,31 @@ function toOutcome({ run, status, output, failure }: ChildResult): ChildOutcome<
   if (status === "completed") return { runId: run.id, status, output: decode(output) };
   const error = failure === null ? `Run "${run.id}" was cancelled` : failureText(failure);
   return { runId: run.id, status, error };
+}
+
+/** The request for a run that a run starts: it inherits the labels, the priority and the fairness key. */
+export function startedRun(
+  { deps, claim: { run, priority, fairnessKey } }: Execution,
+  call: string,
+  job: Job | string,
+  input: unknown,
+  { labels = {}, ...options }: StepTriggerOptions,
+): Soon<NewRun> {
+  const explain = (error: unknown): never => {
+    if (!(error instanceof NotFoundError)) throw error;
+    const name = typeof job === "string" ? job : job.name;
+    // The error lists the jobs of the engine. This one becomes that of the run, which clients see.
+    throw new TypeError(`${call} cannot start a run of job "${name}": the engine that executes it has no such job`);
+  };
+  try {
+    const started = deps.runs.create(job, input, {
+      priority,
+      ...(fairnessKey === null ? {} : { fairnessKey }),
+      ...options,
+      labels: { ...run.labels, ...checkLabels(labels) },
+    });
+    return isPromise(started) ? started.catch(explain) : started;
+  } catch (error) {
+    return explain(error);
+  }
 }

@@ -3,7 +3,7 @@ import { type JsonText, parseValue } from "../../values/json.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { PauseRecord } from "../../model/wait.ts";
 import type { Execution } from "../execution.ts";
-import { InterruptibleSleep } from "../interruptible_sleep.ts";
+import { InterruptibleSleep } from "../../model/host.ts";
 
 /** A pause that is over. */
 export type OverPause = PauseRecord & { resolution: NonNullable<PauseRecord["resolution"]> };

@@ -3,7 +3,7 @@ import { ValidationError } from "../../model/error.ts";
 import { type PayloadOptions, type PreparedWait, type WaitForSignalOptions, waitSchemaOf } from "../../model/job.ts";
 import type { Receive } from "../../model/message.ts";
 import { decode, type JsonText } from "../../values/json.ts";
-import { kindOf } from "../../values/kind_of.ts";
+import { kindOf } from "../../values/unknown_values.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { checkSchema, jsonSchemaOf, parse, type Schema } from "../../model/schema.ts";
 import { isoTime } from "../../values/iso_time.ts";

@@ -1,12 +1,11 @@
-import { runAround, type StepInfo, type StepOutcome } from "../../model/around.ts";
+import { runAround, type StepOutcome } from "../../model/around.ts";
 import { type Duration, readDuration } from "../../values/duration.ts";
 import { NonRetryableError, StepError, TimeoutError } from "../../model/error.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance, kindOf } from "../../values/unknown_values.ts";
 import type { Failure } from "../../model/failure.ts";
 import { pause } from "../../model/host.ts";
 import type { StepOptions, StepTools } from "../../model/job.ts";
 import { decode, type Json, type JsonText } from "../../values/json.ts";
-import { kindOf } from "../../values/kind_of.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../../model/retry.ts";
 import { idempotencyKeyOf } from "../../model/end.ts";
@@ -219,11 +218,11 @@ export class StepCalls {
   #attemptAround(step: Attempted, attempt: number): Promise<Ended> {
     const { info, deps: { around } } = this.#execution;
     if (around.step === null || info === null) return this.#attempt(step, attempt);
-    return runAround<StepInfo, StepOutcome, Ended>(
+    return runAround(
       around.step,
       { execution: info, stepName: step.name, attempt },
       (end) => this.#attempt(step, attempt, end),
-      () => ({ kind: "cancelled" }),
+      () => ({ kind: "cancelled" as const }),
     );
   }
 
@@ -290,7 +289,7 @@ export class StepCalls {
       const { failure: { message: error }, thrown } = performed;
       const at = isoTime(retryAt);
       const { claim, deps } = this.#execution;
-      deps.recorder.noteFailedAttempt(claim.run.jobName, duration);
+      deps.recorder.noteFailed(claim.run.jobName, "stepDuration", duration);
       this.#execution.publish({ type: "step:fail", stepName, stepIndex, attempt, error, retryAt: at, thrown });
     }
   }

@@ -10,7 +10,6 @@ import { ChildCalls } from "./child_calls.ts";
 import { Parking } from "./parking.ts";
 import { PauseCalls } from "./pause_calls.ts";
 import { MessageCalls } from "./message_calls.ts";
-import { ReceiveCalls } from "./receive_calls.ts";
 import type { Replay } from "../replay/replay_guard.ts";
 import { StepCalls } from "./step_calls.ts";
 import { TransactionCalls } from "./transaction_calls.ts";
@@ -27,8 +26,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
   const pauses = new PauseCalls(execution, parking, replay);
   const steps = new StepCalls(execution, parking, replay);
   const transactions = new TransactionCalls(execution, steps);
-  const messages = new MessageCalls(execution, steps);
-  const receives = new ReceiveCalls(execution, pauses, replay.history);
+  const messages = new MessageCalls(execution, { pauses, steps }, replay.history);
   const children = new ChildCalls(execution, parking, { pauses, steps }, replay);
   /**
    * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
@@ -75,7 +73,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
       forJob("trigger", name, children.trigger(name, job as Job, input, options ?? {})),
     // A message has the type that the schema of its name has.
     receive: (name: string, options?: ReceiveOptions) =>
-      forJob("receive", name, receives.receive(name, options ?? {})) as never,
+      forJob("receive", name, messages.receive(name, options ?? {})) as never,
     respond: (message, value) =>
       forJob("respond", (message as { id?: unknown } | undefined)?.id, messages.respond(message, value)),
     send: (name, to, message, payload) => forJob("send", name, messages.send(name, to, message, payload)),

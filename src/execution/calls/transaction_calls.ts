@@ -8,8 +8,7 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import type { Execution } from "../execution.ts";
 import { Mistake, type TransactedStep } from "../transactions.ts";
 import { oldNamesOf } from "../replay/recorded_history.ts";
-import { STEP_TRIGGER_OPTIONS } from "./child_calls.ts";
-import { startedRun } from "./started_run.ts";
+import { startedRun, STEP_TRIGGER_OPTIONS } from "./child_calls.ts";
 import { Committed, type StepCalls, type TransactedAttempt } from "./step_calls.ts";
 
 const OPTIONS: Record<keyof StepTransactionOptions, true> = { retry: true, isolation: true, timeout: true };

@@ -1,5 +1,5 @@
 import { ANSWER_PREFIX } from "../../model/message.ts";
-import { kindOf } from "../../values/kind_of.ts";
+import { kindOf } from "../../values/unknown_values.ts";
 import { isName } from "../../values/name.ts";
 
 /**

@@ -3,8 +3,7 @@ import type { StepWrite } from "../../model/step.ts";
 import { type Chunk, MAX_ITEM_BYTES, type Stream, streamName, type StreamWriter } from "../../model/stream.ts";
 import { encode, type Jsonify } from "../../values/json.ts";
 import type { Execution } from "../execution.ts";
-import type { OpenStream, StreamOwner } from "./run_streams.ts";
-import { readPermanent } from "./read_permanent.ts";
+import { type OpenStream, readPermanent, type StreamOwner } from "./run_streams.ts";
 
 /** A stream that an attempt writes, and how many items it has written. */
 interface Opened {

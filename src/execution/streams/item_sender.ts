@@ -1,7 +1,4 @@
-import type { Hub } from "../../events/hub.ts";
-import type { Host } from "../../model/host.ts";
-import type { Store } from "../../store/store.ts";
-import type { Execution } from "../execution.ts";
+import type { Execution, ExecutionDeps } from "../execution.ts";
 
 // After a quiet moment items are sent this soon, so that what is written together goes together.
 const QUIET_MS = 5;
@@ -18,9 +15,7 @@ const MAX_BYTES = 1_000_000;
 
 /** Stores the items of all executions of a worker, with one call for all of them, one call at a time. */
 export class ItemSender {
-  readonly #store: Store;
-  readonly #host: Host;
-  readonly #hub: Hub;
+  readonly #deps: Pick<ExecutionDeps, "store" | "host" | "hub">;
   readonly #waiting = new Set<Execution>();
   /** When items of an execution were last sent, on the monotonic clock. */
   readonly #sentAt = new WeakMap<Execution, number>();
@@ -29,10 +24,8 @@ export class ItemSender {
   /** When the next call may be made. */
   #nextAt = -Infinity;
 
-  constructor({ store, host, hub }: { store: Store; host: Host; hub: Hub }) {
-    this.#store = store;
-    this.#host = host;
-    this.#hub = hub;
+  constructor(deps: Pick<ExecutionDeps, "store" | "host" | "hub">) {
+    this.#deps = deps;
   }
 
   /** Sends the items of an execution soon. */
@@ -58,11 +51,11 @@ export class ItemSender {
   /** Sends when that of an execution is due: with it goes what else waits. */
   #sendSoon(execution: Execution): void {
     if (this.#sending !== null) return;
-    const now = this.#host.monotonic();
+    const now = this.#deps.host.monotonic();
     const at = Math.max(now + QUIET_MS, (this.#sentAt.get(execution) ?? -Infinity) + REST_MS, this.#nextAt);
     if (this.#timer !== null && this.#timer.at <= at) return;
     this.#timer?.cancel();
-    const cancel = this.#host.schedule(at - now, () => {
+    const cancel = this.#deps.host.schedule(at - now, () => {
       this.#timer = null;
       this.#sending = this.#send().finally(() => {
         this.#sending = null;
@@ -73,23 +66,23 @@ export class ItemSender {
   }
 
   async #send(): Promise<void> {
-    const now = this.#host.monotonic();
+    const now = this.#deps.host.monotonic();
     this.#nextAt = now + (this.#waiting.size > MANY_RUNS ? REST_OF_MANY_MS : REST_OF_FEW_MS);
     const writes = this.#take();
     for (const { execution } of writes) this.#sentAt.set(execution, now);
     if (writes.length === 0) return;
     try {
-      const held = await this.#store.appendItems(
+      const held = await this.#deps.store.appendItems(
         writes.map(({ execution: { lease }, chunks }) => ({ lease, chunks })),
       );
       for (const [at, { execution, chunks }] of writes.entries()) {
         if (held[at]) execution.streams.noteStored(chunks);
         else noteRefused(execution);
       }
-      this.#hub.noteCommit();
+      this.#deps.hub.noteCommit();
     } catch (error) {
-      this.#hub.publishError(error);
-      this.#nextAt = this.#host.monotonic() + RETRY_MS;
+      this.#deps.hub.publishError(error);
+      this.#nextAt = this.#deps.host.monotonic() + RETRY_MS;
     }
     for (const { execution } of writes) {
       if (execution.streams.hasItems && !execution.state.isInterrupted) this.#waiting.add(execution);

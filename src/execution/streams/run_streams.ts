@@ -1,10 +1,10 @@
 import { type RetryDeps, retryStoreCall } from "../../events/retry_store_call.ts";
 import { ConflictError } from "../../model/error.ts";
-import { type Chunk, MAX_CHUNK_BYTES } from "../../model/stream.ts";
+import { type Chunk, MAX_CHUNK_BYTES, STREAM_START, type StreamPlace } from "../../model/stream.ts";
 import type { StepWrite } from "../../model/step.ts";
 import type { Store } from "../../store/store.ts";
 import type { StreamEnd } from "../../store/run_query.ts";
-import type { JsonText } from "../../values/json.ts";
+import type { Json, JsonText } from "../../values/json.ts";
 
 // A writer waits while its stream has so many bytes of items that are not stored.
 const MAX_UNSTORED_BYTES = 262_144;
@@ -308,4 +308,27 @@ const encoder = new TextEncoder();
 
 function byteLength(text: string): number {
   return encoder.encode(text).length;
+}
+
+// About how many bytes of items are read at once.
+const PART_LENGTH = 65_536;
+
+/** The items of a stream that are permanent now, for a step. */
+export async function* readPermanent(deps: StreamDeps, stream: string): AsyncGenerator<Json, void> {
+  const { runId, store, abortSignal } = deps;
+  let place: StreamPlace = STREAM_START;
+  let end: number | null = null;
+  while (true) {
+    const read = () => store.readStream(runId, stream, place, PART_LENGTH);
+    const text = await retryStoreCall(read, deps, abortSignal);
+    if (text === null) return;
+    const { chunks, hasMore, permanent } = text;
+    end ??= permanent.position;
+    for (const chunk of chunks) {
+      if (chunk.position > end) return;
+      yield* JSON.parse(chunk.items) as Json[];
+      place = chunk;
+    }
+    if (!hasMore) return;
+  }
 }

@@ -1,10 +1,10 @@
 import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkGuard } from "../../engine/bulk/perform_bulk.ts";
 import type { Engine } from "../../engine/engine.ts";
-import type { EngineInternals } from "../../engine/engine_internals.ts";
+import type { EngineParts } from "../../engine/assemble_engine.ts";
 import type { Health } from "../../engine/operate/health.ts";
 import type { JobInfo } from "../../engine/operate/job_info.ts";
-import { currentWait } from "../../engine/runs/current_wait.ts";
+import { currentWait } from "../../engine/runs/retried_waits.ts";
 import { MAX_RUN_LIMIT } from "../../engine/runs/run_filter.ts";
 import type { MessageGuard } from "../../engine/messages.ts";
 import type { TriggerGuard, TriggerOptions } from "../../engine/triggers/new_run.ts";
@@ -14,7 +14,7 @@ import type { Host } from "../../model/host.ts";
 import { type ActorOptions, encodeOrigin } from "../../model/origin.ts";
 import type { BulkOperation, ListFilter, Run, RunFilter } from "../../model/run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance } from "../../values/unknown_values.ts";
 import { isName, NAME_RULE } from "../../values/name.ts";
 import { isEndedBy, type Signal, type Wait } from "../../model/wait.ts";
 import { deepFreeze } from "../deep_freeze.ts";
@@ -44,7 +44,7 @@ export interface Served {
   /** The engine that is served. */
   readonly engine: Engine;
   /** Its internals. */
-  readonly internals: EngineInternals;
+  readonly internals: EngineParts;
   /** The event streams of the handler. */
   readonly streams: Streams;
   /** Where lists are read. */
@@ -116,7 +116,7 @@ export class Access extends Caller {
   /** Calls the hook for a signal, unless the same one was accepted before. */
   async checkSignal(run: Readonly<Run>, wait: Wait, signal: Signal): Promise<void> {
     if (isEndedBy(wait, signal)) return;
-    await this.#deps.served.internals.checkPayload(wait, signal); // as an input is checked before its hook
+    await this.#deps.served.internals.runs.checkPayload(wait, signal); // as an input is checked before its hook
     await this.ask("onSignal", (hook) => hook(this.context, run, deepFreeze(wait), deepFreeze(signal)), nothing);
   }
 
@@ -169,7 +169,7 @@ export class Access extends Caller {
         context: this.context,
         tenant: await this.#tenant(),
       }),
-      (register) => followItems({ ...internals, host: this.host }, query, register),
+      (register) => followItems({ ...internals, items: internals.lifecycle.streams, host: this.host }, query, register),
       () => endedItems(query),
     );
   }

@@ -1,6 +1,6 @@
 import type { BulkFilter } from "../../engine/bulk/bulk_selection.ts";
 import type { Json } from "../../values/json.ts";
-import { propertyOf } from "../../values/property_of.ts";
+import { propertyOf } from "../../values/unknown_values.ts";
 import type { BulkOperation, Coalesce, Labels, ListFilter, Run, RunFilter } from "../../model/run.ts";
 import type { Signal, Wait } from "../../model/wait.ts";
 

@@ -1,6 +1,6 @@
 import { HoldfastError, TimeoutError } from "../../model/error.ts";
 import type { Host } from "../../model/host.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance } from "../../values/unknown_values.ts";
 import { deepFreeze } from "../deep_freeze.ts";
 import type { HandlerAuth, HookName, Operation, RequestedOperation } from "./auth_hooks.ts";
 

@@ -1,16 +1,17 @@
 import { listChildren } from "../../engine/operate/children.ts";
-import { type Explanation, namedRuns, toExplanation } from "../../engine/operate/explain/explanation.ts";
-import { readCauses } from "../../engine/operate/explain/held_child.ts";
-import type { Visibility } from "../../engine/operate/explain/visibility.ts";
+import { type Explanation, namedRuns, readCauses, toExplanation } from "../../engine/operate/explanation.ts";
+import type { Visibility } from "../../engine/operate/reason.ts";
 import {
-  failedRunsFilter,
   type FailureGroups,
   type FailuresQuery,
-  groupFailures,
-} from "../../engine/operate/failure_groups.ts";
+  type HeldGroups,
+  type HeldRunsQuery,
+  listFailures,
+  listHeld,
+  readNewestRuns,
+  readRunTexts,
+} from "../../engine/operate/run_groups.ts";
 import { checkSearch, findRuns, MAX_FOUND } from "../../engine/operate/found_runs.ts";
-import { groupHeld, type HeldGroups, heldRunsFilter, type HeldRunsQuery } from "../../engine/operate/held_groups.ts";
-import { readNewestRuns, readRunTexts } from "../../engine/operate/newest_runs.ts";
 import {
   listOpenWaits,
   listOwnWaits,
@@ -137,12 +138,12 @@ export async function showOpenWaits(
 
 /** What runs failed of lately. */
 export async function showFailureGroups(admitted: Admitted, query: FailuresQuery): Promise<FailureGroups> {
-  return groupFailures(await readShown(admitted, failedRunsFilter(query)));
+  return await listFailures(query, (filter) => readShown(admitted, filter));
 }
 
 /** Why runs are held. */
 export async function showHeldGroups(admitted: Admitted, query: HeldRunsQuery): Promise<HeldGroups> {
-  return groupHeld(await readShown(admitted, heldRunsFilter(query)));
+  return await listHeld(query, (filter) => readShown(admitted, filter));
 }
 
 /** The newest runs that match a filter, and that the caller may list and read. */

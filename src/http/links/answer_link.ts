@@ -1,10 +1,10 @@
 import type { Engine } from "../../engine/engine.ts";
-import { findLinkedWait } from "../../engine/runs/linked_wait.ts";
+import { findLinkedWait } from "../../engine/runs/retried_waits.ts";
 import { ConflictError, HoldfastError, NotFoundError, ValidationError, WaitExpiredError } from "../../model/error.ts";
 import { actionsOf, type FlatField, flatFieldsOf, type FlatValue, type WaitAction } from "../../model/flat_form.ts";
 import type { Wait } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance } from "../../values/unknown_values.ts";
 import type { Json } from "../../values/json.ts";
 import { Caller, callHook, nothing } from "../access/caller.ts";
 import { checkCrossSite } from "../access/request_origin.ts";

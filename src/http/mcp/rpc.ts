@@ -1,7 +1,6 @@
 import { HoldfastError, type Issue, ValidationError } from "../../model/error.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance, propertyOf } from "../../values/unknown_values.ts";
 import type { Json } from "../../values/json.ts";
-import { propertyOf } from "../../values/property_of.ts";
 import type { McpCall } from "../mcp_call.ts";
 import { readJson } from "../requests/read_json.ts";
 import { jsonResponse, messageOf, PROTECTIVE_HEADERS } from "../response.ts";

@@ -1,11 +1,10 @@
 import { HoldfastError, ValidationError } from "../../model/error.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance, propertyOf } from "../../values/unknown_values.ts";
 import type { TerminalStatus } from "../../model/run.ts";
 import type { ClientRun } from "../../model/client_run.ts";
 import { actionsOf, type FlatField, flatFieldsOf, messageOf } from "../../model/flat_form.ts";
 import type { Wait } from "../../model/wait.ts";
 import type { Json } from "../../values/json.ts";
-import { propertyOf } from "../../values/property_of.ts";
 import type { McpCall } from "../mcp_call.ts";
 import { isObject, issuesOf, type JsonObject, RpcError, type RpcRequest, takesTasks, TASKS } from "./rpc.ts";
 

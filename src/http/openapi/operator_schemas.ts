@@ -2,15 +2,28 @@ import type { IdleResult } from "../../engine/lifecycle.ts";
 import type { Health, HealthCheck } from "../../engine/operate/health.ts";
 import type { HeldInfo, JobInfo, JobLimitsInfo } from "../../engine/operate/job_info.ts";
 import type { Stats } from "../../engine/operate/operator.ts";
-import type { Rates, Windows } from "../../engine/operate/statistics/rates.ts";
+import type { Rates, Windows } from "../../engine/operate/statistics/recent_statistics.ts";
 import type { Series } from "../../engine/operate/statistics/series.ts";
 import type { WorkerInfo } from "../../engine/operate/worker_info.ts";
 import { COALESCE_MODES, RUN_STATUSES } from "../../model/run.ts";
 import type { Latency } from "../../statistics/latencies.ts";
 import type { Counts } from "../../store/operate.ts";
 import type { ClientSchedule } from "../client_schedule.ts";
-import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
-import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
+import {
+  ANY,
+  COUNT,
+  FLAG,
+  INSTANT,
+  type JsonSchema,
+  LABELS,
+  listOf,
+  NUMBER,
+  objectOf,
+  oneOf,
+  orNull,
+  ref,
+  TEXT,
+} from "./json_schema.ts";
 
 const HEALTH_STATUS = oneOf(["ok", "degraded", "failing"]);
 const SAMPLED = listOf(orNull(NUMBER));

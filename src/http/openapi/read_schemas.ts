@@ -1,7 +1,7 @@
-import type { ClientWait } from "../../model/client_wait.ts";
-import type { Explanation, Reason, WorkerRef } from "../../engine/operate/explain/explanation.ts";
-import type { FailureGroup, FailureGroups } from "../../engine/operate/failure_groups.ts";
-import type { HeldGroup, HeldGroups } from "../../engine/operate/held_groups.ts";
+import type { ClientWait } from "../../model/wait.ts";
+import type { Explanation } from "../../engine/operate/explanation.ts";
+import type { Reason, WorkerRef } from "../../engine/operate/reason.ts";
+import type { FailureGroup, FailureGroups, HeldGroup, HeldGroups } from "../../engine/operate/run_groups.ts";
 import type { OpenWait, OpenWaitsPage } from "../../engine/operate/open_waits.ts";
 import type { Timeline, TimelineRow, TimelineSpan } from "../../engine/operate/timeline.ts";
 import type { Children } from "../../model/children.ts";
@@ -10,8 +10,20 @@ import { HOLD_CODES } from "../../model/hold.ts";
 import { RUN_STATUSES } from "../../model/run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
 import type { ShownFailures } from "../access/run_reads.ts";
-import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
-import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
+import {
+  ANY,
+  COUNT,
+  INSTANT,
+  type JsonSchema,
+  LABELS,
+  listOf,
+  NUMBER,
+  objectOf,
+  oneOf,
+  orNull,
+  ref,
+  TEXT,
+} from "./json_schema.ts";
 import { WAIT_FIELDS } from "./run_schemas.ts";
 
 const STATUS = oneOf(RUN_STATUSES);

@@ -1,4 +1,4 @@
-import type { ClientSignalReceipt, ClientWait } from "../../model/client_wait.ts";
+import type { ClientSignalReceipt, ClientWait } from "../../model/wait.ts";
 import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
 import { FAILURE_KINDS } from "../../model/failure.ts";
 import { type Held, HOLD_CODES } from "../../model/hold.ts";
@@ -8,8 +8,21 @@ import { type Progress, RUN_STATUSES, type RunPage } from "../../model/run.ts";
 import type { ClientStep } from "../../model/step.ts";
 import type { ClientMessage, SendResult } from "../../model/message.ts";
 import type { StreamInfo } from "../../model/stream.ts";
-import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
-import { oneOf, orNull, ref, TEXT } from "./json_schema.ts";
+import {
+  ANY,
+  COUNT,
+  FLAG,
+  INSTANT,
+  type JsonSchema,
+  LABELS,
+  listOf,
+  NUMBER,
+  objectOf,
+  oneOf,
+  orNull,
+  ref,
+  TEXT,
+} from "./json_schema.ts";
 
 const STATUS = oneOf(RUN_STATUSES);
 const DISPOSITION = oneOf(["created", "idempotent", "coalesced"]);

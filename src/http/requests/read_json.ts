@@ -1,5 +1,5 @@
 import { HoldfastError, ValidationError } from "../../model/error.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance } from "../../values/unknown_values.ts";
 import type { Host } from "../../model/host.ts";
 import type { Json } from "../../values/json.ts";
 

@@ -112,7 +112,7 @@ export const OPERATOR_ROUTES = {
     answersUnavailable: true,
     guard: operate("health"),
     does: ({ internals, access }) => {
-      const health = internals.liveness();
+      const health = internals.monitor.liveness();
       return jsonResponse(access.shownHealth(health), health.live ? 200 : 503);
     },
   }),
@@ -123,7 +123,7 @@ export const OPERATOR_ROUTES = {
     answers: "text",
     guard: operate("metrics"),
     does: async ({ internals, streams, settings }) => {
-      const source = { ...await internals.metrics(), streams: streams.count() };
+      const source = { ...await internals.monitor.metrics(), streams: streams.count() };
       return new Response(writeMetrics(source, settings.limits.maxMetricJobs), {
         headers: { "content-type": METRICS_TYPE, ...JSON_HEADERS },
       });

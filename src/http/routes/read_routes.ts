@@ -1,4 +1,4 @@
-import { toClientWait } from "../../model/client_wait.ts";
+import { toClientWait } from "../../model/wait.ts";
 import { eachRun, run, stacks } from "../access/guards.ts";
 import {
   explain,

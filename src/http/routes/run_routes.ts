@@ -1,5 +1,5 @@
 import { toClientRun } from "../../model/client_run.ts";
-import { toClientWait } from "../../model/client_wait.ts";
+import { toClientWait } from "../../model/wait.ts";
 import { ValidationError } from "../../model/error.ts";
 import type { BulkOperation } from "../../model/run.ts";
 import { getRun } from "../../store/reads.ts";
@@ -58,7 +58,7 @@ const changeMany = <Path extends string>(path: Path, operation: BulkOperation, s
     guard: bulk(operation),
     does: async ({ internals, access, guard, body: { selection, options } }) => {
       const by = options.dryRun === true ? {} : await access.actorOptions();
-      return await internals.performBulk(operation, selection, { ...options, ...by }, guard);
+      return await internals.bulk.perform(operation, selection, { ...options, ...by }, guard);
     },
   });
 
@@ -113,7 +113,12 @@ export const RUN_ROUTES = {
     errors: ["invalid_input", "not_found", "conflict", "key_in_use"],
     guard: trigger(),
     does: async ({ internals, guard, body: { jobName, input, ...options } }) => {
-      const { run: { id: runId, status }, disposition } = await internals.trigger(jobName, input, options, guard);
+      const { run: { id: runId, status }, disposition } = await internals.triggers.trigger(
+        jobName,
+        input,
+        options,
+        guard,
+      );
       return { runId, disposition, status };
     },
   }),
@@ -198,7 +203,7 @@ export const RUN_ROUTES = {
     errors: ["not_found", "conflict", "wait_expired"],
     guard: signal(),
     does: async ({ internals, access, wait: { id }, body }) => {
-      const { wait, disposition } = await internals.signal(id, body, await access.actor());
+      const { wait, disposition } = await internals.runs.signal(id, body, await access.actor(), true);
       return { wait: toClientWait(wait), disposition };
     },
   }),
@@ -248,7 +253,7 @@ export const RUN_ROUTES = {
     "/cancel",
     "cancel",
     "Cancels a run that has not ended",
-    async ({ internals, access, run }) => await internals.cancel(run.id, await access.actor()),
+    async ({ internals, access, run }) => await internals.runs.cancel(run.id, await access.actor()),
   ),
   resume: change(
     "POST",

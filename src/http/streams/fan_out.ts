@@ -1,5 +1,5 @@
 import { ChildProgress } from "../../events/child_progress.ts";
-import type { EventConsumer } from "../../events/event_consumer.ts";
+import type { EventConsumer } from "../../events/fact_events.ts";
 import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import type { Host } from "../../model/host.ts";
 import type { Cursor } from "../../model/journal.ts";

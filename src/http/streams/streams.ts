@@ -1,4 +1,4 @@
-import type { EngineInternals } from "../../engine/engine_internals.ts";
+import type { EngineParts } from "../../engine/assemble_engine.ts";
 import { HoldfastError, NotFoundError } from "../../model/error.ts";
 import { openingEvents } from "../../events/opening_events.ts";
 import type { Host } from "../../model/host.ts";
@@ -9,7 +9,7 @@ import { deepFreeze } from "../deep_freeze.ts";
 import { endedStream } from "./event_stream.ts";
 import { ClientStream } from "./client_stream.ts";
 import { noMoreEvents } from "../response.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance } from "../../values/unknown_values.ts";
 import { type Resume, resumeRun } from "./resume.ts";
 
 const KEEP_ALIVE_MS = 15_000;
@@ -61,7 +61,7 @@ type Predicate = (stream: OpenStream) => boolean;
  * event is throttled and encoded once for all its readers.
  */
 export class Streams {
-  readonly #internals: EngineInternals;
+  readonly #internals: EngineParts;
   readonly #settings: StreamSettings;
   readonly #open = new Map<SentStream, OpenStream>();
   /** How many are open, by tenant. */
@@ -75,10 +75,10 @@ export class Streams {
    */
   readonly #authorising = new Set<Predicate[]>();
 
-  constructor(internals: EngineInternals, settings: StreamSettings) {
+  constructor(internals: EngineParts, settings: StreamSettings) {
     this.#internals = internals;
     this.#settings = settings;
-    internals.onStop(() => this.#closeAll());
+    internals.lifecycle.onStop(() => this.#closeAll());
   }
 
   /** How many are open: of one run, and of several. */
@@ -137,7 +137,7 @@ export class Streams {
     try {
       const permitted = await authorise();
       const { tenant: _, ...shown } = permitted;
-      if (this.#internals.isStopped() || closing.some((predicate) => predicate(shown))) return answerEnded();
+      if (this.#internals.lifecycle.isStopped || closing.some((predicate) => predicate(shown))) return answerEnded();
       return await open(permitted);
     } finally {
       this.#authorising.delete(closing);
@@ -165,7 +165,7 @@ export class Streams {
         if (runId === null || cursor === null) resolve("begun");
       }
     };
-    this.#internals.reader.catchUp(stream, begin, (place) => {
+    this.#internals.lifecycle.reader.catchUp(stream, begin, (place) => {
       stream.noteUpToDate(place);
       this.#fanOutOf(stream.runSeq, runId, place).add(stream);
     }).finally(() => resolve("begun"));
@@ -213,7 +213,7 @@ export class Streams {
   #fanOutOf(runSeq: number | null, runId: string | null, place: Cursor): FanOut {
     const existing = this.#fanOuts.get(runSeq);
     if (existing !== undefined) return existing;
-    const { reader, store } = this.#internals;
+    const { store, lifecycle: { reader } } = this.#internals;
     const run = runId === null || runSeq === null ? null : { id: runId, seq: runSeq };
     const fanOut = new FanOut(run, { ...this.#settings, store }, () => {
       detach();
@@ -292,7 +292,7 @@ export class Streams {
   #keepAlive(): void {
     this.#cancelTimer = this.#settings.host.schedule(KEEP_ALIVE_MS, () => {
       this.#cancelTimer = null;
-      const { publishedPlace } = this.#internals.reader;
+      const { publishedPlace } = this.#internals.lifecycle.reader;
       for (const stream of [...this.#open.keys()]) stream.keepAlive(publishedPlace);
       if (this.#open.size > 0) this.#keepAlive();
     });

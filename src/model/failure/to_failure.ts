@@ -1,6 +1,6 @@
 import { StepError } from "../error.ts";
 import type { Failure, FailureKind } from "../failure.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance } from "../../values/unknown_values.ts";
 import { encode } from "../../values/json.ts";
 import { cutBytes, tidyText } from "../../values/text.ts";
 

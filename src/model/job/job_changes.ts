@@ -1,7 +1,6 @@
 import { ON_DIVERGENCE, type OnDivergence } from "../hold.ts";
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance, kindOf } from "../../values/unknown_values.ts";
 import type { Json } from "../../values/json.ts";
-import { kindOf } from "../../values/kind_of.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 

@@ -6,10 +6,10 @@ import { replayWith } from "../replay.ts";
 import { isRefused, type ReplayReport } from "../replay_report.ts";
 import { suggestChanges } from "../suggest_changes.ts";
 import { type CommandOptions, describe, readOptions, UsageError } from "./command_options.ts";
-import { readDatabase } from "./read_database.ts";
-import { readFiles } from "./read_files.ts";
+import { readDatabase, readFiles } from "./read_histories.ts";
 import { readJobs } from "./read_jobs.ts";
 import { summarize } from "./summary.ts";
+import { escapeLines } from "../../values/text.ts";
 
 /** Where the command writes: each call gets one string. */
 export interface CommandOutput {
@@ -107,4 +107,22 @@ function isOf(job: Job, { jobName }: ReplayReport): boolean {
 
 function namesOf({ name, changes: { aliases } }: Job): string[] {
   return [name, ...aliases];
+}
+
+import process from "node:process";
+
+/**
+ * Does what the arguments of the process say, and ends it: a job may have left timers and connections behind.
+ *
+ * @param command How the command is called, for its help.
+ */
+export async function main(command = "deno run --allow-read jsr:@holdfast/jobs/replay"): Promise<void> {
+  const [log, error] = [console.log.bind(console), console.error.bind(console)];
+  // Names and values must not move the cursor or hide what is printed.
+  const readable = (write: (text: string) => void) => (text: string) => write(escapeLines(text));
+  const output = { log: readable(log), error: readable(error), command };
+  // What jobs write does not mix with the result.
+  for (const method of ["log", "info", "debug"] as const) console[method] = error;
+  process.on("unhandledRejection", (reason) => output.error(`A job has left a rejected promise behind: ${reason}`));
+  process.exit(await runCommand(process.argv.slice(2), output));
 }

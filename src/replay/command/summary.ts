@@ -2,7 +2,7 @@ import { showName } from "../../execution/replay/divergence_message.ts";
 import type { Job } from "../../model/job.ts";
 import type { Changes } from "../../model/job/job_changes.ts";
 import { isTerminal } from "../../model/run.ts";
-import { showChanges } from "../show_changes.ts";
+import { showChanges } from "../suggest_changes.ts";
 import { isRefused, REPLAY_OUTCOMES, type ReplayOutcome, type ReplayReport } from "../replay_report.ts";
 
 /** Describes the reports of one job: how many runs go on, and why the others do not. */

@@ -1,4 +1,4 @@
-import type { Failure } from "../../model/failure.ts";
+import { deadlineFailure, type Failure } from "../../model/failure.ts";
 import type { JsonText } from "../../values/json.ts";
 import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../model/log.ts";
 import type { Lease } from "../../model/lease.ts";
@@ -12,7 +12,6 @@ import type { Interruption } from "../../store/operator_reads.ts";
 import type { OriginText } from "../../model/origin.ts";
 import { aloneQueue, queueName } from "../queue_name.ts";
 import { deadlineAt, type PauseRecord } from "../../model/wait.ts";
-import { deadlineFailure } from "../../model/failure/deadline_failure.ts";
 
 /** A run in a memory store, with its history. It never leaves the store: callers receive copies. */
 export interface KeptRun extends Omit<NewRun, "retriggerOf"> {

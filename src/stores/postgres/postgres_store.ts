@@ -2,7 +2,7 @@ import { withActor } from "../../model/origin.ts";
 import { systemHost } from "../../model/host.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { Lease } from "../../model/lease.ts";
-import { kindOf } from "../../values/kind_of.ts";
+import { kindOf } from "../../values/unknown_values.ts";
 import { retryTime } from "../../model/step.ts";
 import { LeaseLostError, StoreError } from "../../model/error.ts";
 import type { ChangeListener, Store, StoreWatch } from "../../store/store.ts";

@@ -1,9 +1,8 @@
 import type { Host } from "../../model/host.ts";
-import { kindOf } from "../../values/kind_of.ts";
-import { checkOptionNames } from "../../values/option_names.ts";
+import { kindOf } from "../../values/unknown_values.ts";
+import { checkOptionNames, namesOf } from "../../values/option_names.ts";
 import { type Listen, listenAt, listenWith, type PostgresListen } from "./notify/listener.ts";
 import { checkSchema } from "./sql/names.ts";
-import { namesOf } from "../../values/names_of.ts";
 
 /** Options of a {@linkcode PostgresStore}. */
 export interface PostgresStoreOptions {

@@ -1,7 +1,6 @@
 import { StoreError } from "../../model/error.ts";
 import { isOpen, type SqliteDriver, storeError } from "./sqlite_database.ts";
-import { kindOf } from "../../values/kind_of.ts";
-import { propertyOf } from "../../values/property_of.ts";
+import { kindOf, propertyOf } from "../../values/unknown_values.ts";
 
 /** The connection of a {@linkcode SqliteStore}. */
 export interface Connection {

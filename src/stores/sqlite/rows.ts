@@ -8,7 +8,7 @@ import { type IdentityRow, type PauseColumns, toLabels } from "../rows.ts";
 import { readRunColumns, type RunColumns } from "../run_columns.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import type { LeasedRun } from "./writes/lease_cache.ts";
-import { namesOf, type Words } from "../../values/names_of.ts";
+import { namesOf, type Words } from "../../values/option_names.ts";
 import { type Part, raw } from "./statement.ts";
 
 /** The columns of `holdfast_runs`: see schema.ts. */

@@ -1,6 +1,6 @@
 import { StoreError, WaitExpiredError } from "../../model/error.ts";
 import { type Host, systemHost } from "../../model/host.ts";
-import { kindOf } from "../../values/kind_of.ts";
+import { kindOf } from "../../values/unknown_values.ts";
 import type { Chunk } from "../../model/stream.ts";
 import type { Store } from "../../store/store.ts";
 import { readOpenWaits, searchRuns } from "./operate/operator_reads.ts";

@@ -1,6 +1,6 @@
 import type { Job } from "../../model/job.ts";
 import { readDuration } from "../../values/duration.ts";
-import { checkOptionNames } from "../../values/option_names.ts";
+import { checkOptionNames, namesOf } from "../../values/option_names.ts";
 import { type CrashResult, executeWith } from "./crash_execution.ts";
 import {
   CRASH_MODES,
@@ -11,7 +11,6 @@ import {
   planCrashes,
 } from "./crash_plan.ts";
 import { CrashFindings, type CrashReport } from "./crash_report.ts";
-import { namesOf } from "../../values/names_of.ts";
 
 /** A world that lives outside of the test, for the short form of {@linkcode crashAtEveryCheckpoint}. */
 export interface Effects {

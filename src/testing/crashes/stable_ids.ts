@@ -1,5 +1,5 @@
 import { decode } from "../../values/json.ts";
-import { propertyOf } from "../../values/property_of.ts";
+import { propertyOf } from "../../values/unknown_values.ts";
 import type { Store } from "../../store/store.ts";
 import { getRuns, getWaits } from "../../store/reads.ts";
 

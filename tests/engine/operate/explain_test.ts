@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { NotFoundError } from "../../../src/model/error.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
-import { type Explanation, toExplanation } from "../../../src/engine/operate/explain/explanation.ts";
-import { ALL_VISIBLE } from "../../../src/engine/operate/explain/visibility.ts";
+import { type Explanation, toExplanation } from "../../../src/engine/operate/explanation.ts";
+import { ALL_VISIBLE } from "../../../src/engine/operate/reason.ts";
 import { defineJob, type StepContext } from "../../../src/model/job.ts";
 import type { Blocker } from "../../../src/store/blockers.ts";
 import { FAKE_START } from "../../support/fake_host.ts";

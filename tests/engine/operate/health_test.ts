@@ -51,12 +51,12 @@ forEachStore("health() of a started engine is ok", async ({ store, host }) => {
 
   assert.deepEqual([health.status, health.live, health.ready], ["ok", true, true]);
   assert.deepEqual(health.checks.map(({ name }) => name), ["worker", "store"]);
-  assert.deepEqual(internalsOf(engine).liveness().live, true);
+  assert.deepEqual(internalsOf(engine).monitor.liveness().live, true);
 });
 
 forEachStore("health() migrates a store that nobody has migrated", async ({ store, host }) => {
   const engine = createEngine({ store, host, jobs: { echo } });
-  const before = internalsOf(engine).liveness();
+  const before = internalsOf(engine).monitor.liveness();
 
   const health = await engine.health();
 
@@ -177,7 +177,7 @@ forEachStore("health() is not ready after claims have failed for a minute, altho
   const early = await engine.health();
   await pass(host, 10_000, 1_000);
   const late = await engine.health();
-  const live = internalsOf(engine).liveness();
+  const live = internalsOf(engine).monitor.liveness();
   fails = false;
   await pass(host, 5_000, 1_000);
   const after = await engine.health();
@@ -228,11 +228,11 @@ Deno.test("health() is not live when the loop of the worker is stuck", async () 
   const limitMs = 3 * (1_000 + 30_000 / 3);
   host.advance(limitMs - 1_000);
   await host.settle();
-  const before = internalsOf(engine).liveness();
+  const before = internalsOf(engine).monitor.liveness();
   host.advance(3_000);
   await host.settle();
 
-  const after = internalsOf(engine).liveness();
+  const after = internalsOf(engine).monitor.liveness();
   const health = await engine.health();
   const stopping = engine.stop();
   for (let second = 0; second < 10; second++) {
@@ -319,7 +319,7 @@ Deno.test("health() on a file that was replaced is not live", needs("moved files
     await new Promise((resolve) => setTimeout(resolve, 1_050)); // the file is looked at once a second
 
     const first = await askInTime(engine);
-    const live = internalsOf(engine).liveness();
+    const live = internalsOf(engine).monitor.liveness();
 
     assert.deepEqual([first.ready, live.live, live.ready], [false, false, false]);
     assert.ok(findingsOf(live).some(([name]) => name === "store_file"));

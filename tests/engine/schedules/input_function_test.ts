@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { ConflictError } from "../../../src/model/error.ts";
 import { defineJob, type ScheduleSlot } from "../../../src/model/job.ts";
-import { toSlot } from "../../../src/engine/schedules/schedule_slot.ts";
+import { toSlot } from "../../../src/engine/schedules/calendar.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 

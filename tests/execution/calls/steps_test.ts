@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { persistLogs } from "../../../src/engine/persist_logs.ts";
+import { persistLogs } from "../../../src/engine/plugin.ts";
 import { RunFailedError, StepError } from "../../../src/model/error.ts";
 import { defineJob, type Job, type StepContext } from "../../../src/model/job.ts";
 import type { Store } from "../../../src/store/store.ts";

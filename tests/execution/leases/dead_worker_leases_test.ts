@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { DeadWorkerLeases } from "../../../src/execution/leases/dead_worker_leases.ts";
+import { DeadWorkerLeases } from "../../../src/execution/leases.ts";
 import type { SeenLease } from "../../../src/model/lease.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../../src/engine/engine.ts";
-import { persistLogs } from "../../../src/engine/persist_logs.ts";
+import { persistLogs } from "../../../src/engine/plugin.ts";
 import { HoldfastError, type Issue } from "../../../src/model/error.ts";
 import { uuidV7 } from "../../../src/model/host.ts";
 import { createHandler, type Handler } from "../../../src/http/handler.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { defineJob } from "../../../src/model/job.ts";
 import type { Changes } from "../../../src/model/job/job_changes.ts";
 import { summarize } from "../../../src/replay/command/summary.ts";
-import { showChanges } from "../../../src/replay/show_changes.ts";
+import { showChanges } from "../../../src/replay/suggest_changes.ts";
 import { type ReplayReport, toReport } from "../../../src/replay/replay_report.ts";
 import { anything } from "../../support/stores/for_each_store.ts";
 

@@ -1,5 +1,5 @@
 import { signedLinks } from "../../../src/links/signed_links.ts";
-import { persistLogs } from "../../../src/engine/persist_logs.ts";
+import { persistLogs } from "../../../src/engine/plugin.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";

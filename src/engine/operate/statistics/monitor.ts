@@ -1,6 +1,6 @@
-import { systemHost } from "../../../model/host.ts";
+import { type Host, systemHost } from "../../../model/host.ts";
 import type { StoreCondition } from "../../../statistics/measured_store.ts";
-import type { ProcessMetrics } from "../../../statistics/process_metrics.ts";
+import type { ProcessMetrics, SecondsHistogram } from "../../../statistics/process_metrics.ts";
 import type { StoreInfo } from "../../../store/operate.ts";
 import { type Health, HealthChecks, type ProcessCondition } from "../health.ts";
 import type { JobInfo } from "../job_info.ts";
@@ -8,8 +8,6 @@ import type { Operator } from "../operator.ts";
 import { StatisticsReporter } from "./statistics_reporter.ts";
 import type { WorkerInfo } from "../worker_info.ts";
 import type { ExecutionDeps } from "../../../execution/execution.ts";
-import type { SecondsHistogram } from "../../../statistics/seconds.ts";
-import type { Host } from "../../../model/host.ts";
 
 /** All that metrics are made of. */
 export interface MetricsSource {

@@ -1,4 +1,4 @@
-import { isInstance } from "../../../values/is_instance.ts";
+import { isInstance } from "../../../values/unknown_values.ts";
 import { StoreError } from "../../../model/error.ts";
 import type { ExecutionDeps } from "../../../execution/execution.ts";
 

@@ -1,7 +1,6 @@
 import type { ClientConfig, PoolClient } from "pg";
 import { StoreError } from "../../../model/error.ts";
-import { kindOf } from "../../../values/kind_of.ts";
-import { propertyOf } from "../../../values/property_of.ts";
+import { kindOf, propertyOf } from "../../../values/unknown_values.ts";
 import { type ConnectedClient, refuseStandby, Servers, StandbyError } from "./servers.ts";
 
 /**

@@ -1,5 +1,4 @@
-import { kindOf } from "../../../values/kind_of.ts";
-import { propertyOf } from "../../../values/property_of.ts";
+import { kindOf, propertyOf } from "../../../values/unknown_values.ts";
 
 /** A row of an answer. */
 export type SqlRow = { [column: string]: unknown };

@@ -1,4 +1,4 @@
-import { deadlineFailure } from "../../../model/failure/deadline_failure.ts";
+import { deadlineFailure } from "../../../model/failure.ts";
 import type { ClaimResult } from "../../../store/claim.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw } from "../statement.ts";

@@ -8,7 +8,7 @@ import type {
 } from "../../../store/operate.ts";
 import { addLatencies, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { namesOf } from "../../../values/names_of.ts";
+import { namesOf } from "../../../values/option_names.ts";
 import { raw, rowLimit, sql } from "../statement.ts";
 import { noteTimes } from "../reads/run_times.ts";
 import { countLeases } from "./workers.ts";

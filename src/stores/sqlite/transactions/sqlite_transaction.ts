@@ -1,5 +1,5 @@
 import type { TransactionCalls } from "../../../model/transaction.ts";
-import { propertyOf } from "../../../values/property_of.ts";
+import { propertyOf } from "../../../values/unknown_values.ts";
 import type { SqliteDatabase, SqliteDriver, SqliteDriverStatement } from "../sqlite_database.ts";
 import { StoreError, WorkError } from "../../../model/error.ts";
 import { isPromise } from "../../../values/at_once.ts";

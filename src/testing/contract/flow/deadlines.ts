@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
-import { deadlineFailure } from "../../../model/failure/deadline_failure.ts";
+import { deadlineFailure, failureText } from "../../../model/failure.ts";
 import { isoTime } from "../../../values/iso_time.ts";
-import { failureText } from "../../../model/failure.ts";
 import type { RunIdentity } from "../../../model/run.ts";
 import { FAKE_START } from "../../fake_host.ts";
 import { FactReader } from "../fact_reader.ts";

@@ -1,6 +1,5 @@
 import { abandonedFailure, ALONE_DELAY, ALONE_FROM } from "../../../rules.ts";
-import { deadlineFailure } from "../../../../model/failure/deadline_failure.ts";
-import { type Failure, failureText } from "../../../../model/failure.ts";
+import { deadlineFailure, type Failure, failureText } from "../../../../model/failure.ts";
 import { hadLease, underLease } from "../basics.ts";
 
 // A number that stands for another one in the text of a failure.
