@@ -1,5 +1,7 @@
+import { isInstance } from "../../values/is_instance.ts";
 import type { Json } from "../../values/json.ts";
 import type { McpCall, McpRoute } from "../mcp_call.ts";
+import { noSuchRun } from "../response.ts";
 import { isObject, type JsonObject, refusalText } from "./rpc.ts";
 import { toError } from "./tasks.ts";
 
@@ -120,7 +122,9 @@ export async function callOperatorTool(call: McpCall, tool: OperatorTool, given:
       ...(isObject(answer) ? { structuredContent: answer } : {}),
     };
   } catch (error) {
-    const text = refusalText(error);
+    // A hook hides a run: the caller must not learn that it exists. To clients, a 404 would be the end of their session.
+    const isHidden = isInstance(error, Response) && error.status === 404;
+    const text = refusalText(isHidden ? noSuchRun() : error);
     if (text === null) throw error;
     return toError(text);
   }

@@ -6,6 +6,7 @@ import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import { mcp, type McpOptions } from "../../../src/http/mcp/mcp.ts";
 import { notFound } from "../../../src/http/response.ts";
+import type { Wait } from "../../../src/model/wait.ts";
 import { signedLinks } from "../../../src/links/signed_links.ts";
 import { createEngine, MemoryStore } from "@holdfast/jobs";
 import { internalsOf } from "../../../src/engine/engine_internals.ts";
@@ -360,7 +361,7 @@ Deno.test("options of a tool that cannot be right are a 500 that is reported, an
   assert.equal(errors.length, 1);
 });
 
-Deno.test("a call passes the hooks of its route, and a task of another tenant is answered as one that does not exist", async () => {
+Deno.test("a call passes the hooks of its route, and a task and a run of another tenant are answered as those that do not exist", async () => {
   const options = (_input: unknown, { org }: Org) => ({ labels: { org } });
   const server = aServer({ tools: tools.map((tool) => ({ ...tool, options })), operate: true }, {
     ...CAREFUL,
@@ -386,13 +387,26 @@ Deno.test("a call passes the hooks of its route, and a task of another tenant is
     assert.deepEqual([ofOther.status, ofOther.text], [ofNobody.status, ofNobody.text]);
     assert.equal(ofOther.error.code, -32602);
   }
+  const [{ id: waitId }] = await server.engine.getWaits(taskId) as [Wait];
+  const asked: [name: string, argumentsFor: (runId: string) => object][] = [
+    ["list_runs", (before) => ({ before })],
+    ["get_run", (runId) => ({ runId })],
+    ["explain_run", (runId) => ({ runId })],
+    ["retry_run", (runId) => ({ runId })],
+    ["cancel_run", (runId) => ({ runId })],
+    ["answer_wait", (runId) => ({ runId, waitId, payload: { approved: true } })],
+  ];
+  for (const [name, argumentsFor] of asked) {
+    const ofOther = await server.call(name, argumentsFor(taskId), asB);
+    const ofNobody = await server.call(name, argumentsFor(unknown), asB);
+    assert.deepEqual([ofOther.status, ofOther.result], [ofNobody.status, ofNobody.result], name);
+    assert.equal(ofOther.result.isError, true);
+  }
   const listed = await server.call("list_runs", {}, asB);
-  const shown = await server.call("get_run", { runId: taskId }, asB);
 
   assert.deepEqual([refused.status, refused.text], [403, "no"]);
   assert.equal((await server.get(taskId, asA)).status, "input_required");
   assert.deepEqual(listed.result.structuredContent.runs, []);
-  assert.equal(shown.status, 404); // as GET /run is
 });
 
 Deno.test("who acts is recorded with what MCP does: the run, the answer and the cancel", async () => {
