@@ -9,7 +9,7 @@ import { readRunColumns, type RunColumns } from "../run_columns.ts";
 import type { SqliteDatabase } from "./sqlite_database.ts";
 import type { LeasedRun } from "./writes/lease_cache.ts";
 import { namesOf, type Words } from "../../values/option_names.ts";
-import { type Part, raw } from "./statement.ts";
+import { raw, type SqlPart } from "./statement.ts";
 
 /** The columns of `holdfast_runs`: see schema.ts. */
 export interface RunTable extends Omit<RunColumns, "payload" | "priority"> {
@@ -78,7 +78,7 @@ export const RUN_TABLES = "holdfast_runs r JOIN holdfast_inputs i ON i.run_seq =
 export const ALL_COLUMNS: string = [...RUN_COLUMNS.map((column) => `r.${column}`), "i.payload", HELD].join(", ");
 
 /** Reads what {@linkcode toRunText} needs; a WHERE on `r` or `i` follows. */
-export const SELECT_RUN: Part = raw(`SELECT ${ALL_COLUMNS} FROM ${RUN_TABLES}`);
+export const SELECT_RUN: SqlPart = raw(`SELECT ${ALL_COLUMNS} FROM ${RUN_TABLES}`);
 
 /** The row of a run. */
 export function findRunRow(db: SqliteDatabase, runId: string): RunRow | undefined {
@@ -107,15 +107,10 @@ export function identityReader(): (row: IdentityRow) => RunIdentity {
 }
 
 /** What the lease cache keeps of a row of `holdfast_runs`. */
-export interface LeasedRow {
-  lease_generation: number;
+export type LeasedRow = RunWith<"lease_generation seq job recorded last_report_no"> & {
   lease_claim: string;
-  seq: number;
-  job: string;
-  recorded: number;
-  last_report_no: number;
   is_plain?: number;
-}
+};
 
 /** A claimed row of `holdfast_runs` as an entry of the lease cache. */
 export function toLeasedRun(row: LeasedRow): LeasedRun {

@@ -3,13 +3,13 @@ export type SqliteValue = null | number | string;
 
 /**
  * A statement. It is written as a template with its parameters in their places, which never become part of the text:
- * `` db.get`SELECT id FROM holdfast_runs WHERE seq = ${seq}` ``. Only a {@linkcode Part} is text. A statement that is
+ * `` db.get`SELECT id FROM holdfast_runs WHERE seq = ${seq}` ``. Only a {@linkcode SqlPart} is text. A statement that is
  * executed most often can be a string with `?`, followed by the parameters: it is not composed anew each time.
  */
 export type Statement = string | TemplateStringsArray;
 
 /** A part of a statement, with the parameters in it. */
-export interface Part {
+export interface SqlPart {
   /** The text, with `?` for each parameter. */
   readonly text: string;
   /** The parameters. */
@@ -17,10 +17,10 @@ export interface Part {
 }
 
 /** What a template has between its strings. */
-export type Value = SqliteValue | Part;
+export type Value = SqliteValue | SqlPart;
 
 /** Composes a part of a statement, as a template. */
-export function sql(template: TemplateStringsArray, ...values: readonly Value[]): Part {
+export function sql(template: TemplateStringsArray, ...values: readonly Value[]): SqlPart {
   const parameters: SqliteValue[] = [];
   let text = template[0]!.trimStart(); // a template has one string more than values
   for (let at = 0; at < values.length; at++) {
@@ -33,7 +33,7 @@ export function sql(template: TemplateStringsArray, ...values: readonly Value[])
 }
 
 /** Whether a value in a template is a part. */
-export function isPart(value: Value): value is Part {
+export function isPart(value: Value): value is SqlPart {
   return typeof value === "object" && value !== null;
 }
 
@@ -46,12 +46,12 @@ export function textOf(statement: Statement): string {
  * Text that is no parameter. With a parameter as its `LIMIT`, SQLite 3.53 plans a statement again for each execution:
  * 40 µs instead of 1.
  */
-export function raw(text: string | number): Part {
+export function raw(text: string | number): SqlPart {
   return { text: String(text), parameters: [] };
 }
 
 /** Parts one after another, with text between them. */
-export function joined(parts: readonly Part[], between: string): Part {
+export function joined(parts: readonly SqlPart[], between: string): SqlPart {
   return {
     text: parts.map(({ text }) => text).join(between),
     parameters: parts.flatMap(({ parameters }) => parameters),
@@ -59,7 +59,7 @@ export function joined(parts: readonly Part[], between: string): Part {
 }
 
 /** The condition that a column has one of some values. */
-export function isAmong(column: string, values: readonly SqliteValue[]): Part {
+export function isAmong(column: string, values: readonly SqliteValue[]): SqlPart {
   return sql`${raw(column)} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`;
 }
 

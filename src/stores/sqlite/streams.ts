@@ -1,5 +1,5 @@
 import type { Lease } from "../../model/lease.ts";
-import { isTerminal, type Retention, type RunStatus } from "../../model/run.ts";
+import { isTerminal, type Retention } from "../../model/run.ts";
 import type { Chunk, StreamInfo, StreamPlace } from "../../model/stream.ts";
 import type { StreamText } from "../../store/run_query.ts";
 import { isoTime } from "../../values/iso_time.ts";
@@ -9,6 +9,7 @@ import type { SqliteDatabase } from "./sqlite_database.ts";
 import { raw } from "./statement.ts";
 import { underLease } from "./writes/lease_cache.ts";
 import { fitLine, MAX_LOG_LINES, type NewLogEntry } from "../../model/log.ts";
+import type { RunWith } from "./rows.ts";
 
 /** Stores items of streams. See `Store.appendItems()`. */
 export function appendItems(
@@ -92,11 +93,7 @@ export function purgeChunks(db: SqliteDatabase, { streams }: Retention, now: num
   }
 }
 
-interface RunOfStream {
-  seq: number;
-  status: RunStatus;
-  lease_generation: number;
-}
+type RunOfStream = RunWith<"seq status lease_generation">;
 
 function findRunOfStream(db: SqliteDatabase, runId: string): RunOfStream | undefined {
   return db.get<RunOfStream>`SELECT seq, status, lease_generation FROM holdfast_runs WHERE id = ${runId}`;

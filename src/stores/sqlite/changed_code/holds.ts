@@ -101,27 +101,15 @@ export function readHoldOfClaim(
   return { isResumed: hold?.generation === generation, continues: hold?.continues === 1 };
 }
 
-interface HoldRow {
-  code: HoldCode;
-  message: string;
-  details: JsonText;
-  since: number;
-  prints: JsonText;
-}
-
 /** The hold of a run. See `Store.getHold()`. */
 export function readHold(db: SqliteDatabase, runId: string): HoldRecord | null {
-  const row = db.get<HoldRow>`SELECT h.code, h.message, h.details, h.since, h.prints
+  const row = db.get<{ code: HoldCode; message: string; details: JsonText; since: number; prints: JsonText }>`
+    SELECT h.code, h.message, h.details, h.since, h.prints
     FROM holdfast_runs r JOIN holdfast_holds h ON h.run_seq = r.seq WHERE r.id = ${runId} AND h.since IS NOT NULL`;
   if (row === undefined) return null;
-  const { code, message, since } = row;
-  return {
-    code,
-    message,
-    since: isoTime(since),
-    details: JSON.parse(row.details),
-    prints: namesOfPrints(JSON.parse(row.prints)),
-  };
+  const { code, message, since, details, prints } = row;
+  const tried = namesOfPrints(JSON.parse(prints));
+  return { code, message, since: isoTime(since), details: JSON.parse(details), prints: tried };
 }
 
 /** Finds held runs. See `Store.findHeld()`. */

@@ -1,10 +1,9 @@
 import type { JsonText } from "../../../values/json.ts";
-import type { RunStatus } from "../../../model/run.ts";
 import type { Part } from "../../../store/run_query.ts";
 import type { ChildResult, PauseRecord } from "../../../model/wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
 import { type IdentityRow, readPauseColumns, type ReplayedPauseRow, toRunIdentity } from "../../rows.ts";
-import { identityReader } from "../rows.ts";
+import { identityReader, type RunWith } from "../rows.ts";
 import { readTaken } from "../writes/pause_resolution.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw, sql } from "../statement.ts";
@@ -13,15 +12,10 @@ import { raw, sql } from "../statement.ts";
 const SLICE = 512;
 
 /** A child of a pause; the columns of its run are NULL if it was deleted. */
-interface MemberRow extends IdentityRow {
+type MemberRow = IdentityRow & RunWith<"status output failure failed_step completed_at"> & {
   /** Its result, if it was deleted. */
   result: JsonText | null;
-  status: RunStatus;
-  output: JsonText | null;
-  failure: JsonText | null;
-  failed_step: string | null;
-  completed_at: number | null;
-}
+};
 
 const MEMBERS = sql`holdfast_children m LEFT JOIN holdfast_runs r ON r.seq = m.run_seq`;
 

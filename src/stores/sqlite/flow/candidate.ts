@@ -1,17 +1,11 @@
-import type { RunStatus } from "../../../model/run.ts";
-import type { Part } from "../statement.ts";
+import type { SqlPart } from "../statement.ts";
+import type { RunWith } from "../rows.ts";
 
 /** A run that has passed the gates of its key and of its job. */
-export interface Candidate {
-  seq: number;
-  queue: string;
-  status: RunStatus;
-  position: number;
-  concurrency_key: string | null;
-  fairness_key: string | null;
+export type Candidate = RunWith<"seq queue status position concurrency_key fairness_key"> & {
   /** 1 if it was claimed before. */
   begun: number;
-}
+};
 
 /** The columns of a candidate. */
 export const CANDIDATE = `seq, queue, status, position, concurrency_key, fairness_key, started_at IS NOT NULL AS begun`;
@@ -33,6 +27,6 @@ export function readyRuns(columns: string, isBegunOnly: boolean): string {
 }
 
 /** The same as part of a statement. */
-export function readyRunsOf(queue: string, columns: string, isBegunOnly = false): Part {
+export function readyRunsOf(queue: string, columns: string, isBegunOnly = false): SqlPart {
   return { text: readyRuns(columns, isBegunOnly), parameters: [queue] };
 }

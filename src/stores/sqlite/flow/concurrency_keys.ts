@@ -1,7 +1,7 @@
 import { POSITIONS_PER_PRIORITY } from "../../../model/flow.ts";
 import { END_LEAD, LAST_KEPT } from "../../rules.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type Part, raw, sql } from "../statement.ts";
+import { raw, sql, type SqlPart } from "../statement.ts";
 import { addStarts, keyScope, rateOpensAt } from "./rates.ts";
 import { touchGroup } from "./turns.ts";
 import type { RunWith } from "../rows.ts";
@@ -20,7 +20,7 @@ export function hasKept({ position }: { position: number }): boolean {
 }
 
 /** The position of a run that did not keep its key: see `positionOf()`. */
-export const OWN_POSITION: Part = sql`seq - ${raw(POSITIONS_PER_PRIORITY)} * priority
+export const OWN_POSITION: SqlPart = sql`seq - ${raw(POSITIONS_PER_PRIORITY)} * priority
   - iif(end_of IS NULL OR concurrency_key IS NULL, 0, ${raw(END_LEAD)})`;
 
 /** Makes a run that is not under a lease claimable, or queues it for its key. */
@@ -34,7 +34,7 @@ export function enterQueue(db: SqliteDatabase, seq: number, now: number): void {
 }
 
 /** The part of a SET clause that takes a run out of its queue, with its timers. The key and the group are updated then. */
-export const OUT_OF_QUEUE: Part = sql`queue_state = NULL, timer_at = NULL, due_at = NULL, deadline_at = NULL`;
+export const OUT_OF_QUEUE: SqlPart = sql`queue_state = NULL, timer_at = NULL, due_at = NULL, deadline_at = NULL`;
 
 /** Whether a run holds its concurrency key. */
 export function holdsKey(db: SqliteDatabase, key: string, runId: string): boolean {

@@ -1,4 +1,6 @@
 import type { Lease } from "../../../model/lease.ts";
+import { jobNameOf } from "../../queue_name.ts";
+import type { RunWith } from "../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw } from "../statement.ts";
 import { releaseKey } from "./concurrency_keys.ts";
@@ -6,21 +8,17 @@ import { releaseKey } from "./concurrency_keys.ts";
 // A ghost is a run that was cancelled under a lease: until the lease is released or would have expired, its worker may
 // still execute it. It keeps its concurrency key, and its place under the limit of its job.
 
-/** A row of `holdfast_ghosts`. */
-interface Ghost {
-  run_id: string;
-  generation: number;
-  lease_claim: string | null;
-  job: string;
-  concurrency_key: string | null;
-  expires_at: number;
-}
-
-/** Keeps what a run holds that is cancelled under a lease. */
-export function keepGhost(db: SqliteDatabase, ghost: Ghost): void {
-  db.run`INSERT OR REPLACE INTO holdfast_ghosts (run_id, generation, lease_claim, job, concurrency_key, expires_at)
-    VALUES (${ghost.run_id}, ${ghost.generation}, ${ghost.lease_claim}, ${ghost.job}, ${ghost.concurrency_key},
-      ${ghost.expires_at})`;
+/** Keeps what a run holds that is cancelled under a lease, until then. */
+export function keepGhost(
+  db: SqliteDatabase,
+  run: RunWith<"id lease_generation lease_claim job concurrency_key">,
+  expiresAt: number,
+): void {
+  db.run`
+    INSERT OR REPLACE INTO holdfast_ghosts (run_id, generation, lease_claim, job, concurrency_key, expires_at)
+    VALUES (${run.id}, ${run.lease_generation}, ${run.lease_claim}, ${
+    jobNameOf(run.job)
+  }, ${run.concurrency_key}, ${expiresAt})`;
 }
 
 /**
@@ -35,7 +33,7 @@ export function releaseGhost(
   { claimId = null, expiresAt = null }: { claimId?: string | null; expiresAt?: number | null },
   now: number,
 ): void {
-  const ghost = db.get<Pick<Ghost, "concurrency_key">>`
+  const ghost = db.get<RunWith<"concurrency_key">>`
     DELETE FROM holdfast_ghosts WHERE run_id = ${runId} AND generation = ${generation}
       AND lease_claim IS coalesce(${claimId}, lease_claim) AND expires_at = coalesce(${expiresAt}, expires_at)
     RETURNING concurrency_key`;
@@ -45,7 +43,7 @@ export function releaseGhost(
 
 /** Releases what ghosts hold whose lease would have expired. */
 export function releaseExpiredGhosts(db: SqliteDatabase, limit: number, now: number): void {
-  const expired = db.all<Ghost>`
+  const expired = db.all<{ run_id: string; generation: number }>`
     SELECT * FROM holdfast_ghosts WHERE expires_at <= ${now} ORDER BY expires_at LIMIT ${raw(limit)}`;
   for (const { run_id: runId, generation } of expired) releaseGhost(db, { runId, generation }, {}, now);
 }

@@ -4,7 +4,7 @@ import { MAX_COUNTED_WAITS } from "../../../model/wait.ts";
 import { SEARCHED_BY_END } from "../../operate/timeline_rows.ts";
 import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type Part, raw, sql } from "../statement.ts";
+import { raw, sql, type SqlPart } from "../statement.ts";
 
 // The place of a wait without a deadline.
 const LAST = 9e15;
@@ -58,7 +58,7 @@ function readOwnRows(
 }
 
 // In one statement, `(ifnull(p.deadline_at, 9e15), p.seq) > (?, ?)` reads the index from its beginning.
-function readOpenRows(db: SqliteDatabase, isAfter: Part, limit: number): OpenRow[] {
+function readOpenRows(db: SqliteDatabase, isAfter: SqlPart, limit: number): OpenRow[] {
   return db.all<OpenRow>`
     SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p INDEXED BY holdfast_pauses_open_waits
     CROSS JOIN holdfast_runs r ON r.seq = p.run_seq

@@ -13,7 +13,7 @@ import { readyRunsOf } from "../flow/candidate.ts";
 import { countExecuted } from "../flow/job_gates.ts";
 import { countAllowed, jobScope, keyScope, rateOpensAt } from "../flow/rates.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type Part, raw, sql } from "../statement.ts";
+import { raw, sql, type SqlPart } from "../statement.ts";
 import type { RunStatus } from "../../../model/run.ts";
 import { type KeyLimits, queuesOfKey } from "../flow/concurrency_keys.ts";
 import type { RunWith } from "../rows.ts";
@@ -58,7 +58,7 @@ interface ReadyRun {
 }
 
 /** The runs of a queue that wait for the rate of their key, which has opened: the next claim moves them on. */
-function letPass(queue: string, now: number): Part {
+function letPass(queue: string, now: number): SqlPart {
   return sql`(SELECT concurrency_key AS key FROM holdfast_openings
       WHERE queue = ${queue} AND is_open = 0 AND opens_at <= ${now} LIMIT ${raw(MAX_AHEAD)})
     JOIN holdfast_runs ON seq = (SELECT seq FROM holdfast_runs INDEXED BY holdfast_runs_queued_by_key

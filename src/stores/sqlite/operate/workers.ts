@@ -9,32 +9,23 @@ import type { ClaimRequest } from "../../../store/claim.ts";
 import { limitsOf } from "../../operate/blocker_facts.ts";
 import type { LiveWorker } from "../flow/job_gates.ts";
 
-interface WorkerRow {
-  id: string;
-  jobs: JsonText;
-  seen_at: number;
-  lease_ms: number;
-  details: JsonText;
-  started_at: number;
-  stopping: number;
-}
-
 /** The workers, by their first claims. See `Store.getWorkers()`. */
 export function readWorkers(db: SqliteDatabase, now: number): WorkerRecord[] {
-  const rows = db.all<WorkerRow>`
-    SELECT id, jobs, seen_at, lease_ms, details, started_at, stopping FROM holdfast_workers
-    WHERE seen_at + lease_ms * ${raw(LISTED_LEASES)} >= ${now} ORDER BY started_at, id`;
   const leases = countLeases(db);
-  return rows.map((row) => ({
-    id: row.id,
-    details: parseWorkerDetails(row.details),
-    jobNames: [...new Set((JSON.parse(row.jobs) as string[]).map(jobNameOf))].sort(), // the names of queues
-    startedAt: row.started_at,
-    seenAt: row.seen_at,
-    isStopping: row.stopping === 1,
-    leases: leases.get(row.id) ?? 0,
-    leaseMs: row.lease_ms,
-  }));
+  return db.all<
+    & Pick<WorkerRecord, "id" | "startedAt" | "seenAt" | "leaseMs">
+    & { jobs: JsonText; details: JsonText; stopping: number }
+  >`
+    SELECT id, jobs, seen_at AS seenAt, lease_ms AS leaseMs, details, started_at AS startedAt, stopping FROM holdfast_workers
+    WHERE seen_at + lease_ms * ${raw(LISTED_LEASES)} >= ${now} ORDER BY started_at, id`.map(
+    ({ jobs, details, stopping, ...worker }) => ({
+      ...worker,
+      details: parseWorkerDetails(details),
+      jobNames: [...new Set((JSON.parse(jobs) as string[]).map(jobNameOf))].sort(), // the names of queues
+      isStopping: stopping === 1,
+      leases: leases.get(worker.id) ?? 0,
+    }),
+  );
 }
 
 /** How many runs are under leases of each worker. */
@@ -50,15 +41,12 @@ export function noteStopping(db: SqliteDatabase, workerId: string): void {
   db.run`UPDATE holdfast_workers SET stopping = 1 WHERE id = ${workerId}`;
 }
 
-/** The last claim of a worker. */
-interface LastClaim {
-  seen_at: number;
-  claim_id: string;
-}
-
 /** Reads the last claim of a worker that is known. */
-export function readLastClaim(db: SqliteDatabase, workerId: string): LastClaim | undefined {
-  return db.get<LastClaim>`SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ${workerId}`;
+export function readLastClaim(
+  db: SqliteDatabase,
+  workerId: string,
+): { seen_at: number; claim_id: string } | undefined {
+  return db.get`SELECT seen_at, claim_id FROM holdfast_workers WHERE id = ${workerId}`;
 }
 
 /** What a worker claimed by its last call, if that is the one with this id. */

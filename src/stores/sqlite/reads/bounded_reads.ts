@@ -6,6 +6,7 @@ import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
 import { WAIT_VALUES, type WaitText } from "../../../model/wait.ts";
 import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS } from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
+import { raw, sql, type SqlPart } from "../statement.ts";
 import {
   type LogRow,
   type MessageRow,
@@ -211,47 +212,37 @@ function withLarge<T extends object>(record: T, row: LargeFlags, values: readonl
 
 /** Reads a part of a value. See `Store.readValue()`. */
 export function readValue(db: SqliteDatabase, place: ValuePlace, from: number): ValuePart | null {
-  const { column, rows, parameters } = findValue(place);
+  const [name, rows] = findValue(place);
+  const column = raw(name);
   // As bytes: in a string SQLite would count all characters in front of the part.
-  const row = db.get<{ bytes: Uint8Array<ArrayBuffer>; size: number } | { bytes: null; size: null }>(
-    `SELECT substr(CAST(${column} AS BLOB), ?, max(${VALUE_PART_LENGTH}, octet_length(${column}) / ${VALUE_PARTS})) AS bytes,
-       octet_length(${column}) AS size ${rows}`,
-    from + 1,
-    ...parameters,
-  );
+  const row = db.get<{ bytes: Uint8Array<ArrayBuffer>; size: number } | { bytes: null; size: null }>`
+    SELECT substr(CAST(${column} AS BLOB), ${from + 1},
+        max(${raw(VALUE_PART_LENGTH)}, octet_length(${column}) / ${raw(VALUE_PARTS)})) AS bytes,
+      octet_length(${column}) AS size FROM ${rows}`;
   if (row === undefined || row.size === null) return null;
   const { bytes, size } = row; // all drivers return a BLOB as a `Uint8Array`
   const next = from + bytes.length;
   return { bytes, next: next < size ? next : null };
 }
 
-function findValue(place: ValuePlace): { column: string; rows: string; parameters: readonly string[] } {
+/** The column of a value, and the row that has it. */
+function findValue(place: ValuePlace): [column: string, rows: SqlPart] {
   switch (place.of) {
-    case "run":
-      return {
-        column: place.value === "payload" ? "i.payload" : "r.output",
-        rows: "FROM holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq WHERE r.id = ?",
-        parameters: [place.runId],
-      };
+    case "run": {
+      const rows = sql`holdfast_runs r JOIN holdfast_inputs i ON i.run_seq = r.seq WHERE r.id = ${place.runId}`;
+      return [place.value === "payload" ? "i.payload" : "r.output", rows];
+    }
     case "step":
-      return {
-        column: "s.output",
-        rows: "FROM holdfast_steps s JOIN holdfast_runs r ON r.seq = s.run_seq WHERE r.id = ? AND s.name = ?",
-        parameters: [place.runId, place.stepName],
-      };
+      return ["s.output", sql`holdfast_steps s ${ofRun("s", place)} AND s.name = ${place.stepName}`];
     case "message":
-      return {
-        column: "m.payload",
-        rows: "FROM holdfast_messages m JOIN holdfast_runs r ON r.seq = m.run_seq WHERE r.id = ? AND m.id = ?",
-        parameters: [place.runId, place.messageId],
-      };
+      return ["m.payload", sql`holdfast_messages m ${ofRun("m", place)} AND m.id = ${place.messageId}`];
     case "wait":
-      return {
-        column: `p.${place.value}`,
-        rows: "FROM holdfast_pauses p WHERE p.id = ? AND p.kind = 'wait'",
-        parameters: [place.waitId],
-      };
+      return [`p.${place.value}`, sql`holdfast_pauses p WHERE p.id = ${place.waitId} AND p.kind = 'wait'`];
   }
+}
+
+function ofRun(table: string, { runId }: { runId: string }): SqlPart {
+  return sql`JOIN holdfast_runs r ON r.seq = ${raw(table)}.run_seq WHERE r.id = ${runId}`;
 }
 
 /** How many of the first rows it takes to fill the room that is left in a part. */

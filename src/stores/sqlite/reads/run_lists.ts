@@ -15,7 +15,7 @@ import {
 } from "../../run_conditions.ts";
 import { countRuns, queuesOf } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { isAmong, joined, type Part, raw, sql } from "../statement.ts";
+import { isAmong, joined, raw, sql, type SqlPart } from "../statement.ts";
 import { estimateRuns, findTimedRuns, skipOthers, type TimedRuns } from "./run_times.ts";
 
 // How many entries of an index are examined at first, and at most without a break.
@@ -48,7 +48,7 @@ interface Conditions {
 type Label = readonly [key: string, value: string];
 
 /** A condition on a column of a run `l`. */
-interface ColumnTerm extends Part {
+interface ColumnTerm extends SqlPart {
   column: string;
   /** Whether the column has a value. */
   isSet?: boolean;
@@ -118,7 +118,7 @@ type IndexRange =
   | { by: "hold" }
   | { by: "job" | "status"; values: readonly string[] }
   | { by: "label"; label: Label }
-  | { by: "column" | "unordered"; column: string; index: string; terms: readonly Part[] }
+  | { by: "column" | "unordered"; column: string; index: string; terms: readonly SqlPart[] }
   | { by: "few"; seqs: readonly number[] };
 
 // The partial indexes by which runs are found that have a value in a column. That of `completed_at` is by the status, too.
@@ -141,7 +141,7 @@ function rangesOf({ columns, statuses }: Conditions): IndexRange[] {
 }
 
 /** The newest runs of a range that are older than the run `before`, with these columns. */
-function newestIn(range: IndexRange, columns: readonly string[], before: number, limit: number): Part {
+function newestIn(range: IndexRange, columns: readonly string[], before: number, limit: number): SqlPart {
   const end = sql`seq < ${before} ORDER BY seq DESC LIMIT ${limit}`;
   const read = ["seq", ...columns].join(", ");
   if (range.by === "all") return sql`SELECT ${raw(read)} FROM holdfast_runs WHERE ${end}`;
@@ -156,7 +156,7 @@ function newestIn(range: IndexRange, columns: readonly string[], before: number,
     return sql`SELECT r.seq, ${ofRun} FROM (${numbers}) n CROSS JOIN holdfast_runs r ON r.seq = n.seq`;
   }
   const { by, values } = range;
-  const only = (condition: Part) =>
+  const only = (condition: SqlPart) =>
     sql`SELECT ${raw(`${read} FROM holdfast_runs INDEXED BY holdfast_runs_by_${by}`)} WHERE ${condition} AND ${end}`;
   if (values.length > MAX_RANGES) return only(isAmong(by, values));
   const each = values.map((value) => only(sql`${raw(by)} = ${value}`));
@@ -166,12 +166,16 @@ function newestIn(range: IndexRange, columns: readonly string[], before: number,
 }
 
 /** The runs of a range by a column. */
-function allOf({ index, terms }: Extract<IndexRange, { index: string }>, columns: string): Part {
+function allOf({ index, terms }: Extract<IndexRange, { index: string }>, columns: string): SqlPart {
   return sql`SELECT ${raw(`${columns} FROM holdfast_runs l INDEXED BY ${index}`)} WHERE ${joined(terms, " AND ")}`;
 }
 
 /** The numbers of runs that another table has, or that were read. */
-function numbersIn(range: Extract<IndexRange, { by: "label" | "hold" | "few" }>, before: number, limit: number): Part {
+function numbersIn(
+  range: Extract<IndexRange, { by: "label" | "hold" | "few" }>,
+  before: number,
+  limit: number,
+): SqlPart {
   if (range.by === "few") {
     const from = range.seqs.findIndex((seq) => seq < before);
     const seqs = from < 0 ? [] : range.seqs.slice(from, from + limit);
@@ -248,7 +252,7 @@ function* cheapest(
 /** What a run `l` of a range has to meet besides, and the columns that are read of it. */
 interface Rest {
   columns: readonly string[];
-  terms: readonly Part[];
+  terms: readonly SqlPart[];
 }
 
 /** A scope's conditions come first: a run that does not meet them is not examined any further. */
@@ -274,7 +278,7 @@ function restOf(conditions: Conditions, range: IndexRange, scope: RunQuery["scop
 }
 
 // A scalar subquery: the planner never turns it into a join, which might begin with all runs that have the label.
-function hasLabel([key, value]: Label): Part {
+function hasLabel([key, value]: Label): SqlPart {
   return sql`(SELECT 1 FROM holdfast_labels o WHERE o.key = ${key} AND o.value = ${value} AND o.run_seq = l.seq)
     IS NOT NULL`;
 }

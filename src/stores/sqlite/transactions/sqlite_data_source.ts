@@ -120,64 +120,63 @@ const TAKEN_MS = 5_000;
 
 class SqliteEffects implements Effects {
   readonly keepMs: number;
-  readonly #connection: SqliteConnection;
+  readonly #db: SqliteDatabase;
+  readonly #writes: SqliteConnection["writes"];
+  readonly #statements: UserStatements;
 
-  constructor(connection: SqliteConnection, keepMs: number) {
-    this.#connection = connection;
+  constructor({ db, writes, statements }: SqliteConnection, keepMs: number) {
+    this.#db = db;
+    this.#writes = writes;
+    this.#statements = statements;
     this.keepMs = keepMs;
   }
 
   migrate(isJoined: boolean): Promise<void> {
-    const { db, writes } = this.#connection;
     const tables = [["holdfast_outbox", OUTBOX_TABLE], ...(isJoined ? [] : [["holdfast_effects", EFFECTS_TABLE]])];
-    return writes.submit(() => {
+    return this.#writes.submit(() => {
       for (const [name, statement] of tables) {
         // Even a statement that changes nothing would compile all statements of the connection anew.
-        const found = db.get`SELECT 1 FROM sqlite_schema WHERE name = ${name!}`;
-        if (found === undefined) db.exec(statement!);
+        const found = this.#db.get`SELECT 1 FROM sqlite_schema WHERE name = ${name!}`;
+        if (found === undefined) this.#db.exec(statement!);
       }
     });
   }
 
   async transact({ keys, work }: EffectRequest): Promise<{ found: JsonText | null } | { committed: true }> {
-    const { db, writes } = this.#connection;
-    const done = await writes.submit(() => this.#transactNow(db, keys, work));
+    const done = await this.#writes.submit(() => this.#transactNow(keys, work));
     if ("thrown" in done) throw done.thrown;
     return done;
   }
 
   #transactNow(
-    db: SqliteDatabase,
     keys: readonly string[],
     work: EffectRequest["work"],
   ): { found: JsonText | null } | { committed: true } | { thrown: WorkError } {
     for (const key of keys) {
-      const row = db.get<{ output: string | null }>`SELECT output FROM holdfast_effects WHERE step_key = ${key}`;
+      const row = this.#db.get<{ output: string | null }>`SELECT output FROM holdfast_effects WHERE step_key = ${key}`;
       if (row !== undefined) return { found: row.output };
     }
-    const done = inSavepoint<SourceWrites>(db, this.#connection.statements, work);
+    const done = inSavepoint<SourceWrites>(this.#db, this.#statements, work);
     if ("thrown" in done) return done;
     const { effect, rows } = done.value;
     if (effect !== null) {
       const { key, storeId, runId, output, at } = effect;
-      db.run`INSERT INTO holdfast_effects VALUES (${key}, ${storeId}, ${runId}, ${output}, ${at})`;
+      this.#db.run`INSERT INTO holdfast_effects VALUES (${key}, ${storeId}, ${runId}, ${output}, ${at})`;
     }
-    for (const row of rows) db.run(INSERT_ROW, ...parametersOf(row));
+    for (const row of rows) this.#db.run(INSERT_ROW, ...parametersOf(row));
     return { committed: true };
   }
 
   findOlder(storeId: string, at: number, after: string, limit: number): Promise<StoredEffect[]> {
-    const { db, writes } = this.#connection;
-    return writes.submit(() =>
-      db.all<{ key: string; runId: string; at: number }>`
+    return this.#writes.submit(() =>
+      this.#db.all<{ key: string; runId: string; at: number }>`
         SELECT step_key AS key, run_id AS runId, at FROM holdfast_effects
         WHERE step_key > ${after} AND store_id = ${storeId} AND at < ${at} ORDER BY step_key LIMIT ${limit}`
     );
   }
 
   async forget(keys: readonly string[]): Promise<void> {
-    const { db, writes } = this.#connection;
-    await writes.submit(() => db.run`DELETE FROM holdfast_effects WHERE ${isAmong("step_key", keys)}`);
+    await this.#writes.submit(() => this.#db.run`DELETE FROM holdfast_effects WHERE ${isAmong("step_key", keys)}`);
   }
 
   insertion(row: NewOutboxRow) {
@@ -185,28 +184,26 @@ class SqliteEffects implements Effects {
   }
 
   takeRows({ storeId, jobs, now, limit }: OutboxRequest): Promise<OutboxRow[]> {
-    const { db, writes } = this.#connection;
     const mine = sql`error IS NULL AND (store_id IS NULL OR store_id = ${storeId}) AND
       (kind = 'signal' OR ${isAmong("name", jobs)})`;
     // It writes only if there is something.
-    if (db.get`SELECT 1 FROM holdfast_outbox WHERE ${mine} LIMIT 1` === undefined) return Promise.resolve([]);
-    return writes.submit(() => {
-      const taken = db.run`
+    if (this.#db.get`SELECT 1 FROM holdfast_outbox WHERE ${mine} LIMIT 1` === undefined) return Promise.resolve([]);
+    return this.#writes.submit(() => {
+      const taken = this.#db.run`
         UPDATE holdfast_outbox SET taken_until = ${now + TAKEN_MS}
         WHERE no = (SELECT min(no) FROM holdfast_outbox WHERE ${mine}) AND (taken_until IS NULL OR taken_until <= ${now})`;
       if (taken === 0) return [];
-      return db.all<OutboxRow>`
+      return this.#db.all<OutboxRow>`
         SELECT no, id, kind, name, value, options FROM holdfast_outbox WHERE ${mine} ORDER BY no LIMIT ${limit}`;
     });
   }
 
   async deleteRows(nos: readonly number[]): Promise<void> {
-    const { db, writes } = this.#connection;
-    await writes.submit(() => db.run`DELETE FROM holdfast_outbox WHERE ${isAmong("no", nos)}`);
+    await this.#writes.submit(() => this.#db.run`DELETE FROM holdfast_outbox WHERE ${isAmong("no", nos)}`);
   }
 
   async countStuck(storeId: string, before: number): Promise<StuckRows> {
-    const row = this.#connection.db.one<StuckRows>`
+    const row = this.#db.one<StuckRows>`
       SELECT count(error) AS refused, count(*) - count(error) AS waiting FROM holdfast_outbox
       WHERE (store_id IS NULL OR store_id = ${storeId}) AND (error IS NOT NULL OR at < ${before})`;
     return await Promise.resolve({ ...row });
@@ -214,14 +211,13 @@ class SqliteEffects implements Effects {
 
   async findRows(ids: readonly string[]): ReturnType<Effects["findRows"]> {
     return await Promise.resolve(
-      this.#connection.db.all<{ id: string; kind: OutboxRow["kind"]; name: string; error: string | null }>`
+      this.#db.all<{ id: string; kind: OutboxRow["kind"]; name: string; error: string | null }>`
         SELECT id, kind, name, error FROM holdfast_outbox WHERE ${isAmong("id", ids)}`,
     );
   }
 
   async refuseRow(no: number, error: string): Promise<void> {
-    const { db, writes } = this.#connection;
-    await writes.submit(() => db.run`UPDATE holdfast_outbox SET error = ${error} WHERE no = ${no}`);
+    await this.#writes.submit(() => this.#db.run`UPDATE holdfast_outbox SET error = ${error} WHERE no = ${no}`);
   }
 }
 

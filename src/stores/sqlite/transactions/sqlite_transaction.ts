@@ -67,52 +67,6 @@ function checkStatement(sql: string): void {
   if (/\bholdfast_/i.test(text)) throw new TypeError("The tables of Holdfast cannot be changed here");
 }
 
-/** The transaction that a function is executed in. */
-class OpenSqliteTransaction {
-  readonly #driver: SqliteDriver;
-  readonly #statements: UserStatements;
-  #hasEnded = false;
-
-  /** @param driver The connection, in a transaction. */
-  constructor(driver: SqliteDriver, statements: UserStatements) {
-    this.#driver = driver;
-    this.#statements = statements;
-  }
-
-  /** What the function is given. */
-  get tx(): Omit<SqliteTransaction, keyof TransactionCalls> {
-    return {
-      run: (sql, ...parameters) => {
-        const result = this.#statement(sql).run(...parameters as never[]); // drivers take more than the store uses
-        return { changes: Number(propertyOf(result, "changes") ?? result) };
-      },
-      get: (sql, ...parameters) => (this.#statement(sql).get(...parameters as never[]) ?? undefined) as never,
-      all: (sql, ...parameters) => this.#statement(sql).all(...parameters as never[]) as never,
-    };
-  }
-
-  /** Ends it for the function. */
-  end(): void {
-    this.#hasEnded = true;
-  }
-
-  /** Whether no statement has ended the transaction. */
-  get isOpen(): boolean {
-    return isInTransaction(this.#driver);
-  }
-
-  #statement(sql: string): SqliteDriverStatement {
-    // After RAISE(ROLLBACK) each statement would be a commit of its own.
-    if (this.#hasEnded || !isInTransaction(this.#driver)) throw new TypeError("The transaction has ended");
-    return this.#statements.compile(sql);
-  }
-}
-
-/** Whether a transaction is open, as far as the driver says so: `isTransaction` (node:sqlite) or `inTransaction`. */
-function isInTransaction(driver: SqliteDriver): boolean {
-  return propertyOf(driver, "isTransaction") !== false && propertyOf(driver, "inTransaction") !== false;
-}
-
 const ENDED =
   "The transaction was ended by one of its statements: RAISE(ROLLBACK) in a trigger, COMMIT, or a full disk";
 
@@ -127,20 +81,49 @@ export function inSavepoint<T>(
   statements: UserStatements,
   work: (tx: object) => T | Promise<T>,
 ): { value: T } | { thrown: WorkError } {
-  const open = new OpenSqliteTransaction(db.driver, statements);
+  const { driver } = db;
+  let hasReturned = false;
   db.exec("SAVEPOINT holdfast_work");
   let value: T | Promise<T>;
   try {
-    value = work(open.tx);
+    value = work(openTransaction(statements, () => !hasReturned && isInTransaction(driver)));
     if (isPromise(value)) throw new TypeError("A transaction on SQLite is synchronous"); // the engine refuses it before
   } catch (error) {
-    if (!open.isOpen) throw new Undone(new WorkError(error));
+    if (!isInTransaction(driver)) throw new Undone(new WorkError(error));
     db.exec("ROLLBACK TO holdfast_work; RELEASE holdfast_work");
     return { thrown: new WorkError(error) };
   } finally {
-    open.end();
+    hasReturned = true;
   }
-  if (!open.isOpen) throw new Undone(new WorkError(new StoreError(ENDED, { code: "internal" })));
+  if (!isInTransaction(driver)) throw new Undone(new WorkError(new StoreError(ENDED, { code: "internal" })));
   db.exec("RELEASE holdfast_work");
   return { value };
+}
+
+/**
+ * What the function of a transaction is given.
+ *
+ * @param isOpen Whether it has not ended. After RAISE(ROLLBACK) each statement would be a commit of its own.
+ */
+function openTransaction(
+  statements: UserStatements,
+  isOpen: () => boolean,
+): Omit<SqliteTransaction, keyof TransactionCalls> {
+  const compile = (sql: string) => {
+    if (!isOpen()) throw new TypeError("The transaction has ended");
+    return statements.compile(sql);
+  };
+  return {
+    run: (sql, ...parameters) => {
+      const result = compile(sql).run(...parameters as never[]); // drivers take more than the store uses
+      return { changes: Number(propertyOf(result, "changes") ?? result) };
+    },
+    get: (sql, ...parameters) => (compile(sql).get(...parameters as never[]) ?? undefined) as never,
+    all: (sql, ...parameters) => compile(sql).all(...parameters as never[]) as never,
+  };
+}
+
+/** Whether a transaction is open, as far as the driver says so: `isTransaction` (node:sqlite) or `inTransaction`. */
+function isInTransaction(driver: SqliteDriver): boolean {
+  return propertyOf(driver, "isTransaction") !== false && propertyOf(driver, "inTransaction") !== false;
 }

@@ -6,7 +6,7 @@ import type { Lease } from "../../../model/lease.ts";
 import { actorOf } from "../../../model/origin.ts";
 import { isLeased, isTerminal, type StoredRun } from "../../../model/run.ts";
 import type { CancelledExecution, ClaimResult, Ending } from "../../../store/claim.ts";
-import { aloneQueue, jobNameOf } from "../../queue_name.ts";
+import { aloneQueue } from "../../queue_name.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { ALONE_FROM } from "../../rules.ts";
 import { endHold } from "../changed_code/offers.ts";
@@ -18,7 +18,7 @@ import { addEndRun } from "./insert_run.ts";
 import { findRunRow, type RunRow, type RunWith, SELECT_RUN, toRunText } from "../rows.ts";
 import { moveRun } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type Part, sql } from "../statement.ts";
+import { sql, type SqlPart } from "../statement.ts";
 import { keepReports, type NewReports, newReports, NO_REPORTS } from "./new_reports.ts";
 import { commitDeadlines, resolveChildren } from "./pause_resolution.ts";
 import { completeRetried } from "./retry_links.ts";
@@ -41,7 +41,7 @@ export type OpenRun =
   & RunWith<"lease_owner recorded started_at start_within finish_within">;
 
 /** Reads what its end or the end of its lease needs of a run; a WHERE follows. */
-export const SELECT_OPEN_RUN: Part = sql`
+export const SELECT_OPEN_RUN: SqlPart = sql`
   SELECT seq, id, job, labels, status, queue, fairness_key, concurrency_key, lease_owner, lease_claim, lease_generation,
     lease_expires_at, last_report_no, recorded, has_pauses, abandonments, abandonments_alone, started_at, start_within,
     finish_within, parent_seq, parent_pause, retrigger_of, on_end
@@ -106,9 +106,7 @@ function endRun(
   // A worker may still execute a cancelled run, and a late one.
   const mayExecute = status === "cancelled" || (status === "failed" && ending.stillExecuting === true);
   if (mayExecute && wasLeased && expiresAt !== null && expiresAt > now) {
-    const { id: run_id, lease_claim } = run;
-    const job = jobNameOf(run.job);
-    keepGhost(db, { run_id, generation, lease_claim, job, concurrency_key: key, expires_at: expiresAt });
+    keepGhost(db, run, expiresAt);
   } else if (key !== null) releaseKey(db, key, run.id, generation, now);
   return true;
 }

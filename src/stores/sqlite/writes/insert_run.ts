@@ -40,7 +40,12 @@ export function insertRun(
   endedRunId: string | null = null,
 ): { run: StoredRun; seq: number } | null {
   const seq = drawNumber(db);
-  const endOf = endedRunId ?? endOfRetried(db, run);
+  // A retry of an end run cleans up after the same run, and a retry has what the engine has stored of the slot.
+  const old = run.retriggerOf === null ? undefined : db.get<{ end_of: string | null; slot: JsonText | null }>`
+    SELECT end_of, slot FROM holdfast_runs WHERE id = ${run.retriggerOf.runId}`;
+  const endOf = endedRunId ?? old?.end_of ?? null;
+  const { slot = null, slotAt: slotTime = null } = run.schedule ?? {};
+  const slotAt = slotTime === null ? null : Date.parse(slotTime);
   const queue = queueName(run.jobName, run.version);
   const key = run.concurrencyKey;
   const flow = flowOf(run, now);
@@ -72,14 +77,13 @@ export function insertRun(
   ];
   const onEnd = toOnEnd(run);
   const isPlain = flow === NO_FLOW && run.schedule === null && parent === null && onEnd === null && endOf === null;
-  const slotAt = slotOf(run);
   const isAdded = isPlain ? db.run(INSERT_PLAIN, ...columns) : db.run(
     INSERT,
     ...columns,
     ...FLOW_COLUMNS.map((column) => flow[column]),
     run.schedule?.name ?? null,
     slotAt,
-    run.schedule === null ? null : slotTextOf(db, run),
+    run.schedule !== null && run.retriggerOf !== null ? old?.slot ?? null : slot,
     parent?.id ?? null,
     parent?.seq ?? null,
     parent?.pauseSeq ?? null,
@@ -179,25 +183,6 @@ const INSERT = insertOf([
 function insertOf(columns: readonly string[]): string {
   return `INSERT INTO holdfast_runs (status, ${columns.join(", ")})
     VALUES ('pending', ${columns.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
-}
-
-/** A retry of an end run cleans up after the same run. */
-function endOfRetried(db: SqliteDatabase, { retriggerOf }: NewRun): string | null {
-  if (retriggerOf === null) return null;
-  const old = db.get<{ end_of: string | null }>`SELECT end_of FROM holdfast_runs WHERE id = ${retriggerOf.runId}`;
-  return old?.end_of ?? null;
-}
-
-function slotOf({ schedule }: NewRun): number | null {
-  const slotAt = schedule?.slotAt ?? null;
-  return slotAt === null ? null : Date.parse(slotAt);
-}
-
-/** What the engine stores of a slot. A retry has that of the old run. */
-function slotTextOf(db: SqliteDatabase, { schedule, retriggerOf }: NewRun): JsonText | null {
-  if (retriggerOf === null) return schedule?.slot ?? null;
-  const old = db.get<{ slot: JsonText | null }>`SELECT slot FROM holdfast_runs WHERE id = ${retriggerOf.runId}`;
-  return old?.slot ?? null;
 }
 
 /** The columns of a run that was not claimed yet. */

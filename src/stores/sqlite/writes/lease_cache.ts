@@ -1,5 +1,5 @@
 import type { Lease } from "../../../model/lease.ts";
-import { type Part, sql } from "../statement.ts";
+import { sql, type SqlPart } from "../statement.ts";
 
 /** The entry of a run under a lease. */
 export interface LeasedRun {
@@ -55,7 +55,7 @@ export class LeaseCache {
 }
 
 /** The condition that a lease is the current one of a row of `holdfast_runs`. */
-export function underLease({ runId, generation, claimId, recorded }: Lease): Part {
+export function underLease({ runId, generation, claimId, recorded }: Lease): SqlPart {
   return sql`id = ${runId} AND lease_generation = ${generation} AND lease_claim = ${claimId} AND recorded >= ${recorded}
     AND status = 'running'`;
 }

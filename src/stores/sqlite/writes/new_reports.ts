@@ -3,7 +3,7 @@ import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../model/lease.ts";
 import { latestProgress, type Report } from "../../../model/execution_report.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { type Part, sql } from "../statement.ts";
+import { sql, type SqlPart } from "../statement.ts";
 import { underLease } from "./lease_cache.ts";
 
 /** The reports ({@linkcode Report}) in a write that no earlier write under the same lease has stored. */
@@ -17,7 +17,7 @@ export interface NewReports {
 }
 
 /** The part of a SET clause that stores the latest progress and the number of the last report. */
-export function keepReports({ progress, lastNo }: Omit<NewReports, "reports">): Part {
+export function keepReports({ progress, lastNo }: Omit<NewReports, "reports">): SqlPart {
   return sql`progress = coalesce(${progress}, progress), last_report_no = max(last_report_no, ${lastNo})`;
 }
 
