@@ -1,4 +1,4 @@
-import { isInstance } from "../../values/is_instance.ts";
+import { isInstance } from "../../values/unknown_values.ts";
 import type { Json } from "../../values/json.ts";
 import type { McpCall, McpRoute } from "../mcp_call.ts";
 import { noSuchRun } from "../response.ts";
