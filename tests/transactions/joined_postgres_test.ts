@@ -394,7 +394,9 @@ test("dataSource() refuses a pool of another database, that of the store, and wh
   await elsewhere.end();
 });
 
-/** The schema of a store. */
+/** The schema of a store, in quotes. */
 function schemaOf(store: PostgresStore): string {
-  return (store as unknown as { dataSource(): { effects: { schema: string } } }).dataSource().effects.schema;
+  const { effects } = store.dataSource();
+  const row = { id: "", kind: "trigger", name: "", value: null, options: null, storeId: null, at: 0 } as const;
+  return /INSERT INTO ("\w+")/.exec(effects.insertion(row).sql)![1]!;
 }
