@@ -8,6 +8,11 @@ export interface TableCheck {
   ifAny?: string;
 }
 
+/** Checks of tables that are always there: what has to be true, each with the statement that finds what is wrong. */
+export function checksOf(statements: Readonly<Record<string, string>>): TableCheck[] {
+  return Object.entries(statements).map(([name, sql]) => ({ name, sql }));
+}
+
 /** The columns that hold JSON, by their tables; the names of tables have no prefix here. Empty is no value. */
 export const JSON_COLUMNS = {
   runs: ["labels", "progress", "output", "failure", "on_end"],
