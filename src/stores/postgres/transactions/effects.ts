@@ -36,14 +36,14 @@ export class PostgresEffects implements Effects, Outbox {
   readonly keepMs: number;
   readonly #driver: SqlDriver;
   /** The schema of its tables, in quotes. */
-  readonly #schema: string;
+  readonly schema: string;
   /** Where a new row of the outbox is announced if the store listens there. */
   readonly #channel: string;
   readonly #toTx: (client: unknown) => object;
 
   constructor(driver: SqlDriver, { schema, keepMs, toTx }: PostgresEffectsOptions) {
     this.#driver = driver;
-    this.#schema = `"${schema}"`;
+    this.schema = `"${schema}"`;
     this.#channel = outboxChannel(schema);
     this.keepMs = keepMs;
     this.#toTx = toTx;
@@ -53,7 +53,7 @@ export class PostgresEffects implements Effects, Outbox {
     await this.#makeOutbox(isJoined);
     if (isJoined) return;
     await this.#makeTable("effects", [
-      `CREATE TABLE IF NOT EXISTS ${this.#schema}.effects (step_key text PRIMARY KEY, store_id text NOT NULL,
+      `CREATE TABLE IF NOT EXISTS ${this.schema}.effects (step_key text PRIMARY KEY, store_id text NOT NULL,
   run_id text NOT NULL, output text, at bigint NOT NULL)`,
     ]);
   }
@@ -84,7 +84,7 @@ export class PostgresEffects implements Effects, Outbox {
     try {
       if (keys.length > 0) {
         const places = keys.map((_, at) => `$${at + 1}`).join(", ");
-        const sql = `SELECT output FROM ${this.#schema}.effects WHERE step_key IN (${places})`;
+        const sql = `SELECT output FROM ${this.schema}.effects WHERE step_key IN (${places})`;
         const [row] = await open.query(sql, keys);
         if (row !== undefined) {
           await open.rollback();
@@ -106,14 +106,14 @@ export class PostgresEffects implements Effects, Outbox {
 
   async #insert(open: OpenTransaction, { key, storeId, runId, output, at }: NewEffect): Promise<void> {
     await open.query(
-      `INSERT INTO ${this.#schema}.effects (step_key, store_id, run_id, output, at) VALUES ($1, $2, $3, $4, $5)`,
+      `INSERT INTO ${this.schema}.effects (step_key, store_id, run_id, output, at) VALUES ($1, $2, $3, $4, $5)`,
       [key, storeId, runId, output, at],
     );
   }
 
   async findOlder(storeId: string, at: number, after: string, limit: number): Promise<StoredEffect[]> {
     const rows = await this.#execute([[
-      `SELECT step_key, run_id, at::text AS at FROM ${this.#schema}.effects
+      `SELECT step_key, run_id, at::text AS at FROM ${this.schema}.effects
        WHERE step_key COLLATE "C" > $1 AND store_id = $2 AND at < $3 ORDER BY step_key COLLATE "C" LIMIT $4`,
       [after, storeId, Math.floor(at), limit],
     ]]);
@@ -125,13 +125,13 @@ export class PostgresEffects implements Effects, Outbox {
   }
 
   async forget(keys: readonly string[]): Promise<void> {
-    const sql = `DELETE FROM ${this.#schema}.effects WHERE step_key IN
+    const sql = `DELETE FROM ${this.schema}.effects WHERE step_key IN
       (SELECT pg_catalog.jsonb_array_elements_text($1::text::jsonb))`;
     await this.#execute([[sql, [JSON.stringify(keys)]]]);
   }
 
   insertion({ id, kind, name, value, options, storeId, at }: NewOutboxRow) {
-    const sql = `INSERT INTO ${this.#schema}.outbox (id, kind, name, value, options, store_id, at)
+    const sql = `INSERT INTO ${this.schema}.outbox (id, kind, name, value, options, store_id, at)
       VALUES ($1, $2, $3, $4, $5, $6, $7)`;
     return { sql, parameters: [id, kind, name, value, options, storeId, at] };
   }
@@ -140,17 +140,17 @@ export class PostgresEffects implements Effects, Outbox {
     const mine = `error IS NULL AND (store_id IS NULL OR store_id = $1) AND (kind = 'signal' OR name IN
       (SELECT pg_catalog.jsonb_array_elements_text($2::text::jsonb)))`;
     const parameters = [storeId, JSON.stringify(jobs)];
-    const found = await this.#execute([[`SELECT 1 FROM ${this.#schema}.outbox WHERE ${mine} LIMIT 1`, parameters]]);
+    const found = await this.#execute([[`SELECT 1 FROM ${this.schema}.outbox WHERE ${mine} LIMIT 1`, parameters]]);
     if (found.length === 0) return [];
     // Two transactions: what other engines see of the first is committed before the second.
     const taken = await this.#execute([[
-      `UPDATE ${this.#schema}.outbox SET taken_until = $4 WHERE no = (SELECT min(no) FROM ${this.#schema}.outbox
+      `UPDATE ${this.schema}.outbox SET taken_until = $4 WHERE no = (SELECT min(no) FROM ${this.schema}.outbox
          WHERE ${mine}) AND (taken_until IS NULL OR taken_until <= $3) RETURNING no`,
       [...parameters, Math.floor(now), Math.floor(now) + TAKEN_MS],
     ]]);
     if (taken.length === 0) return [];
     const rows = await this.#execute([[
-      `SELECT no::text AS no, id, kind, name, value, options FROM ${this.#schema}.outbox WHERE ${mine} ORDER BY no LIMIT $3`,
+      `SELECT no::text AS no, id, kind, name, value, options FROM ${this.schema}.outbox WHERE ${mine} ORDER BY no LIMIT $3`,
       [...parameters, limit],
     ]]);
     // The columns of the statement.
@@ -158,14 +158,14 @@ export class PostgresEffects implements Effects, Outbox {
   }
 
   async deleteRows(nos: readonly number[]): Promise<void> {
-    const sql = `DELETE FROM ${this.#schema}.outbox WHERE no IN
+    const sql = `DELETE FROM ${this.schema}.outbox WHERE no IN
       (SELECT pg_catalog.jsonb_array_elements_text($1::text::jsonb)::bigint)`;
     await this.#execute([[sql, [JSON.stringify(nos)]]]);
   }
 
   async countStuck(storeId: string, before: number): Promise<StuckRows> {
     const [row] = await this.#execute([[
-      `SELECT count(error)::text AS refused, (count(*) - count(error))::text AS waiting FROM ${this.#schema}.outbox
+      `SELECT count(error)::text AS refused, (count(*) - count(error))::text AS waiting FROM ${this.schema}.outbox
        WHERE (store_id IS NULL OR store_id = $1) AND (error IS NOT NULL OR at < $2)`,
       [storeId, Math.floor(before)],
     ]]);
@@ -173,21 +173,21 @@ export class PostgresEffects implements Effects, Outbox {
   }
 
   async findRows(ids: readonly string[]): ReturnType<Outbox["findRows"]> {
-    const sql = `SELECT id, kind, name, error FROM ${this.#schema}.outbox WHERE id IN
+    const sql = `SELECT id, kind, name, error FROM ${this.schema}.outbox WHERE id IN
       (SELECT pg_catalog.jsonb_array_elements_text($1::text::jsonb))`;
     // The columns of the statement.
     return await this.#execute([[sql, [JSON.stringify(ids)]]]) as unknown as Awaited<ReturnType<Outbox["findRows"]>>;
   }
 
   async refuseRow(no: number, error: string): Promise<void> {
-    await this.#execute([[`UPDATE ${this.#schema}.outbox SET error = $1 WHERE no = $2`, [error, no]]]);
+    await this.#execute([[`UPDATE ${this.schema}.outbox SET error = $1 WHERE no = $2`, [error, no]]]);
   }
 
   /** Creates a table with what belongs to it, unless it exists. */
   async #makeTable(table: string, statements: readonly string[]): Promise<void> {
     try {
       const [row] = await this.#execute([[`SELECT pg_catalog.to_regclass($1)::text AS found`, [
-        `${this.#schema}.${table}`,
+        `${this.schema}.${table}`,
       ]]]);
       if (row?.found != null) return;
       // Two processes can make it at the same moment: one of them waits, and finds it.
@@ -207,30 +207,30 @@ export class PostgresEffects implements Effects, Outbox {
   /** Creates its table. If the data source is joined, the store listens, and a new row is announced. */
   #makeOutbox(isJoined: boolean): Promise<void> {
     const announcement = [
-      `CREATE OR REPLACE FUNCTION ${this.#schema}.announce_row() RETURNS trigger
+      `CREATE OR REPLACE FUNCTION ${this.schema}.announce_row() RETURNS trigger
   LANGUAGE plpgsql SECURITY DEFINER SET ${SEARCH_PATH} AS $function$
   BEGIN
     PERFORM pg_catalog.pg_notify('${this.#channel}', '') WHERE NOT EXISTS (
-      SELECT FROM (SELECT at, error FROM ${this.#schema}.outbox ORDER BY no DESC LIMIT 1) newest
+      SELECT FROM (SELECT at, error FROM ${this.schema}.outbox ORDER BY no DESC LIMIT 1) newest
       WHERE error IS NULL AND at > ${NOW} - ${WAITING_MS});
     RETURN NULL;
   END $function$`,
-      `CREATE TRIGGER announce_row BEFORE INSERT ON ${this.#schema}.outbox
-  FOR EACH STATEMENT EXECUTE FUNCTION ${this.#schema}.announce_row()`,
+      `CREATE TRIGGER announce_row BEFORE INSERT ON ${this.schema}.outbox
+  FOR EACH STATEMENT EXECUTE FUNCTION ${this.schema}.announce_row()`,
     ];
     return this.#makeTable("outbox", [
-      `CREATE SCHEMA IF NOT EXISTS ${this.#schema}`,
-      `CREATE TABLE IF NOT EXISTS ${this.#schema}.outbox (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+      `CREATE SCHEMA IF NOT EXISTS ${this.schema}`,
+      `CREATE TABLE IF NOT EXISTS ${this.schema}.outbox (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   id text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::text,
   kind text NOT NULL CHECK (kind IN ('trigger', 'signal')), name text NOT NULL, value text, options text,
   store_id text, at bigint NOT NULL DEFAULT ${NOW},
   taken_until bigint, error text)`,
-      `CREATE OR REPLACE FUNCTION ${this.#schema}.trigger(job text, input jsonb DEFAULT 'null',
+      `CREATE OR REPLACE FUNCTION ${this.schema}.trigger(job text, input jsonb DEFAULT 'null',
   idempotency_key text DEFAULT NULL, labels jsonb DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS text
   LANGUAGE sql AS $function$
     -- RETURNING would need more rights than INSERT.
     WITH made AS MATERIALIZED (SELECT pg_catalog.gen_random_uuid()::text AS id), added AS (
-      INSERT INTO ${this.#schema}.outbox (id, kind, name, value, options) SELECT id, 'trigger', job, input::text,
+      INSERT INTO ${this.schema}.outbox (id, kind, name, value, options) SELECT id, 'trigger', job, input::text,
         (options || pg_catalog.jsonb_strip_nulls(
           pg_catalog.jsonb_build_object('idempotencyKey', idempotency_key, 'labels', labels)))::text
       FROM made)
