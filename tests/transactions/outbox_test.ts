@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
+import { z } from "zod";
 import type { Rows } from "./for_each_source.ts";
 import { forEachSource } from "./for_each_source.ts";
 import { defineJob } from "../../src/model/job.ts";
@@ -329,6 +330,30 @@ forEachSource("an input that is undefined, and the former name of a job, go thro
   assert.equal((await engine.getRun(runs![0]!.id))!.output, "nothing");
   const { runs: after } = await engine.getRuns({ jobName: "after" });
   assert.deepEqual(after.map(({ input, status }) => [input, status]), [[2, "completed"], [1, "completed"]]);
+});
+
+forEachSource("labels that their schema changes go through the outbox", async (rows) => {
+  await using store = new MemoryStore();
+  const labels = z.object({ org: z.enum(["a", "b"]).transform((org) => `org ${org}`) });
+  const trigger = (tx: unknown, options?: { labels: { org: string } }) => {
+    const calls = tx as { trigger(job: unknown, input: unknown, options?: unknown): unknown };
+    const triggered = calls.trigger(note, { n: 1 }, options);
+    return rows.source.kind === "sqlite" ? null : (triggered as Promise<unknown>).then(() => null);
+  };
+  const order = defineJob({
+    name: "order",
+    input: anything,
+    run: (step) => step.transaction("book", rows.source, (tx) => trigger(tx) as null),
+  });
+  await using engine = createEngine({ store, jobs: { order, note }, dataSources: { app: rows.source }, labels });
+
+  await engine.transaction(rows.source, (tx) => trigger(tx, { labels: { org: "a" } }));
+  await engine.trigger(order, null, { labels: { org: "b" } });
+  await engine.runUntilIdle();
+
+  const { runs } = await engine.getRuns({ jobName: "note" });
+  assert.deepEqual(runs.map(({ labels }) => labels.org), ["org b", "org a"]);
+  assert.deepEqual(await rows.outbox(), []);
 });
 
 forEachSource("the outbox keeps the trace that a plugin sets at a trigger, which is asked once", async (rows) => {

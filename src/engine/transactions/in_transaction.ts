@@ -10,7 +10,7 @@ import { Requests, type RequestsDeps } from "./requests.ts";
 import type { Relay } from "./relay.ts";
 import { kindOf, propertyOf } from "../../values/unknown_values.ts";
 
-type Deps = Omit<RequestsDeps, "create" | "findWait"> & {
+type Deps = Omit<RequestsDeps, "create" | "findWait" | "step"> & {
   host: Host;
   triggers: Pick<Triggers, "requestNow">;
   relay: () => Relay;
@@ -24,7 +24,8 @@ type Deps = Omit<RequestsDeps, "create" | "findWait"> & {
 export function callsInTransaction(source: DataSource, client: unknown, deps: Deps): AsyncTransactionCalls {
   const { host, triggers, relay } = deps;
   const execute = executorOf(client);
-  const requests = () => new Requests({ ...deps, findWait: null, create: (...given) => triggers.requestNow(...given) });
+  const create: RequestsDeps["create"] = (...given) => triggers.requestNow(...given);
+  const requests = () => new Requests({ ...deps, step: null, findWait: null, create });
   const insert = (asked: Requests): Soon<void> => {
     const rows = asked.toRows(null, host.now());
     asked.commit({ runs: [], signals: [] });

@@ -41,7 +41,7 @@ export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub" | "store">
   storeId: () => Promise<string>;
   /** How often it looks, in milliseconds. */
   intervalMs: number;
-  triggers: Pick<Triggers, "requestNow" | "add" | "addTogether" | "enqueue" | "asksPlugins">;
+  triggers: Pick<Triggers, "requestNow" | "requestChecked" | "add" | "addTogether" | "enqueue" | "asksPlugins">;
   runs: Pick<RunChanges, "signal">;
 }
 
@@ -251,11 +251,14 @@ export class Relay {
 
   /** The request for the run of a row. */
   async #toRequest(row: Omit<OutboxRow, "no">): Promise<{ run: NewRun; isTraced: boolean }> {
-    const { trace, ...given } = optionsOf(row);
+    const { trace, isOfStep = false, ...given } = optionsOf(row);
     if (given.coalesce !== undefined) {
       throw new TypeError("coalesce is not possible: it would decide anew after a crash");
     }
-    const run = await this.#deps.triggers.requestNow(row.name, decode(row.value), given);
+    const { triggers } = this.#deps;
+    const input = decode(row.value);
+    const run =
+      await (isOfStep ? triggers.requestChecked(row.name, input, given) : triggers.requestNow(row.name, input, given));
     const origin = trace === undefined ? run.trace : encodeOrigin(trace, actorOf(run.trace));
     return { run: { ...run, id: row.id, trace: origin }, isTraced: trace !== undefined };
   }

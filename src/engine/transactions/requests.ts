@@ -29,6 +29,8 @@ import type { TriggerOptions } from "../triggers/new_run.ts";
 export interface RequestsDeps {
   /** Builds the request for a run. */
   create: (job: Job | string, input: unknown, options: StepTriggerOptions) => Soon<NewRun>;
+  /** The step whose run the new runs inherit from; `null`: none. */
+  step: object | null;
   /** What plugins do around triggers and signals. */
   around: AroundHooks;
   /** Finds a wait that is signalled; `null`: the signal goes through an outbox, and is checked when it is relayed. */
@@ -43,6 +45,8 @@ export interface RequestsDeps {
 export type RowOptions = TriggerOptions & {
   /** What a plugin has set at the trigger, so that none is asked again; left out: none was asked. */
   trace?: TraceContext | null;
+  /** Whether a step has started the run: the labels are those of its run, which its own trigger has checked. */
+  isOfStep?: boolean;
 };
 
 /** What has become of requests. */
@@ -199,17 +203,18 @@ export class Requests {
     return trace;
   }
 
-  /** What was asked for as rows of the outbox: as it was given, with what the run inherits. */
+  /** What was asked for as rows of the outbox: as it was given, with what the run inherits from that of the step. */
   toRows(storeId: string | null, at: number): NewOutboxRow[] {
     const place = { storeId, at };
-    const isTraced = this.#deps.around.trigger !== null;
+    const { around, step } = this.#deps;
+    const isTraced = around.trigger !== null;
     return [
       ...this.runs.map(
         ({ id, jobName, payload, labels, flow: { priority, fairnessKey }, trace }, index): NewOutboxRow => {
-          const inherited = { labels, priority, ...(fairnessKey === null ? {} : { fairnessKey }) };
+          const inherited = { labels, priority, ...(fairnessKey === null ? {} : { fairnessKey }), isOfStep: true };
           const given: RowOptions = {
             ...this.options[index],
-            ...inherited,
+            ...(step === null ? {} : inherited),
             ...(isTraced ? { trace: traceOf(trace) } : {}),
           };
           if (given.coalesce !== undefined) {

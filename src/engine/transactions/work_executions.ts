@@ -17,7 +17,7 @@ export interface WorkExecution {
   output: JsonText | null;
 }
 
-type Deps = Omit<RequestsDeps, "create" | "findWait"> & {
+type Deps = Omit<RequestsDeps, "create" | "findWait" | "step"> & {
   host: Host;
   /** Called after each execution on SQLite, where nobody else can write meanwhile. */
   noteDuration: (subject: string, ms: number) => void;
