@@ -29,7 +29,7 @@ import {
   readWaits,
 } from "./reads.ts";
 import { MemoryRuns } from "./runs.ts";
-import { MemoryJobPauses } from "./flow/gates.ts";
+import { pauseJob, resumeJob } from "./flow/gates.ts";
 import { cancelRun, deleteRun, enqueueRun, enqueueRuns, finishRun, purgeRuns } from "./writes/runs.ts";
 import { listLeases, releaseLease, renewLeases, revokeLeases } from "./writes/leases.ts";
 import { sendMessage } from "./writes/messages.ts";
@@ -71,7 +71,6 @@ export class MemoryStore {
   readonly #host: Host;
   readonly #id = crypto.randomUUID();
   readonly #runs: MemoryRuns;
-  readonly #jobPauses: MemoryJobPauses;
   readonly #schedules: MemorySchedules;
   readonly #statistics = new MemoryStatistics();
   readonly #workers = new Map<string, KnownWorker>();
@@ -85,12 +84,11 @@ export class MemoryStore {
     checkOptionNames(options, STORE_OPTIONS, "MemoryStore()");
     this.#host = options.host ?? systemHost;
     this.#runs = new MemoryRuns(() => this.#host.newId(), options.journalLength);
-    this.#jobPauses = new MemoryJobPauses(this.#runs);
     this.#schedules = new MemorySchedules(this.#runs);
     this.#state = {
       runs: this.#runs,
       workers: this.#workers,
-      paused: this.#jobPauses.byName,
+      paused: new Map(),
       rates: new MemoryRates(),
       turns: new MemoryTurns(),
     };
@@ -190,8 +188,8 @@ export class MemoryStore {
         store.#perform(() => {
           if (store.#workers.delete(workerId)) store.#runs.countChange();
         }),
-      pauseJob: (store, jobName, pause) => store.#perform((now) => store.#jobPauses.pause(jobName, pause, now)),
-      resumeJob: (store, jobName) => store.#perform(() => store.#jobPauses.resume(jobName)),
+      pauseJob: (store, jobName, pause) => store.#perform((now) => pauseJob(store.#state, jobName, pause, now)),
+      resumeJob: (store, jobName) => store.#perform(() => resumeJob(store.#state, jobName)),
       getTimeline: (store, runId, from, limit) =>
         store.#readRun(runId, (run, now) => toTimeline(run, from, limit, now)),
       getFailures: (store, runId) => store.#readRun(runId, toRunFailures),
@@ -206,8 +204,7 @@ export class MemoryStore {
           if (worker !== undefined) worker.isStopping = true;
         }),
       getWorkers: (store) => store.#perform((now) => ({ workers: listWorkers(store.#state, now), now })),
-      getJobs: (store, rates) =>
-        store.#perform((now) => ({ ...listJobs(store.#state, rates, now), paused: store.#jobPauses.list() })),
+      getJobs: (store, rates) => store.#perform((now) => listJobs(store.#state, rates, now)),
       addStats: (store, statistics) =>
         store.#perform((now) => store.#statistics.add(statistics, sampleRuns(store.#state, now), now)),
       readStats: (store, query) => store.#perform((now) => ({ rows: store.#statistics.read(query), now })),

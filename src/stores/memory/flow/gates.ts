@@ -122,42 +122,30 @@ export function queuesOf({ name, version, print }: Pick<KnownJob, "name" | "vers
   return [queue, queueName(name, version, print), aloneQueue(queue)];
 }
 
-/** The paused jobs of a memory store. */
-export class MemoryJobPauses {
-  readonly #byName = new Map<string, JobPause>();
-  readonly #runs: MemoryRuns;
+/** The paused jobs of a store, and its runs. */
+interface PausedJobs {
+  runs: MemoryRuns;
+  paused: Map<string, JobPause>;
+}
 
-  /** @param runs The runs of the store. */
-  constructor(runs: MemoryRuns) {
-    this.#runs = runs;
-  }
+/** Pauses a job. See `Store.pauseJob()`. */
+export function pauseJob(
+  { runs, paused }: PausedJobs,
+  jobName: string,
+  { by, note }: Pick<JobPause, "by" | "note">,
+  now: number,
+): JobPause {
+  const known = paused.get(jobName);
+  if (known !== undefined) return { ...known };
+  const pause = { jobName, since: isoTime(now), by, note };
+  paused.set(jobName, pause);
+  runs.countChange();
+  return { ...pause };
+}
 
-  /** The pauses by the names of the jobs. */
-  get byName(): ReadonlyMap<string, JobPause> {
-    return this.#byName;
-  }
-
-  /** See `Store.pauseJob()`. */
-  pause(jobName: string, { by, note }: Pick<JobPause, "by" | "note">, now: number): JobPause {
-    const known = this.#byName.get(jobName);
-    if (known !== undefined) return { ...known };
-    const pause = { jobName, since: isoTime(now), by, note };
-    this.#byName.set(jobName, pause);
-    this.#runs.countChange();
-    return { ...pause };
-  }
-
-  /** See `Store.resumeJob()`. */
-  resume(jobName: string): boolean {
-    const wasPaused = this.#byName.delete(jobName);
-    if (wasPaused) this.#runs.countChange();
-    return wasPaused;
-  }
-
-  /** The pauses of jobs, by their names. */
-  list(): JobPause[] {
-    return [...this.#byName.values()]
-      .sort((left, right) => left.jobName < right.jobName ? -1 : 1)
-      .map((pause) => ({ ...pause }));
-  }
+/** Ends the pause of a job. See `Store.resumeJob()`. */
+export function resumeJob({ runs, paused }: PausedJobs, jobName: string): boolean {
+  const wasPaused = paused.delete(jobName);
+  if (wasPaused) runs.countChange();
+  return wasPaused;
 }

@@ -44,13 +44,14 @@ export function sampleRuns({ runs, workers }: ClaimState, now: number): Statisti
 }
 
 /** The numbers of each job. See `Store.getJobs()`. */
-export function listJobs(state: ClaimState, rates: readonly RatedJob[], now: number): Omit<JobList, "paused"> {
+export function listJobs(state: ClaimState, rates: readonly RatedJob[], now: number): JobList {
   return {
     jobs: listNumbers(state, now),
     openings: rates.map(({ jobName, rate }) => {
       const opensAt = state.rates.opensAt(jobScope(jobName), rate);
       return opensAt > now ? Math.min(opensAt, now + rate.period) : null;
     }),
+    paused: structuredClone([...state.paused.values()].sort((one, other) => one.jobName < other.jobName ? -1 : 1)),
     nextTimerAt: earliest(state.runs.open.filter(({ lease }) => lease === null).map(nextTimer)),
     now,
   };

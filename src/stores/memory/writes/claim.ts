@@ -38,7 +38,7 @@ export interface ClaimState {
   /** The workers that have claimed. */
   workers: Map<string, KnownWorker>;
   /** The paused jobs. */
-  paused: ReadonlyMap<string, JobPause>;
+  paused: Map<string, JobPause>;
   /** The starts under rates. */
   rates: MemoryRates;
   /** The turns of fairness keys. */
@@ -66,13 +66,12 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
       now,
     };
   }
-  const jobs = request.jobs.map((
-    job,
-  ) => ({ ...job, names: [...job.names], rate: job.rate && { ...job.rate } } as const));
+  const copy = (job: KnownJob): KnownJob => ({ ...job, names: [...job.names], rate: job.rate && { ...job.rate } });
   const { startedAt = now, isStopping = false, soleClaimId = null } = last ?? {};
-  const worker = {
+  const worker: KnownWorker = {
+    runIds: [],
     claimId,
-    jobs,
+    jobs: request.jobs.map(copy),
     leaseMs,
     seenAt: now,
     details: { ...request.worker },
@@ -80,7 +79,7 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     isStopping,
     soleClaimId,
   };
-  workers.set(workerId, { ...worker, runIds: [] });
+  workers.set(workerId, worker);
   state.rates.update(now);
   extendLeases(runs, request, now);
   const { failed, cancelled, hasMoreTimers } = processTimers(state, request.maxAbandonments, now);
@@ -90,12 +89,8 @@ export function claimRuns(state: ClaimState, request: ClaimRequest, now: number)
     found = claimDueRuns(state, request, now);
   }
   const { claims, opensAt, hasMoreRuns } = found;
-  const taken = claims.map(({ run }) => run.id);
-  workers.set(workerId, {
-    ...worker,
-    runIds: taken,
-    soleClaimId: taken.length === 0 ? soleClaimId : taken.length + request.holding.length === 1 ? claimId : null,
-  });
+  worker.runIds = claims.map(({ run }) => run.id);
+  if (claims.length > 0) worker.soleClaimId = claims.length + request.holding.length === 1 ? claimId : null;
   if (claims.length === 0) forgetDeadWorkers(workers, now);
   return {
     claims,
