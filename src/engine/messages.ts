@@ -47,7 +47,7 @@ export interface SendOptions<L = Labels, Input = unknown> extends ActorOptions {
 export interface AskOptions<L = Labels, Input = unknown> extends SendOptions<L, Input>, WaitOptions {}
 
 /** A message that is to be sent. */
-export interface AskedMessage {
+interface AskedMessage {
   /** Its name. */
   name: string;
   /** Its payload, as it was given. */

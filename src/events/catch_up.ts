@@ -4,7 +4,7 @@ import type { Cursor, JournalPage, JournalRow } from "../model/journal.ts";
 import type { EventConsumer, FactEvents, Receiver } from "./fact_events.ts";
 
 /** The dependencies of {@linkcode CatchUp}. */
-export interface CatchUpDeps {
+interface CatchUpDeps {
   /** Reads what was committed after a position; `null`: some of it is missing. */
   read: (place: Cursor, abortSignal: AbortSignal) => Promise<JournalPage | null>;
   /** Makes and publishes the events. */

@@ -12,7 +12,7 @@ const REST_MS = 100;
 const PAUSE_AFTER_ERROR_MS = 1_000;
 
 /** The dependencies of a {@linkcode ChangePoller}. */
-export interface ChangePollerDeps extends RetryDeps {
+interface ChangePollerDeps extends RetryDeps {
   /** Reports changes, if the store does. */
   watch: ChangeWatch;
   /** Whether there are changes to poll for. If not, it only passes on what the store reports. Default: yes. */

@@ -6,7 +6,7 @@ import type { ChangeWatch } from "./change_watch.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 
 /** The dependencies of {@linkcode JournalReader}. */
-export interface JournalReaderDeps extends RetryDeps {
+interface JournalReaderDeps extends RetryDeps {
   /** The store with the journal. */
   store: Store;
   /** Reports changes, if the store does. */

@@ -10,7 +10,7 @@ import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 const PART_LENGTH = 65_536;
 
 /** How a stream is read. */
-export interface ReadOptions {
+interface ReadOptions {
   /** The place of a part; `null`: from the beginning. */
   after: StreamPlace | null;
   /** Whether to wait for what comes. */

@@ -13,7 +13,7 @@ import type { WorkerSettings } from "./worker_settings.ts";
 const MAX_CLAIMS = 40;
 
 /** A claim that is sent. */
-export interface SentClaim {
+interface SentClaim {
   /** What is asked of the store. */
   request: ClaimRequest;
   /** When it was first sent, on the monotonic clock: the leases of a repeated claim began then. */
@@ -21,7 +21,7 @@ export interface SentClaim {
 }
 
 /** What a worker can take. */
-export interface Capacity {
+interface Capacity {
   /** Its executions, including those that have been interrupted. */
   executions: Iterable<Execution>;
   /** The maximum number of runs to claim. */

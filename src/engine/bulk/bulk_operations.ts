@@ -4,8 +4,8 @@ import { derivedRunId } from "../../model/end.ts";
 import type { BulkOperation, RetriggerFrom, StoredRun } from "../../model/run.ts";
 import { readActor } from "../../model/origin.ts";
 import type { NewRun } from "../../store/new_run.ts";
-import { checkOptionNames } from "../../values/option_names.ts";
-import { checkContinues, RESUME_OPTIONS, type ResumeOptions, type RunChanges } from "../runs/run_changes.ts";
+import { checkOptionNames, namesOf } from "../../values/option_names.ts";
+import { checkContinues, type ResumeOptions, type RunChanges } from "../runs/run_changes.ts";
 import { checkFrom, type Triggers } from "../triggers/triggers.ts";
 import { checkRunFilter } from "../runs/run_filter.ts";
 import {
@@ -30,12 +30,7 @@ export interface ResumeAllOptions extends ResumeOptions {
   code?: HoldCode;
 }
 
-const RESUME_ALL_OPTIONS: Record<keyof ResumeAllOptions, true> = {
-  ...RESUME_OPTIONS,
-  filter: true,
-  jobName: true,
-  code: true,
-};
+const RESUME_ALL_OPTIONS = namesOf<keyof ResumeAllOptions>()("filter jobName code onDivergence by");
 
 // How many runs are found at once.
 const SLICE = 50;

@@ -49,7 +49,7 @@ export interface BulkGuard {
 }
 
 /** The dependencies of {@linkcode performBulk}. */
-export interface BulkDeps {
+interface BulkDeps {
   /** Finds and reads the runs. */
   store: Pick<Store, "findRuns" | "readRuns">;
   /** Time, and the turns of the event loop. */

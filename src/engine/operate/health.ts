@@ -56,7 +56,7 @@ export interface ProcessCondition extends StoreCondition {
 }
 
 /** What the store reports. */
-export interface StoreReport {
+interface StoreReport {
   /** The jobs. */
   jobs: readonly JobInfo[];
   /** The workers. */

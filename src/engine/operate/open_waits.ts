@@ -53,7 +53,7 @@ export interface WaitAccess {
 }
 
 /** The dependencies of {@linkcode listOpenWaits}. */
-export interface OpenWaitsDeps {
+interface OpenWaitsDeps {
   /** Where the waits are. */
   store: Pick<Store, "getOpenWaits">;
   /** Time. */

@@ -8,7 +8,7 @@ import type { Signal, Wait } from "../../model/wait.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
 
 /** What a payload is checked with. */
-export interface PayloadChecks {
+interface PayloadChecks {
   /** The jobs whose `waits` have schemas. */
   jobs: JobCatalog;
   /** Finds the run of the wait. */

@@ -56,7 +56,7 @@ export interface Awaited<T> {
  * @throws {RunCancelledError} The run was cancelled without it.
  * @throws {TimeoutError} It took longer than `timeout`.
  */
-export async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRunDeps): Promise<T> {
+async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRunDeps): Promise<T> {
   const { find, timeout, verb } = awaited;
   const { hub, host, changes, reader } = deps;
   let look: () => void = () => {};

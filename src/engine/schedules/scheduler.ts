@@ -1,9 +1,9 @@
 import type { ScheduleSkip } from "../../model/event.ts";
 import type { ChangeWatch } from "../../events/change_watch.ts";
-import type { Hub } from "../../events/hub.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
 import { Throttle } from "../../events/throttle.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
-import { type Host, InterruptibleSleep } from "../../model/host.ts";
+import { InterruptibleSleep } from "../../model/host.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { PRODUCTION, type Surroundings } from "../../execution/surroundings.ts";
 import type { Job } from "../../model/job.ts";
@@ -18,13 +18,7 @@ import { Calendar, toSlot } from "./calendar.ts";
 import { inputAt, type InputOf, readOptions, SCHEDULE_KEYS, type StoredOptions } from "./schedule_options.ts";
 
 /** The dependencies of {@linkcode Scheduler}. */
-export interface SchedulerDeps {
-  /** Keeps the schedules. */
-  store: Store;
-  /** Publishes skipped slots and errors. */
-  hub: Hub;
-  /** Time and timers. */
-  host: Host;
+interface SchedulerDeps extends Pick<ExecutionDeps, "store" | "hub" | "host"> {
   /** Reports changes, if the store does. */
   watch: ChangeWatch;
   /** The job of a name or an alias; `undefined`: the engine has none. */

@@ -6,7 +6,7 @@ const DAY = 86_400_000;
 const PROBE_EVERY = 7 * DAY;
 
 /** What slots are counted of. */
-export interface CountedSlots {
+interface CountedSlots {
   /** Six or seven fields. */
   pattern: string;
   /** The zone whose clock the pattern reads. */

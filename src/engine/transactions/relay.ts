@@ -32,7 +32,7 @@ interface Expected {
 }
 
 /** The dependencies of a {@linkcode Relay}. */
-export interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub" | "store"> {
+interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub" | "store"> {
   /** The data sources of the engine, with their names. */
   sources: ReadonlyMap<DataSource, string>;
   /** The names of the jobs of the engine, and their aliases. */

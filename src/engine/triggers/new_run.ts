@@ -2,6 +2,7 @@ import { type Issue, ValidationError } from "../../model/error.ts";
 import type { NewEnd } from "../../model/end.ts";
 import type { JobEnd } from "../../model/job.ts";
 import { type Flow, isPeriod, type JobFlow, PERIOD_RULE } from "../../model/flow.ts";
+import type { ExecutionDeps } from "../../execution/execution.ts";
 import type { Host } from "../../model/host.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
 import { type ActorOptions, encodeOrigin, readActor } from "../../model/origin.ts";
@@ -71,14 +72,10 @@ export interface TriggerGuard {
 }
 
 /** The dependencies of {@linkcode newRun}. */
-export interface NewRunDeps {
-  /** Time and ids. */
-  host: Host;
-  /** The maximum size of an input, in bytes of JSON. */
-  maxValueBytes: number;
+type NewRunDeps = Pick<ExecutionDeps, "host" | "maxValueBytes"> & {
   /** The label whose value is the default fairness key; `null`: none. */
   fairnessLabel: string | null;
-}
+};
 
 /** What a retry takes from the old run. */
 export interface RetryParts {
@@ -89,7 +86,7 @@ export interface RetryParts {
 }
 
 /** What else is known of a run to build. */
-export interface NewRunParts {
+interface NewRunParts {
   /** What a retry takes from the old run. Left out: it is none. */
   retry?: RetryParts | undefined;
   /** Whether the input was read from JSON, and nobody else has it. Default: it may be any value. */

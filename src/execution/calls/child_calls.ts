@@ -34,12 +34,11 @@ const INVOKE_OPTIONS = namesOf<keyof InvokeOptions>()(
 );
 const ITEM_OPTIONS: Record<keyof InvokeItem<unknown>, true> = { input: true, ...INVOKE_OPTIONS };
 /** The names of the options of a run that is started. */
-export const STEP_TRIGGER_OPTIONS: Record<keyof StepTriggerOptions, true> = {
+export const STEP_TRIGGER_OPTIONS = {
   ...INVOKE_OPTIONS,
-  fairnessKey: true,
-  idempotencyKey: true,
-  idempotencyUntil: true,
-  coalesce: true,
+  ...namesOf<Exclude<keyof StepTriggerOptions, keyof InvokeOptions>>()(
+    "fairnessKey idempotencyKey idempotencyUntil coalesce",
+  ),
 };
 
 // The most children of one call.

@@ -13,7 +13,7 @@ const MAX_RECORDED_BYTES = 1_048_576;
 const MAX_STREAMS = 16;
 
 /** What the streams of an execution need of it. */
-export interface StreamDeps extends RetryDeps {
+interface StreamDeps extends RetryDeps {
   /** The run. */
   runId: string;
   /** Keeps the items. */

@@ -27,14 +27,9 @@ export interface ShortCrashOptions extends CrashOptions, Pick<CrashPlan, "jobs" 
 }
 
 const OPTIONS = namesOf<keyof CrashOptions>()("modes expected most ordered patience");
-const SHORT_OPTIONS: Record<keyof ShortCrashOptions, true> = {
-  ...OPTIONS,
-  jobs: true,
-  signals: true,
-  messages: true,
-  fakes: true,
-  effects: true,
-};
+const SHORT_OPTIONS = namesOf<keyof ShortCrashOptions>()(
+  "modes expected most ordered patience jobs signals messages fakes effects",
+);
 
 /**
  * Executes a job without crashes, and then once for each checkpoint and each mode of crash, and compares what the run has

@@ -284,7 +284,7 @@ class ProcessDiedError extends Error {
 }
 
 /** The same object; each call of one of its methods by a job is a checkpoint. */
-export function watchedWorld<T extends object>(world: T, calls: WorldCalls): T {
+function watchedWorld<T extends object>(world: T, calls: WorldCalls): T {
   return new Proxy(world, {
     get: (target, name) => {
       const value = Reflect.get(target, name, target);

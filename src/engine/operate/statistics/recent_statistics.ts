@@ -136,7 +136,7 @@ export interface Windows {
 const COUNTS = ["triggered", "started", "completed", "failed", "cancelled", "steps", "stepFailures"] as const;
 
 /** The sums of some rows of statistics. */
-export class RateSums {
+class RateSums {
   readonly #counts = { triggered: 0, started: 0, completed: 0, failed: 0, cancelled: 0, steps: 0, stepFailures: 0 };
   readonly #latencies = new LatencySums();
 
