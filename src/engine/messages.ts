@@ -108,6 +108,9 @@ export class Messages {
   ): Promise<SendResult> {
     checkOptionNames(options, SEND_OPTIONS, "send()");
     const { id, start: given } = options;
+    if (given !== undefined && (given === null || typeof given !== "object")) {
+      throw new ValidationError(`start must be an object with the input of a run, not ${kindOf(given)}`);
+    }
     const by = readActor(options);
     const asked: AskedMessage = { name, payload, id, by };
     // Who sends the message starts the run, unless that says otherwise.

@@ -32,6 +32,18 @@ forEachStore("send() answers what became of the message", async ({ store, host }
   assert.equal((await engine.getMessages(id)).length, 3);
 });
 
+forEachStore("send() refuses a start that is no object", async ({ store, host }) => {
+  await using engine = createEngine({ store, host, jobs: { order } });
+
+  for (const start of [null, "now", 1]) {
+    const sending = engine.send({ job: "order", key: "k" }, "note", "a", { start: start as never });
+    await assert.rejects(sending, {
+      name: "ValidationError",
+      message: /^start must be an object with the input of a run, not/,
+    });
+  }
+});
+
 forEachStore("send() records who sends, and starts the run in their name", async ({ store, host }) => {
   await using engine = createEngine({ store, host, jobs: { order } });
   const to = { key: "k" };

@@ -341,6 +341,16 @@ Deno.test("PostgreSQL: a transaction that takes too long ends, and its attempt f
   await database.close();
 });
 
+Deno.test("postgresDataSource() refuses a wrap that is no function", async () => {
+  const database = await PGlite.create();
+
+  assert.throws(() => postgresDataSource(database, { wrap: 5 as never }), {
+    name: "TypeError",
+    message: "wrap of postgresDataSource() must be a function, not a number",
+  });
+  await database.close();
+});
+
 Deno.test("PostgreSQL: wrap() makes tx.db of the client, and an isolation is set", async () => {
   await using store = new MemoryStore({ host: new FakeHost() });
   const database = await PGlite.create();

@@ -1,6 +1,7 @@
 import { type DataSource, type DataSourceOptions, readKeepEffects } from "../../../model/data_source.ts";
 import type { AsyncTransactionCalls } from "../../../model/transaction.ts";
 import { checkOptionNames } from "../../../values/option_names.ts";
+import { kindOf } from "../../../values/unknown_values.ts";
 import { checkDatabaseUrl, loadDriver, type PostgresClient } from "../database/client.ts";
 import { refuseStandby, Servers } from "../database/servers.ts";
 import { checkSchema } from "../sql/names.ts";
@@ -80,6 +81,9 @@ function openDataSource<Client, Db>(
   subject: string,
 ): { source: PostgresDataSource<Client, Db>; driver: SqlDriver; toTx: (client: unknown) => object } {
   const { schema, wrap } = options;
+  if (wrap !== undefined && typeof wrap !== "function") {
+    throw new TypeError(`wrap of ${subject} must be a function, not ${kindOf(wrap)}`);
+  }
   const opened = typeof pool === "string" || pool instanceof URL ? new OpenedPool(String(pool)) : null;
   const close = async () => await opened?.close();
   const driver = opened ?? driverOf(pool, subject);
