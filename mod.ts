@@ -147,8 +147,15 @@ export type {
 } from "./src/http/access/auth_hooks.ts";
 export type { IdleResult } from "./src/engine/lifecycle.ts";
 export { createHandler, type Handler } from "./src/http/handler.ts";
-export type { HandlerLimits, HandlerLinks, HandlerOptions, HandlerUi } from "./src/http/handler_options.ts";
-export type { HandlerMcp, McpCall, McpRoute } from "./src/http/mcp_call.ts";
+export type {
+  HandlerLimits,
+  HandlerLinks,
+  HandlerMcp,
+  HandlerOptions,
+  HandlerUi,
+  McpCall,
+  McpRoute,
+} from "./src/http/handler_options.ts";
 export { notFound } from "./src/http/response.ts";
 export type { Respond } from "./src/http/route.ts";
 export type { RouteFunctions } from "./src/http/routes.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
-import { appFiles } from "../src/create/app_files.ts";
+import { appFiles } from "../src/create/run_create.ts";
 import { findChangelogFaults, findObstacles } from "../tools/check_release.ts";
 
 const ROOT = new URL("../", import.meta.url);

@@ -1,5 +1,4 @@
-import { Arguments, type OptionSpecs, UsageError } from "./arguments.ts";
-import type { Output } from "./output/output.ts";
+import type { Output } from "./output.ts";
 import type { Service } from "./service/service.ts";
 import type { Terminal } from "./terminal.ts";
 import { parseArgs } from "node:util";
@@ -23,20 +22,18 @@ export type ExitCode = 0 | 1 | 2 | 3;
 export interface Command {
   /** Its name. */
   name: string;
-  /** Its arguments, for the help. */
+  /** Its arguments, for the help and for the parser: those in brackets may be left out, and `...` repeats. */
   usage: string;
   /** What it does, in one line. */
   about: string;
-  /** How many arguments it takes, at least and at most. */
-  arity: readonly [least: number, most: number];
   /** Whether its argument is the store, as `--store` is. Default: `false`. */
   takesStore?: boolean;
   /** Whether it makes or updates the tables first, as with `--migrate`. Default: `false`. */
   migrates?: boolean;
   /** Its options, besides those of all commands. */
-  options: OptionSpecs;
-  /** Does it. */
-  run(call: CommandCall): Promise<ExitCode>;
+  options?: OptionSpecs;
+  /** Does it. Nothing as its result is the exit code 0. */
+  run(call: CommandCall): Promise<ExitCode | void>;
 }
 
 /** The options of all commands. */
@@ -63,10 +60,17 @@ export function parseArguments(command: Command, args: readonly string[]): Argum
     ),
   );
   const { values, positionals } = parse(args, options);
-  const [least, most] = command.arity;
+  const [least, most] = arityOf(command);
   if (!values.help && positionals.length < least) throw new UsageError(`Too few arguments: ${usageOf(command)}`);
   if (positionals.length > most) throw new UsageError(`Too many arguments: ${usageOf(command)}`);
   return new Arguments(positionals, values);
+}
+
+/** How many arguments a command takes, at least and at most. */
+function arityOf({ usage }: Command): [least: number, most: number] {
+  if (usage.includes("...")) return [0, Infinity];
+  const names = usage.replaceAll(/\[?--[\w-]+( [\w=|]+)?\]?/g, "").split(" ").filter((name) => name !== "");
+  return [names.filter((name) => !name.startsWith("[")).length, names.length];
 }
 
 /** How a command is called: `holdfast show ID`. */
@@ -87,4 +91,64 @@ function parse(args: readonly string[], options: ParseOptions) {
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
   }
+}
+
+/** The arguments of a command. */
+export class Arguments {
+  /** What is no option. */
+  readonly positionals: readonly string[];
+  readonly #values: { readonly [name: string]: unknown };
+
+  /** Keeps what was parsed. */
+  constructor(positionals: readonly string[], values: { readonly [name: string]: unknown }) {
+    this.positionals = positionals;
+    this.#values = values;
+  }
+
+  /** Whether a flag is given. */
+  has(name: string): boolean {
+    return this.#values[name] === true;
+  }
+
+  /** The value of an option; `undefined`: it is not given. */
+  text(name: string): string | undefined {
+    return this.#values[name] as string | undefined; // the parser says so
+  }
+
+  /** The values of an option that can be given several times. */
+  list(name: string): readonly string[] {
+    return (this.#values[name] ?? []) as readonly string[]; // the parser says so
+  }
+
+  /**
+   * The value of an option that is a number.
+   *
+   * @throws {UsageError} It is none, or less than `least`.
+   */
+  integer(name: string, least = 1): number | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    if (!/^\d{1,9}$/.test(text) || Number(text) < least) {
+      throw new UsageError(`--${name} must be a number from ${least}, not "${text}"`);
+    }
+    return Number(text);
+  }
+}
+
+/** An option of a command. */
+interface OptionSpec {
+  /** What follows it in the help, such as `NAME`; `null`: it is a flag. */
+  value: string | null;
+  /** What it does, for the help. */
+  about: string;
+  /** Whether it can be given several times. */
+  isList?: boolean;
+}
+
+/** Options by their names. */
+export type OptionSpecs = { readonly [name: string]: OptionSpec };
+
+/** The command was called in a wrong way. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
 }

@@ -1,5 +1,5 @@
 import { isRunStatus, RUN_STATUSES, type RunFilter } from "../model/run.ts";
-import { type Arguments, type OptionSpecs, UsageError } from "./arguments.ts";
+import { type Arguments, type OptionSpecs, UsageError } from "./command.ts";
 import type { Query } from "./service/api.ts";
 import { isInstant, readInstant } from "../values/instant.ts";
 import { toMs } from "../values/duration.ts";

@@ -1,12 +1,32 @@
 import { HoldfastError, StoreError } from "../model/error.ts";
 import { toFailure } from "../model/failure/to_failure.ts";
 import { PACKAGE_VERSION } from "../model/version.ts";
-import { type Command, COMMON_OPTIONS, type ExitCode, parseArguments, usageOf } from "./command.ts";
-import { COMMANDS } from "./commands.ts";
+import {
+  type Command,
+  COMMON_OPTIONS,
+  type ExitCode,
+  type OptionSpecs,
+  parseArguments,
+  UsageError,
+  usageOf,
+} from "./command.ts";
+import { backup, doctor, migrate } from "./commands/doctor.ts";
+import { cancel, deleteRuns, purge, resumeRuns, retrigger } from "./commands/bulk.ts";
+import { jobs, pause, resume, stats, trigger, workers } from "./commands/jobs.ts";
+import { children, runs, show, timeline, why } from "./commands/runs.ts";
+import { messages, send, signal, waits } from "./commands/waits_and_messages.ts";
+import { stream, tail } from "./commands/follow.ts";
+import { ui } from "./commands/ui.ts";
 import { escapeText } from "../values/text.ts";
-import { Output } from "./output/output.ts";
+import { Output } from "./output.ts";
 import type { Terminal } from "./terminal.ts";
-import { type OptionSpecs, UsageError } from "./arguments.ts";
+
+const READING = [runs, show, timeline, children, why, jobs, workers, waits, messages, stats, tail, stream, doctor, ui];
+const ON_RUNS = [trigger, signal, send, cancel, retrigger, resumeRuns, deleteRuns];
+const ON_JOBS_AND_TABLES = [pause, resume, purge, backup, migrate];
+
+/** Every command, in the order of the help. */
+export const COMMANDS: readonly Command[] = [...READING, ...ON_RUNS, ...ON_JOBS_AND_TABLES];
 
 /**
  * Does what the arguments of the command say.
@@ -41,7 +61,7 @@ async function runCommand(command: Command, rest: readonly string[], terminal: T
   const store = command.takesStore === true ? args.positionals[0] : undefined;
   const service = await openService(args, terminal, { store, migrates: command.migrates === true });
   try {
-    return await command.run({ args, service, output: new Output(terminal, args.has("json")), terminal });
+    return await command.run({ args, service, output: new Output(terminal, args.has("json")), terminal }) ?? 0;
   } finally {
     await service.close();
   }
@@ -91,7 +111,7 @@ function describeCommands(commands: readonly Command[]): string {
 
 /** The help of one command. */
 function describeCommand(command: Command): string {
-  const { about, options } = command;
+  const { about, options = {} } = command;
   const own = Object.keys(options).length === 0 ? [] : ["", "Options:", ...optionLines(options)];
   return [
     `${about[0]!.toUpperCase()}${about.slice(1)}.`,

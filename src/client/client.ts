@@ -8,7 +8,7 @@ import type { LogEntry } from "../model/log.ts";
 import type { ClientMessage, SendResult } from "../model/message.ts";
 
 import type { ClientSignalReceipt, ClientWait } from "../model/wait.ts";
-import { ClientError } from "./client_error.ts";
+import { ClientError, openService, type ServiceOptions } from "./service.ts";
 import type {
   CallOptions,
   ChildrenOptions,
@@ -27,9 +27,7 @@ import type {
   RunSnapshot,
   Triggered,
 } from "./client_types.ts";
-import { follow, untilAnswered } from "./follow.ts";
-import { readItems } from "./read_items.ts";
-import { openService, type ServiceOptions } from "./service.ts";
+import { follow, readItems, untilAnswered } from "./follow.ts";
 
 /**
  * Calls a service of `createHandler()`. No call is repeated, except those of `watch`, `watchRuns` and `waitForRun`:

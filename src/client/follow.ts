@@ -1,7 +1,6 @@
-import { ClientError } from "./client_error.ts";
+import { ClientError, type Query, type Service } from "./service.ts";
 import type { CallOptions } from "./client_types.ts";
-import type { Query, Service } from "./service.ts";
-import { sseLines } from "./sse_lines.ts";
+import type { Stream, StreamPart } from "../model/stream.ts";
 
 /**
  * Follows an event stream, and reconnects when it breaks. Events that were missed come first, or, if the service does not
@@ -129,4 +128,73 @@ async function* repeat<T>(
     clearTimeout(timer);
     over.abort();
   }
+}
+
+/**
+ * Splits an event stream into the names and values of its lines (WHATWG HTML, section 9.2.6). In a stream of a service
+ * each line stands alone: an event is one line of data, and the id that follows it is a message without data. It ends
+ * with the stream, when the stream breaks, or when nothing has arrived for 45 seconds.
+ *
+ * @param onLine Called before each line.
+ * @throws {RangeError} A line has more than 64 Mi characters.
+ */
+export async function* sseLines(
+  reader: ReadableStreamDefaultReader<string>,
+  onLine: () => void,
+): AsyncGenerator<string[]> {
+  let rest = "";
+  while (true) {
+    const timer = setTimeout(() => reader.cancel(), 45_000); // three keep-alives of the service
+    const { value } = await reader.read().catch(() => ({} as { value: undefined })).finally(() => clearTimeout(timer));
+    if (!value) return;
+    rest += value;
+    if (rest.length > 2 ** 26) throw new RangeError("A line is too long");
+    if (!value.includes("\n")) continue; // otherwise each part of a long line would search it from its start
+    const lines = rest.split(/\r?\n/);
+    rest = lines.pop()!;
+    for (const line of lines) {
+      onLine();
+      yield line.split(/: ?([^]*)/);
+    }
+  }
+}
+
+/** See `Client.readStream()`. */
+export function readItems<T>(
+  send: Service,
+  runId: string,
+  stream: Stream | string,
+  { after, ...options }: CallOptions & { after?: string } = {},
+): AsyncGenerator<StreamPart<T>, void> {
+  let offset = after ?? "-1";
+  // How many items come before the next ones.
+  let from = after ? -1 : 0;
+  const name = (stream as Stream).name ?? stream;
+  const query = () => ({ runId, name, offset, live: "sse", resets: "event" });
+  return reconnect(send, "GET /stream", query, async function* (lines): AsyncGenerator<StreamPart<T>, true | void> {
+    let event;
+    let items: T[] = [];
+    for await (const [field, value] of lines) {
+      if (field === "event") event = value;
+      if (field !== "data") continue;
+      const data = JSON.parse(value!);
+      if (event === "data") items = data;
+      else {
+        offset = data.streamNextOffset;
+        // A first connection without a position learns that it has nothing.
+        if (event === "reset" ? data.from !== from : items.length) {
+          from = data.from ?? from;
+          yield { from, items, position: offset };
+        }
+        from += items.length;
+        items = [];
+        if (data.streamClosed) return true;
+      }
+    }
+  }, options);
+}
+
+/** Names a stream, as `defineStream()` of the package does. The service checks the name. */
+export function defineStream<T = unknown>(name: string): Stream<T> {
+  return Object.freeze({ name });
 }

@@ -18,10 +18,9 @@
  */
 
 export { type Client, createClient } from "./client.ts";
-export { ClientError } from "./client_error.ts";
 export type * from "./client_types.ts";
-export type { ClientHeaders, ServiceOptions } from "./service.ts";
-export { defineStream } from "./read_items.ts";
+export { ClientError, type ClientHeaders, type ServiceOptions } from "./service.ts";
+export { defineStream } from "./follow.ts";
 export type { ClientSignalReceipt, ClientWait } from "../model/wait.ts";
 export type { ClientMessage } from "../model/message.ts";
 export type { Stream, StreamPart } from "../model/stream.ts";

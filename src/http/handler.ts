@@ -17,12 +17,11 @@ import {
   checkBasePath,
   checkOptions,
   type HandlerLinks,
+  type HandlerMcp,
   type HandlerOptions,
   type HandlerUi,
   type Settings,
 } from "./handler_options.ts";
-import type { LinkAnswers } from "./links/answer_link.ts";
-import type { HandlerMcp } from "./mcp_call.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { checkParameterNames } from "./requests/parameters.ts";
 import { MethodNotAllowedError, refuse } from "./response.ts";
@@ -99,18 +98,10 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
       openApiDocument(routes, internals.jobs.newest.values(), settings.basePath, bodySchemas()),
     );
   };
-  let linkAnswers: Promise<LinkAnswers> | null = null; // they are loaded when a link is first opened
   const answerLink = async (request: Request, url: URL, links: HandlerLinks): Promise<Response> => {
-    linkAnswers ??= import("./links/answer_link.ts").then(({ LinkAnswers }) =>
-      new LinkAnswers({
-        links,
-        engine,
-        store: internals.store,
-        settings,
-        report: (error, request) => void report(error, request, settings),
-      })
-    );
-    return await (await linkAnswers).answer(request, url);
+    const { answerLink } = await import("./links/answer_link.ts"); // loaded when a link is first opened
+    const reportTo = (error: unknown, request: Request) => void report(error, request, settings);
+    return await answerLink(request, url, { links, engine, store: internals.store, settings, report: reportTo });
   };
   const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
     try {
@@ -234,11 +225,8 @@ function isUiPath(path: string): boolean {
 
 /** The route of a file of the dashboard. Files hold no data, so the host can open them to everybody. */
 function uiRoute(ui: HandlerUi, path: string): Route {
-  return route({
-    method: "GET",
-    path,
+  return route(`GET ${path}`, "A file of the dashboard", {
     part: "ui",
-    summary: "A file of the dashboard",
     answers: "text",
     guard: operate("ui"),
     does: ({ internals }) => {
@@ -255,6 +243,7 @@ function uiRoute(ui: HandlerUi, path: string): Route {
 /** The route of MCP. What it does for a caller, it asks of the other routes. */
 function mcpRoute(mcp: HandlerMcp): Route {
   return {
+    name: "POST /mcp",
     method: "POST",
     path: "/mcp",
     summary: "Jobs as tools of the Model Context Protocol",

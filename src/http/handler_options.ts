@@ -1,13 +1,14 @@
 import { type Host, systemHost } from "../model/host.ts";
 import { type AllowedHost, allowsHost, readAllowedHosts } from "./access/request_origin.ts";
 import { AUTH_FIELDS, checkAuth, type HandlerAuth } from "./access/auth_hooks.ts";
-import type { HandlerMcp } from "./mcp_call.ts";
 import { withoutUndefined } from "./without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
 import { type Duration, toMs } from "../values/duration.ts";
 import type { Wait } from "../model/wait.ts";
-import { MAX_JSON_DEPTH } from "../values/json.ts";
+import { type Json, MAX_JSON_DEPTH } from "../values/json.ts";
 import { namesOf } from "../values/option_names.ts";
+import type { ClientRun } from "../model/client_run.ts";
+import type { Retention } from "../model/run.ts";
 
 /** Options of {@linkcode createHandler}. `Context` is what `auth.authenticate` returns. */
 export interface HandlerOptions<Context = unknown> {
@@ -73,17 +74,24 @@ export interface HandlerLinks {
   readonly url: string;
   /** The address of the page that answers a wait. */
   readonly toWait: (wait: Wait, options?: { for?: string; expiresAt?: Date }) => Promise<string>;
-  /** What a token says, expired or not; `null`: it is not valid. */
-  readonly read: (token: string) => Promise<
-    {
-      readonly runId: string;
-      readonly waitName: string;
-      readonly for: string | null;
-      readonly actions: readonly string[] | null;
-      readonly expiresAt: string;
-      readonly signalId: string;
-    } | null
-  >;
+  /** What a token says, expired or not; `null`: it is forged, cut, or of a key that was removed. */
+  readonly read: (token: string) => Promise<SignedLink | null>;
+}
+
+/** What the token of a link says. */
+export interface SignedLink {
+  /** The run for which it was made. */
+  readonly runId: string;
+  /** The name of the wait, with its occurrence. */
+  readonly waitName: string;
+  /** Who got it; `null`: nobody is named. */
+  readonly for: string | null;
+  /** The labels of the actions that it offers; `null`: all. */
+  readonly actions: readonly string[] | null;
+  /** When it expires: ISO 8601 in UTC. */
+  readonly expiresAt: string;
+  /** The `signalId` of its answer. */
+  readonly signalId: string;
 }
 
 /** Limits for requests and streams. */
@@ -158,39 +166,37 @@ export function checkOptions<Context>(
   checkNames("", options, Object.keys(KNOWN));
   checkNames("auth.", options.auth, AUTH_FIELDS);
   checkNames("limits.", options.limits, LIMITS);
+  const { basePath = "", onRequest, onError = logError, host = systemHost, showFailures = false } = options;
+  const { trustedOrigins = [], ui = null, mcp = null, links = null } = options;
   const auth = options.auth === undefined ? null : checkAuth(options.auth);
   const given = { ...DEFAULT_LIMITS, ...withoutUndefined(options.limits ?? {}) };
   const limits = { ...given, maxStreamMs: toMs(given.maxStreamMs) as number }; // checked next
+  const sseThrottleMs = toMs(options.sseThrottleMs ?? DEFAULT_SSE_THROTTLE_MS) as number; // checked next
   checkInteger("limits.maxBodyBytes", limits.maxBodyBytes, 1);
   checkInteger("limits.maxJsonDepth", limits.maxJsonDepth, 1, MAX_JSON_DEPTH);
   checkInteger("limits.maxStreams", limits.maxStreams, 0);
   checkInteger("limits.maxStreamsPerTenant", limits.maxStreamsPerTenant, 0);
   checkInteger("limits.maxMetricJobs", limits.maxMetricJobs, 0);
   if (limits.maxStreamMs !== Infinity) checkInteger("limits.maxStreamMs", limits.maxStreamMs, 1);
-  const { basePath = "", trustedOrigins = [], showFailures = false } = options;
-  const { onRequest, onError = logError } = options;
-  const { host = systemHost } = options;
-  const sseThrottleMs = toMs(options.sseThrottleMs ?? DEFAULT_SSE_THROTTLE_MS) as number; // checked below
+  checkInteger("sseThrottleMs", sseThrottleMs, 0);
   if (typeof showFailures !== "boolean") throw new TypeError("showFailures must be a boolean");
   checkBasePath(basePath);
-  const { ui = null, mcp = null } = options;
   if (ui !== null && typeof ui?.respond !== "function") throw new TypeError("ui must be what dashboard() returns");
-  const { links = null } = options;
   if (links !== null && (typeof links?.read !== "function" || typeof links.url !== "string")) {
     throw new TypeError("links must be what signedLinks() returns");
   }
   if (mcp !== null && typeof mcp?.answer !== "function") throw new TypeError("mcp must be what mcp() returns");
-  if (onRequest !== undefined) checkFunction("onRequest", onRequest);
-  checkFunction("onError", onError);
-  checkInteger("sseThrottleMs", sseThrottleMs, 0);
+  for (const [name, hook] of Object.entries({ onRequest, onError })) {
+    if (hook !== undefined && typeof hook !== "function") throw new TypeError(`${name} must be a function`);
+  }
   checkTrustedOrigins(trustedOrigins);
   const allowedHosts = options.allowedHosts === undefined ? null : readAllowedHosts(options.allowedHosts);
   if (links !== null && allowedHosts !== null && !allowsHost(links.url, allowedHosts)) {
     throw new TypeError(`The host of the links, ${new URL(links.url).host}, is not one of allowedHosts`);
   }
+  const bound = { onRequest: onRequest?.bind(options) ?? null, onError: onError.bind(options) };
   return {
     basePath,
-    onRequest: onRequest?.bind(options) ?? null,
     sseThrottleMs,
     auth,
     limits,
@@ -200,8 +206,8 @@ export function checkOptions<Context>(
     ui,
     links,
     mcp,
-    onError: onError.bind(options),
     host,
+    ...bound,
   };
 }
 
@@ -254,10 +260,6 @@ function checkInteger(name: string, value: unknown, smallest: number, largest = 
   }
 }
 
-function checkFunction(name: string, value: unknown): void {
-  if (typeof value !== "function") throw new TypeError(`${name} must be a function`);
-}
-
 function checkTrustedOrigins(origins: unknown): void {
   if (origins === "*") return;
   if (!Array.isArray(origins)) throw new TypeError('trustedOrigins must be an array of origins, or "*"');
@@ -272,4 +274,52 @@ function checkTrustedOrigins(origins: unknown): void {
 function isOrigin(text: unknown): boolean {
   const url = typeof text === "string" ? URL.parse(text) : null;
   return url !== null && url.host !== "" && text === `${url.protocol}//${url.host}`;
+}
+
+/** The routes that MCP asks. */
+export type McpRoute =
+  | "trigger"
+  | "run"
+  | "signal"
+  | "cancel"
+  | "retrigger"
+  | "runs"
+  | "explain"
+  | "failures";
+
+/** What MCP works with: a request that the handler has let pass, and the routes of the same handler. */
+export interface McpCall {
+  /** The request; its body has not been read. */
+  readonly request: Request;
+  /** What `auth.authenticate` has returned; `null` without `auth`. */
+  readonly context: unknown;
+  /** Time and timers. */
+  readonly host: Host;
+  /** How long runs are kept after their end, in milliseconds. */
+  readonly retention: Retention;
+  /** The limits of the body. */
+  readonly limits: { readonly maxBodyBytes: number; readonly maxJsonDepth: number };
+  /**
+   * Asks a route of the handler for the same caller: all its hooks are called.
+   *
+   * @throws {Response} A hook refuses.
+   * @throws {HoldfastError} The route does.
+   */
+  ask(route: McpRoute, query: Readonly<Record<string, string>>, body?: Json): Promise<Json>;
+  /** Shows a run, as the route does. The same hooks are called, and it throws the same. */
+  readRun(runId: string): Promise<ClientRun>;
+  /** Shows the waits of a run, as the route does. The same hooks are called, and it throws the same. */
+  readWaits(runId: string): Promise<Wait[]>;
+  /** Makes a link that answers a wait; `null`: the handler has none. */
+  readonly linkTo: ((wait: Wait, options?: { expiresAt?: Date }) => Promise<string>) | null;
+  /** Waits until a run has ended, but not longer than this. */
+  waitForEnd(runId: string, ms: number): Promise<void>;
+}
+
+/** What a handler serves under `mcp`: `mcp()` of `@holdfast/jobs/mcp` makes it. */
+export interface HandlerMcp {
+  /** The names of the jobs of its tools. */
+  readonly jobNames: readonly string[];
+  /** Answers a request. */
+  readonly answer: (call: McpCall) => Promise<Response>;
 }

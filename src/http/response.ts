@@ -64,20 +64,9 @@ export function statusOf(code: ErrorCode): number {
   return STATUS[code];
 }
 
-// The codes of errors inside a process, which clients see as `internal`.
-const PRIVATE: readonly ErrorCode[] = [
-  "lease_lost",
-  "step_failed",
-  "run_failed",
-  "run_cancelled",
-  "timeout",
-  "non_retryable",
-  "retry_after",
-];
-
-/** The codes that clients see. */
+/** The codes that clients see. Those of errors inside a process they see as `internal`. */
 export const CLIENT_CODES: readonly ErrorCode[] = (Object.keys(STATUS) as ErrorCode[]).filter((code) =>
-  !PRIVATE.includes(code)
+  STATUS[code] !== 500 || code === "internal"
 );
 
 const RETRY_AFTER_SECONDS = 1;

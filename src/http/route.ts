@@ -4,6 +4,7 @@ import type { Access } from "./access/access.ts";
 import type { OpenPart } from "./access/auth_hooks.ts";
 import type { Guard } from "./access/guards.ts";
 import type { Settings } from "./handler_options.ts";
+import type { JsonSchema } from "./openapi/json_schema.ts";
 import type { Body } from "./requests/bodies.ts";
 import { NO_QUERY, type ParameterDescription, type Query } from "./requests/parameters.ts";
 import { jsonResponse } from "./response.ts";
@@ -27,15 +28,17 @@ export interface RouteCall {
   settings: Settings;
 }
 
-/** What a route answers: JSON of a schema or a list of it, a stream of events, items of a stream, plain text, or an OpenAPI document. */
-export type AnswerDescription = { schema: string } | { listOf: string } | "events" | "items" | "text" | "document";
+/** What a route answers: JSON of a schema, a stream of events, items of a stream, plain text, or an OpenAPI document. */
+export type AnswerDescription = JsonSchema | "events" | "items" | "text" | "document";
 
 /** One method of a path: all that the handler and the OpenAPI document know of it. `Result` is what it answers. */
-export interface Route<Method extends string = string, Path extends string = string, Result = unknown> {
+export interface Route<Name extends string = string, Result = unknown> {
+  /** Its method and its path after the prefix: `GET /run`. */
+  readonly name: Name;
   /** The method. */
-  readonly method: Method;
+  readonly method: string;
   /** The path after the prefix. */
-  readonly path: Path;
+  readonly path: string;
   /** What it does, in a few words. */
   readonly summary: string;
   /** The parameters of its URL. */
@@ -46,7 +49,7 @@ export interface Route<Method extends string = string, Path extends string = str
   readonly answers: AnswerDescription;
   /** Whether it answers 503 with the same schema. */
   readonly answersUnavailable?: boolean;
-  /** The codes of the errors that not every route has. */
+  /** The codes of the errors that not every route has; `not_found` follows from a parameter `runId`. */
   readonly errors?: readonly ErrorCode[];
   /** The hook that decides who may ask. */
   readonly guard: Pick<Guard<never, never, unknown>, "hook" | "operation">;
@@ -72,8 +75,8 @@ export type Asked<Q, B, Given> =
   & { readonly query: Q; readonly body: B };
 
 /** A route as it is declared. */
-interface Declaration<Method extends string, Path extends string, Q, B, Given, Result>
-  extends Omit<Route<Method, Path>, "parameters" | "body" | "guard" | "answer" | "result"> {
+interface Declaration<Q, B, Given, Result>
+  extends Pick<Route, "answers" | "answersUnavailable" | "errors" | "part" | "hasHead" | "isProbe"> {
   /** The parameters of its URL; left out: it takes none. */
   readonly query?: Query<Q>;
   /** Its body; left out: it takes none. */
@@ -84,13 +87,25 @@ interface Declaration<Method extends string, Path extends string, Q, B, Given, R
   does(asked: Asked<Q, B, Given>): Result | Promise<Result>;
 }
 
-/** Makes a route: it reads the parameters and the body, then asks its guard, and then does what it is for. */
-export function route<Method extends string, Path extends string, Given, Result, Q = object, B = undefined>(
-  { query, body, guard, does, ...rest }: Declaration<Method, Path, Q, B, Given, Result>,
-): Route<Method, Path, Exclude<Result, Response>> {
+/**
+ * Makes a route: it reads the parameters and the body, then asks its guard, and then does what it is for.
+ *
+ * @param name Its method and its path: `GET /run`.
+ * @param summary What it does, in a few words.
+ */
+export function route<Name extends string, Given, Result, Q = object, B = undefined>(
+  name: Name,
+  summary: string,
+  { query, body, guard, does, ...rest }: Declaration<Q, B, Given, Result>,
+): Route<Name, Exclude<Result, Response>> {
+  const [method, path] = name.split(" ") as [string, string]; // a name has both
   const { parameters, read } = query ?? NO_QUERY as Query<Q>;
   return {
     ...rest,
+    name,
+    method,
+    path,
+    summary,
     parameters,
     ...(body === undefined ? {} : { body }),
     guard,

@@ -34,8 +34,8 @@
 export {
   type LinkOptions,
   type OpenLink,
-  type SignedLink,
   type SignedLinks,
   signedLinks,
   type SignedLinksOptions,
 } from "./signed_links.ts";
+export type { SignedLink } from "../http/handler_options.ts";

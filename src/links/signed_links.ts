@@ -3,6 +3,7 @@ import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import { internalsOf } from "../engine/engine_internals.ts";
 import { findLinkedWait } from "../engine/runs/retried_waits.ts";
 import { actionsOf, flatFieldsOf } from "../model/flat_form.ts";
+import type { SignedLink } from "../http/handler_options.ts";
 import type { Wait } from "../model/wait.ts";
 import { kindOf } from "../values/unknown_values.ts";
 import { isName, NAME_RULE } from "../values/name.ts";
@@ -24,22 +25,6 @@ export interface LinkOptions {
   actions?: readonly string[];
   /** When it expires, if that is before the deadline of the wait. A wait without a deadline needs it. */
   expiresAt?: Date | string | number;
-}
-
-/** What the token of a link says. */
-export interface SignedLink {
-  /** The run for which it was made. */
-  readonly runId: string;
-  /** The name of the wait, with its occurrence. */
-  readonly waitName: string;
-  /** Who got it; `null`: nobody is named. */
-  readonly for: string | null;
-  /** The labels of the actions that it offers; `null`: all. */
-  readonly actions: readonly string[] | null;
-  /** When it expires: ISO 8601 in UTC. */
-  readonly expiresAt: string;
-  /** The `signalId` of its answer. */
-  readonly signalId: string;
 }
 
 /** A link to a wait that exists. */

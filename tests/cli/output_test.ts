@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { cutText, layOutTable, textWidth } from "../../src/cli/output/table.ts";
+import { cutText, layOutTable, textWidth } from "../../src/cli/output.ts";
 import { wantsColors } from "../../src/cli/terminal.ts";
 import { readDuration, readSince } from "../../src/cli/read_options.ts";
-import { UsageError } from "../../src/cli/arguments.ts";
+import { UsageError } from "../../src/cli/command.ts";
 import { callCli } from "./call_cli.ts";
 
 Deno.test("textWidth() counts columns, not characters, and cutText() fits a text into them", () => {

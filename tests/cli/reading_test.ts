@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { addFailedParent } from "../../src/testing/contract/records/children/arrange_children.ts";
-import { COMMANDS } from "../../src/cli/commands.ts";
+import { COMMANDS } from "../../src/cli/run_cli.ts";
 import { getWaits } from "../../src/store/reads.ts";
 import { aRun } from "../support/fixtures.ts";
 import { callCli } from "./call_cli.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { PGlite } from "@electric-sql/pglite";
-import { COMMANDS } from "../../src/cli/commands.ts";
+import { COMMANDS } from "../../src/cli/run_cli.ts";
 import { parseArguments } from "../../src/cli/command.ts";
 import { routes } from "../../src/http/routes.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { COMMANDS } from "../../src/cli/commands.ts";
+import { COMMANDS } from "../../src/cli/run_cli.ts";
 import { routes } from "../../src/http/routes.ts";
 import { readPages, toPath, toUrl } from "./pages.ts";
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { deepFreeze } from "../../src/http/deep_freeze.ts";
+import { deepFreeze } from "../../src/http/access/seen_by_hooks.ts";
 
 Deno.test("deepFreeze() freezes everything in a value, and answers it", () => {
   const value = JSON.parse('{"list":[{"text":"a"},null],"__proto__":{"own":{}}}');

@@ -1,12 +1,10 @@
 import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
-import type { BulkResult, SkippedRun } from "../../engine/bulk/perform_bulk.ts";
-import { type BulkOperation, isTerminal, type RetriggerFrom, type RunFilter, type RunStatus } from "../../model/run.ts";
-import type { Command, CommandCall, ExitCode } from "../command.ts";
+import type { BulkResult } from "../../engine/bulk/perform_bulk.ts";
+import { type BulkOperation, isTerminal, type RunFilter, type RunStatus } from "../../model/run.ts";
+import { type Command, type CommandCall, type ExitCode, type OptionSpecs, UsageError } from "../command.ts";
 import { askApi, findRunId } from "../service/api.ts";
-import { type OptionSpecs, UsageError } from "../arguments.ts";
-import { countOf } from "../output/describe.ts";
+import { countOf } from "../output.ts";
 import { FILTER_OPTIONS, readDuration, readFilter } from "../read_options.ts";
-import type { Service } from "../service/service.ts";
 
 /** The options of a command that changes many runs. */
 export const BULK_OPTIONS: OptionSpecs = {
@@ -24,10 +22,8 @@ interface BulkPlan {
   operation: BulkOperation;
   /** What is done, for messages: `cancel`, `cancelled`. */
   words: readonly [infinitive: string, participle: string];
-  /** Whether it asks for a single run, too. */
-  asksAlways: boolean;
-  /** Where a retry begins. */
-  from?: RetriggerFrom;
+  /** Whether it asks for a single run, too. Default: `false`. */
+  asksAlways?: boolean;
 }
 
 const MAX_IDS = 1_000;
@@ -40,7 +36,7 @@ const MAX_IDS = 1_000;
  */
 async function readSelections(
   { args, service }: CommandCall,
-  defaults: RunFilter = {},
+  defaults?: RunFilter,
 ): Promise<BulkSelection[]> {
   const filter = readFilter(args, Date.now());
   const isFiltered = Object.keys(filter).length > 0;
@@ -63,7 +59,7 @@ async function performPlan(
   selections: readonly BulkSelection[],
   plan: BulkPlan,
 ): Promise<ExitCode> {
-  const { args, service, output, terminal } = call;
+  const { args, output, terminal } = call;
   const [infinitive, participle] = plan.words;
   const isSingle = selections.length === 1 && selections[0]!.runIds?.length === 1;
   const isDry = args.has("dry-run");
@@ -72,31 +68,24 @@ async function performPlan(
     throw new UsageError(`There is nobody to ask: give --yes to ${infinitive} the runs, or --dry-run to count them`);
   }
   if (isDry || asks) {
-    const tried = await performAll(service, selections, plan, true);
+    const tried = await performAll(call, selections, plan, true);
     const count = tried.matched - tried.skipped.length;
-    if (isDry) {
-      output.object(tried, () => output.line(`${countOf(count, "run")} would be ${participle}`));
-      noteSkipped(call, tried.skipped);
-      return tried.skipped.length > 0 ? 1 : 0;
-    }
-    if (count === 0) {
-      output.object(tried, () => output.line(`There is no run to ${infinitive}`));
-      noteSkipped(call, tried.skipped);
-      return tried.skipped.length > 0 ? 1 : 0;
-    }
+    if (isDry) return report(call, tried, `${countOf(count, "run")} would be ${participle}`);
+    if (count === 0) return report(call, tried, `There is no run to ${infinitive}`);
     if (!await terminal.confirm!(`${infinitive[0]!.toUpperCase()}${infinitive.slice(1)} ${countOf(count, "run")}?`)) {
       output.note("Nothing was changed");
       return 1;
     }
   }
-  const result = await performAll(service, selections, plan, false);
-  output.object(result, () => output.line(`${countOf(result.done, "run")} ${participle}`));
-  noteSkipped(call, result.skipped);
-  return result.skipped.length > 0 ? 1 : 0;
+  const result = await performAll(call, selections, plan, false);
+  return report(call, result, `${countOf(result.done, "run")} ${participle}`);
 }
 
-function noteSkipped({ output }: CommandCall, skipped: readonly SkippedRun[]): void {
-  for (const { runId, code } of skipped) output.note(`${runId}: ${REASONS[code] ?? code}`);
+/** Says what was done, and which runs were skipped. */
+function report({ output }: CommandCall, result: BulkResult, text: string): ExitCode {
+  output.object(result, () => output.line(text));
+  for (const { runId, code } of result.skipped) output.note(`${runId}: ${REASONS[code] ?? code}`);
+  return result.skipped.length > 0 ? 1 : 0;
 }
 
 const REASONS: { readonly [code: string]: string } = {
@@ -106,17 +95,17 @@ const REASONS: { readonly [code: string]: string } = {
 
 /** Performs the operation to its end, call after call. */
 async function performAll(
-  service: Service,
+  { args, service }: CommandCall,
   selections: readonly BulkSelection[],
-  { operation, from }: BulkPlan,
+  { operation }: BulkPlan,
   dryRun: boolean,
 ): Promise<BulkResult> {
+  const from = operation === "retrigger" ? { from: args.has("from-start") ? "start" : "failure" } : {};
   const sum: BulkResult = { matched: 0, done: 0, skipped: [], next: null };
   for (const selection of selections) {
     let cursor: string | undefined;
     do {
-      const options = { dryRun, ...(cursor === undefined ? {} : { cursor }), ...(from === undefined ? {} : { from }) };
-      const body = { ...selection, ...options };
+      const body = { ...selection, dryRun, cursor, ...from };
       const result = await askApi(service, `POST /runs/${operation}`, { body });
       sum.matched += result.matched;
       sum.done += result.done;
@@ -127,70 +116,56 @@ async function performAll(
   return sum;
 }
 
+/** A command that performs an operation on the runs that its arguments select. */
+function bulkCommand(
+  { name, about, usage = BULK_USAGE, options = {}, defaults, ...plan }:
+    & Pick<Command, "name" | "about" | "options">
+    & { usage?: string; defaults?: RunFilter }
+    & BulkPlan,
+): Command {
+  return {
+    name,
+    usage,
+    about,
+    options: { ...BULK_OPTIONS, ...options },
+    run: async (call) => await performPlan(call, await readSelections(call, defaults), plan),
+  };
+}
+
 /** Cancels runs. */
-export const cancel: Command = {
+export const cancel = bulkCommand({
   name: "cancel",
-  usage: BULK_USAGE,
   about: "cancel runs",
-  arity: [0, Infinity],
-  options: BULK_OPTIONS,
-  run: async (call) =>
-    await performPlan(call, await readSelections(call), {
-      operation: "cancel",
-      words: ["cancel", "cancelled"],
-      asksAlways: false,
-    }),
-};
+  operation: "cancel",
+  words: ["cancel", "cancelled"],
+});
 
 /** Retriggers runs that have ended. */
-export const retrigger: Command = {
+export const retrigger = bulkCommand({
   name: "retrigger",
   usage: `[--from-start] ${BULK_USAGE}`,
   about: "retrigger runs that have ended, from their failure",
-  arity: [0, Infinity],
   options: {
-    ...BULK_OPTIONS,
     status: { value: "STATUS", about: "completed, failed (default), cancelled", isList: true },
     "from-start": { value: null, about: "execute all steps again" },
   },
-  run: async (call) =>
-    await performPlan(call, await readSelections(call, { status: "failed" }), {
-      operation: "retrigger",
-      words: ["retrigger", "retriggered"],
-      asksAlways: false,
-      from: call.args.has("from-start") ? "start" : "failure",
-    }),
-};
+  defaults: { status: "failed" },
+  operation: "retrigger",
+  words: ["retrigger", "retriggered"],
+});
 
 /** Resumes held runs. */
-export const resumeRuns: Command = {
+export const resumeRuns = bulkCommand({
   name: "resume-runs",
-  usage: BULK_USAGE,
   about: "resume held runs: --held for all of them",
-  arity: [0, Infinity],
-  options: BULK_OPTIONS,
-  run: async (call) =>
-    await performPlan(call, await readSelections(call), {
-      operation: "resume",
-      words: ["resume", "resumed"],
-      asksAlways: false,
-    }),
-};
+  operation: "resume",
+  words: ["resume", "resumed"],
+});
+
+const DELETE: BulkPlan = { operation: "delete", words: ["delete", "deleted"], asksAlways: true };
 
 /** Deletes runs that have ended. */
-export const deleteRuns: Command = {
-  name: "delete",
-  usage: BULK_USAGE,
-  about: "delete runs that have ended",
-  arity: [0, Infinity],
-  options: BULK_OPTIONS,
-  run: async (call) =>
-    await performPlan(call, await readSelections(call), {
-      operation: "delete",
-      words: ["delete", "deleted"],
-      asksAlways: true,
-    }),
-};
+export const deleteRuns = bulkCommand({ name: "delete", about: "delete runs that have ended", ...DELETE });
 
 const ENDED: readonly RunStatus[] = ["completed", "failed", "cancelled"];
 
@@ -199,7 +174,6 @@ export const purge: Command = {
   name: "purge",
   usage: "--older-than DURATION [--status STATUS]",
   about: "delete runs that ended long ago",
-  arity: [0, 0],
   options: {
     "older-than": { value: "DURATION", about: "that ended so long ago: 30d" },
     status: { value: "STATUS", about: "completed, failed, cancelled (all)", isList: true },
@@ -224,10 +198,6 @@ export const purge: Command = {
       status: statuses.length === 0 ? ENDED : statuses,
       ...(jobs.length === 0 ? {} : { jobName: jobs }),
     };
-    return await performPlan(call, [{ filter }], {
-      operation: "delete",
-      words: ["delete", "deleted"],
-      asksAlways: true,
-    });
+    return await performPlan(call, [{ filter }], DELETE);
   },
 };

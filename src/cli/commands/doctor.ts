@@ -2,9 +2,8 @@ import type { Health } from "../../engine/operate/health.ts";
 import { PACKAGE_VERSION } from "../../model/version.ts";
 import { StoreError } from "../../model/error.ts";
 import type { TableCheck } from "../../stores/table_check.ts";
-import type { Command } from "../command.ts";
-import { UsageError } from "../arguments.ts";
-import { countOf } from "../output/describe.ts";
+import { type Command, UsageError } from "../command.ts";
+import { countOf } from "../output.ts";
 import { askApi } from "../service/api.ts";
 import type { Database, Service } from "../service/service.ts";
 
@@ -29,7 +28,6 @@ export const doctor: Command = {
   name: "doctor",
   usage: "[--repair]",
   about: "check the tables of a database, and look for runs that are stuck",
-  arity: [0, 0],
   options: { repair: { value: null, about: "count the runs of each job and status again; nothing else is changed" } },
   async run({ args, service, output }) {
     const { database } = service;
@@ -117,13 +115,11 @@ export const migrate: Command = {
   name: "migrate",
   usage: "",
   about: "make the tables of a database, or update them to this version, as their owner",
-  arity: [0, 0],
   migrates: true,
-  options: {},
-  run({ output }) {
+  // deno-lint-ignore require-await -- opening the service has done it
+  async run({ output }) {
     const version = PACKAGE_VERSION;
     output.object({ version }, () => output.line(`The database has the tables of Holdfast ${version}`));
-    return Promise.resolve(0);
   },
 };
 
@@ -132,8 +128,6 @@ export const backup: Command = {
   name: "backup",
   usage: "FILE",
   about: "copy a SQLite database, which may be in use, to a new file",
-  arity: [1, 1],
-  options: {},
   async run({ args, service, output }) {
     const copy = service.database?.backup ?? null;
     if (copy === null) {
@@ -143,6 +137,5 @@ export const backup: Command = {
     const file = args.positionals[0]!;
     await copy(file);
     output.object({ file }, () => output.line(`Copied to ${file}`));
-    return 0;
   },
 };

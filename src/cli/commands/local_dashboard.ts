@@ -1,31 +1,12 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Engine } from "../../engine/engine.ts";
 import { createHandler } from "../../http/handler.ts";
+import { listen } from "../../node/listen.ts";
+import { EVERYTHING } from "../service/database_service.ts";
 import { dashboard } from "../../ui/dashboard.ts";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
 import { toFailure } from "../../model/failure/to_failure.ts";
-import { UsageError } from "../arguments.ts";
-
-/** The dashboard of a database, for one user of this machine. */
-interface LocalDashboard {
-  /** The address that opens it. Its fragment has the token, which a browser sends to no server. */
-  address: string;
-  /** Answers a request. */
-  fetch(request: Request): Promise<Response>;
-  /** Ends all event streams. */
-  closeStreams(): void;
-}
-
-/** Where it is served. */
-interface LocalDashboardOptions {
-  /** The port on 127.0.0.1. */
-  port: number;
-  /** Receives errors that a response hides. */
-  onError: (error: unknown) => void;
-}
+import { UsageError } from "../command.ts";
 
 const TOKEN_BYTES = 32;
 const HEADERS = {
@@ -50,13 +31,29 @@ if (token !== "") sessionStorage.setItem("holdfast-token", token);
 location.replace("ui/");
 `;
 
+const HOST = "127.0.0.1";
+
 /**
- * The dashboard over an engine. Each request for data needs a token that is made here, so that neither other users of the
- * machine nor pages of other sites can read or change anything.
+ * Serves the dashboard over an engine on 127.0.0.1. Each request for data needs a token that is made here, so that neither
+ * other users of the machine nor pages of other sites can read or change anything.
+ *
+ * @param port 0: any that is free.
+ * @param onError Receives errors that a response hides.
+ * @returns The address that opens it: its fragment has the token, which a browser sends to no server. `close()` ends all
+ * event streams and connections.
+ * @throws {UsageError} The port is in use, or not allowed.
  */
-export function localDashboard(engine: Engine, { port, onError }: LocalDashboardOptions): LocalDashboard {
+export async function serveDashboard(
+  engine: Engine,
+  port: number,
+  onError: (error: unknown) => void,
+): Promise<{ address: string; close: () => Promise<void> }> {
+  let answer = (_: Request) => Promise.resolve(new Response(null, { status: 503 })); // until its port is known
+  const server = await listen({ fetch: (request) => answer(request) }, { port, hostname: HOST }).catch((error) => {
+    throw new UsageError(`Cannot listen on ${HOST}:${port}: ${toFailure(error).message}`, { cause: error });
+  });
+  const { port: chosen } = server.address() as AddressInfo; // it listens on a port
   const token = randomBytes(TOKEN_BYTES).toString("base64url");
-  const origin = `http://127.0.0.1:${port}`;
   const handler = createHandler(engine, {
     auth: {
       authenticate: (request) => {
@@ -64,25 +61,28 @@ export function localDashboard(engine: Engine, { port, onError }: LocalDashboard
           throw Response.json({ error: "The token is missing or wrong", code: "forbidden" }, { status: 401 });
         }
       },
-      onTrigger: () => {},
-      onRunAccess: () => {},
-      onOperate: () => {},
-      scopeRuns: (_, filter) => filter,
+      ...EVERYTHING,
       open: ["ui"],
     },
-    allowedHosts: [`127.0.0.1:${port}`, `localhost:${port}`],
+    allowedHosts: [`${HOST}:${chosen}`, `localhost:${chosen}`],
     ui: dashboard(),
     onError,
   });
+  answer = async (request) => {
+    const { pathname } = new URL(request.url);
+    if (request.method === "GET" && pathname === "/") return fileOf(PAGE, "text/html");
+    if (request.method === "GET" && pathname === "/open.js") return fileOf(SCRIPT, "text/javascript");
+    return await handler.fetch(request);
+  };
   return {
-    address: `${origin}/#${token}`,
-    fetch: async (request) => {
-      const { pathname } = new URL(request.url);
-      if (request.method === "GET" && pathname === "/") return fileOf(PAGE, "text/html");
-      if (request.method === "GET" && pathname === "/open.js") return fileOf(SCRIPT, "text/javascript");
-      return await handler.fetch(request);
+    address: `http://${HOST}:${chosen}/#${token}`,
+    close: () => {
+      handler.closeStreams(() => true);
+      return new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      });
     },
-    closeStreams: () => void handler.closeStreams(() => true),
   };
 }
 
@@ -94,67 +94,4 @@ function fileOf(text: string, type: string): Response {
 function isSame(one: string, other: string): boolean {
   const [left, right] = [one, other].map((text) => createHash("sha256").update(text).digest());
   return timingSafeEqual(left!, right!); // there are two
-}
-
-/** A server that only this machine can reach. */
-interface LocalServer {
-  /** Its port on 127.0.0.1. */
-  readonly port: number;
-  /** Answers all further requests by a function. */
-  answer(fetch: (request: Request) => Promise<Response>): void;
-  /** Refuses new connections, and ends all others. */
-  close(): Promise<void>;
-}
-
-const HOST = "127.0.0.1";
-
-/**
- * Starts a server on 127.0.0.1, on Deno and on Node.
- *
- * @param port 0: any that is free.
- * @throws {UsageError} The port is in use, or not allowed.
- */
-export async function serveLocally(port: number): Promise<LocalServer> {
-  let fetch: (request: Request) => Promise<Response> = () => Promise.resolve(new Response(null, { status: 503 }));
-  const server = createServer((incoming, response) => {
-    respond(incoming, response, fetch).catch(() => response.destroy()); // its client has gone
-  });
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", (error) => {
-      reject(new UsageError(`Cannot listen on ${HOST}:${port}: ${toFailure(error).message}`, { cause: error }));
-    });
-    server.listen(port, HOST, resolve);
-  });
-  return {
-    port: (server.address() as AddressInfo).port, // it listens on a port
-    answer: (given) => {
-      fetch = given;
-    },
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
-}
-
-async function respond(
-  incoming: IncomingMessage,
-  response: ServerResponse,
-  fetch: (request: Request) => Promise<Response>,
-): Promise<void> {
-  const { method = "GET", url = "/", headers } = incoming;
-  const hasBody = method !== "GET" && method !== "HEAD";
-  const request = new Request(new URL(url, `http://${headers.host ?? HOST}`), {
-    method,
-    headers: Object.entries(headers).flatMap(([name, value]): [string, string][] =>
-      value === undefined ? [] : [[name, Array.isArray(value) ? value.join(", ") : value]]
-    ),
-    ...(hasBody ? { body: Readable.toWeb(incoming) as ReadableStream, duplex: "half" } : {}),
-  });
-  const { status, headers: answered, body } = await fetch(request);
-  response.writeHead(status, Object.fromEntries(answered));
-  response.flushHeaders();
-  if (body === null) response.end();
-  else await pipeline(Readable.fromWeb(body as never), response); // the type of Node for the same stream
 }

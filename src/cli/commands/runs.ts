@@ -5,12 +5,14 @@ import type { Timeline } from "../../engine/operate/timeline.ts";
 import type { Command } from "../command.ts";
 import {
   countOf,
+  cutText,
   describeBoth,
   describeInstant,
   describeLabels,
   describeSpan,
+  type Output,
   statusCell,
-} from "../output/describe.ts";
+} from "../output.ts";
 import { FILTER_OPTIONS, readFilter, toQuery } from "../read_options.ts";
 import { askApi, findRunId } from "../service/api.ts";
 import type { Service } from "../service/service.ts";
@@ -20,8 +22,6 @@ import type { ClientStep } from "../../model/step.ts";
 import type { RunFailures } from "../../store/operator_reads.ts";
 import type { ClientWait } from "../../model/wait.ts";
 import { toJsonLine } from "../../values/text.ts";
-import type { Output } from "../output/output.ts";
-import { cutText } from "../output/table.ts";
 
 /** A run without its input and output. */
 type RunSummary = ChildRun;
@@ -34,7 +34,6 @@ export const runs: Command = {
   name: "runs",
   usage: "[--job NAME] [--status STATUS] [--label KEY=VALUE] [--held] [--since TIME]",
   about: "list runs, newest first",
-  arity: [0, 0],
   options: { ...FILTER_OPTIONS, limit: { value: "NUMBER", about: `how many (${DEFAULT_LIMIT})` } },
   async run({ args, service, output }) {
     const limit = args.integer("limit") ?? DEFAULT_LIMIT;
@@ -42,7 +41,6 @@ export const runs: Command = {
     listRuns(output, runs, "No runs match");
     const all = totalIsAtLeast ? `${total.toLocaleString("en")} or more runs` : countOf(total, "run");
     if (total > runs.length) output.note(`${runs.length} of ${all}; --limit shows more`);
-    return 0;
   },
 };
 
@@ -97,8 +95,6 @@ export const show: Command = {
   name: "show",
   usage: "RUN",
   about: "show a run with its steps, its waits and its error",
-  arity: [1, 1],
-  options: {},
   async run({ args, service, output }) {
     const runId = await findRunId(service, args.positionals[0]!);
     const query = { runId };
@@ -109,7 +105,6 @@ export const show: Command = {
       failure: await readFailure(service, runId),
     };
     output.object(shown, (value) => describeRun(value, output));
-    return 0;
   },
 };
 
@@ -194,7 +189,6 @@ export const children: Command = {
   name: "children",
   usage: "RUN [--status STATUS] [--held]",
   about: "count and list the children of a run, first those that failed or are held",
-  arity: [1, 1],
   options: {
     status: FILTER_OPTIONS.status!,
     held: FILTER_OPTIONS.held!,
@@ -213,7 +207,6 @@ export const children: Command = {
     } while (page.next !== null && runs.length < limit);
     listRuns(output, runs, "No children match");
     if (page.total !== null) output.note(describeChildren(page));
-    return 0;
   },
 };
 
@@ -235,8 +228,6 @@ export const timeline: Command = {
   name: "timeline",
   usage: "RUN",
   about: "show what a run has done: attempts, pauses, delays, and who answered",
-  arity: [1, 1],
-  options: {},
   async run({ args, service, output }) {
     const query = { runId: await findRunId(service, args.positionals[0]!), limit: PAGE };
     const { next, ...whole } = await askApi(service, "GET /timeline", { query });
@@ -246,7 +237,6 @@ export const timeline: Command = {
       from = part.next;
     }
     output.object({ ...whole, next: null }, (timeline) => describeTimeline(timeline, output));
-    return 0;
   },
 };
 
@@ -274,8 +264,6 @@ export const why: Command = {
   name: "why",
   usage: "RUN",
   about: "say why a run is not executed, and what to act on first",
-  arity: [1, 1],
-  options: {},
   async run({ args, service, output }) {
     const runId = await findRunId(service, args.positionals[0]!);
     const explanation = await askApi(service, "GET /explain", { query: { runId } });
@@ -285,7 +273,6 @@ export const why: Command = {
       for (const { message } of reasons.slice(1)) output.line(`  ${message}`);
       if (cleanUp !== null) output.line(`  ${cleanUp}`);
     });
-    return 0;
   },
 };
 

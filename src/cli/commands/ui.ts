@@ -1,5 +1,4 @@
-import type { Command } from "../command.ts";
-import { UsageError } from "../arguments.ts";
+import { type Command, UsageError } from "../command.ts";
 
 const MAX_PORT = 65_535;
 
@@ -8,7 +7,6 @@ export const ui: Command = {
   name: "ui",
   usage: "[STORE] [--port PORT]",
   about: "serve the dashboard for a database, to this machine alone, until Ctrl-C",
-  arity: [0, 1],
   takesStore: true,
   options: { port: { value: "PORT", about: "the port (any that is free)" } },
   async run({ args, service, output, terminal }) {
@@ -21,25 +19,15 @@ export const ui: Command = {
     const port = args.integer("port", 0) ?? 0;
     if (port > MAX_PORT) throw new UsageError(`--port must be a number from 0 to ${MAX_PORT}`);
     // Loaded when it is called: the help of all commands needs neither the dashboard nor a server.
-    const { localDashboard } = await import("./local_dashboard.ts");
-    const { serveLocally } = await import("./local_dashboard.ts");
-    const server = await serveLocally(port);
-    try {
-      const { fetch, address, closeStreams } = localDashboard(engine, {
-        port: server.port,
-        onError: (error) => output.note(`The dashboard has met an error: ${error}`),
-      });
-      server.answer(fetch);
-      output.object({ url: address }, () => output.line(address));
-      output.note("Only this address opens the dashboard: it has a token. Ctrl-C ends it");
-      const { abortSignal } = terminal;
-      if (!abortSignal.aborted) {
-        await new Promise<void>((resolve) => abortSignal.addEventListener("abort", () => resolve(), { once: true }));
-      }
-      closeStreams();
-    } finally {
-      await server.close();
+    const { serveDashboard } = await import("./local_dashboard.ts");
+    const note = (error: unknown) => output.note(`The dashboard has met an error: ${error}`);
+    const { address, close } = await serveDashboard(engine, port, note);
+    output.object({ url: address }, () => output.line(address));
+    output.note("Only this address opens the dashboard: it has a token. Ctrl-C ends it");
+    const { abortSignal } = terminal;
+    if (!abortSignal.aborted) {
+      await new Promise<void>((resolve) => abortSignal.addEventListener("abort", () => resolve(), { once: true }));
     }
-    return 0;
+    await close();
   },
 };

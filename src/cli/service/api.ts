@@ -7,20 +7,16 @@ import type { Service } from "./service.ts";
 /** The parameters of a route; those that are `undefined` are left out. */
 export type Query = { readonly [name: string]: string | number | boolean | readonly string[] | undefined };
 
-type Routes = typeof routes;
+type Routes = (typeof routes)[keyof typeof routes];
 
 /** The method and the path of a route: `GET /stats`. */
-export type RouteName = { [N in keyof Routes]: `${Routes[N]["method"]} ${Routes[N]["path"]}` }[keyof Routes];
-
-type RouteNamed<Name> = {
-  [N in keyof Routes]: `${Routes[N]["method"]} ${Routes[N]["path"]}` extends Name ? Routes[N] : never;
-}[keyof Routes];
+export type RouteName = Routes["name"];
 
 // deno-lint-ignore no-explicit-any -- a list that is sent as JSON in parts: the caller states what it has
 type Listed = any;
 
 /** What a route answers. */
-type AnswerOf<Name> = RouteNamed<Name> extends Route<string, string, infer Result>
+type AnswerOf<Name> = Extract<Routes, { name: Name }> extends Route<string, infer Result>
   ? [Result] extends [never] ? Listed : Result
   : never;
 

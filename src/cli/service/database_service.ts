@@ -23,23 +23,30 @@ import { isTerminal, type RetriggerFrom } from "../../model/run.ts";
 import type { NewRun } from "../../store/new_run.ts";
 
 /**
- * Answers the routes over a store whose tables exist, by an engine without jobs: it executes nothing. It never migrates
- * the store.
+ * Answers the routes over a store, by an engine without jobs: it executes nothing.
  *
- * @param by Who acts; `undefined`: nobody says so.
+ * @param options.by Who acts; `undefined`: nobody says so.
+ * @param options.prepare Sees to it that the tables exist: nothing migrates the store afterwards.
+ * @param options.close Closes what was opened.
  */
-export function databaseService(
+export async function databaseService(
   kind: "sqlite" | "postgres",
   store: Store,
   database: Database,
-  by: string | undefined,
-): Service {
+  { by, prepare, close }: { by: string | undefined; prepare: () => Promise<void>; close: () => Promise<unknown> },
+): Promise<Service> {
+  try {
+    await prepare();
+  } catch (error) {
+    await close();
+    throw error;
+  }
   const idle = createEngine({ store: withoutMigration(store), jobs: {}, logger: null });
   const engine = engineOfStoredRuns(idle, retryStoredRuns(store));
   let hidden: unknown = null;
   const handler = createHandler(engine, {
     showFailures: true,
-    ...(by === undefined ? {} : { auth: everythingBy(by) }),
+    ...(by === undefined ? {} : { auth: { ...EVERYTHING, authenticate: () => by, actor: () => by } }),
     onError: (error) => {
       hidden = error;
     },
@@ -56,23 +63,18 @@ export function databaseService(
     },
     close: async () => {
       await engine.stop({ timeout: 0 });
-      await store.close();
+      await close();
     },
   };
 }
 
-/** The hooks of one caller, who may do everything. */
-function everythingBy(by: string): HandlerAuth<string> {
-  const admit = () => {};
-  return {
-    authenticate: () => by,
-    actor: (by) => by,
-    onTrigger: admit,
-    onRunAccess: admit,
-    onOperate: admit,
-    scopeRuns: (_, filter) => filter,
-  };
-}
+/** The hooks of callers who may do everything. */
+export const EVERYTHING: Omit<HandlerAuth<unknown>, "authenticate"> = {
+  onTrigger: () => {},
+  onRunAccess: () => {},
+  onOperate: () => {},
+  scopeRuns: (_, filter) => filter,
+};
 
 function withoutMigration(store: Store): Store {
   return Object.assign(store, { migrate: () => Promise.resolve() });

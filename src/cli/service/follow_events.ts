@@ -1,5 +1,6 @@
 import type { RunEvent } from "../../model/event.ts";
 import { StoreError } from "../../model/error.ts";
+import { sseLines } from "../../client/follow.ts";
 import { type Query, refusalOf, toSearch } from "./api.ts";
 import type { Service } from "./service.ts";
 import { setTimeout } from "node:timers/promises";
@@ -34,7 +35,7 @@ export async function* followEvents(
   let state: "new" | "reached" | "away" = "new";
   do {
     const headers: Record<string, string> = lastId === null ? {} : { "last-event-id": lastId };
-    let body: ReadableStream<Uint8Array> | null;
+    let body: ReadableStream<Uint8Array<ArrayBuffer>> | null;
     try {
       body = await openStream(service, `${path}${toSearch(query)}`, { headers, signal: abortSignal });
     } catch (error) {
@@ -47,9 +48,19 @@ export async function* followEvents(
     if (body === null) return;
     if (state === "away") note("The service is back");
     state = "reached";
-    for await (const { id, type, data } of readMessages(body, abortSignal)) {
-      lastId = id ?? lastId;
-      if (data !== "") yield { event: type === "gap" ? null : parseEvent(data) };
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+    const cancel = () => void reader.cancel().catch(() => {});
+    abortSignal.addEventListener("abort", cancel);
+    try {
+      for await (const [name, value = ""] of sseLines(reader, () => {})) {
+        if (name === "id") lastId = value;
+        if (name !== "data") continue;
+        const event = parseEvent(value);
+        yield { event: event.type === "gap" ? null : event };
+      }
+    } finally {
+      abortSignal.removeEventListener("abort", cancel);
+      cancel();
     }
   } while (await pauseUnlessAborted(RECONNECT_MS, abortSignal));
 }
@@ -59,57 +70,20 @@ async function openStream(
   service: Service,
   path: string,
   init: RequestInit,
-): Promise<ReadableStream<Uint8Array> | null> {
+): Promise<ReadableStream<Uint8Array<ArrayBuffer>> | null> {
   const response = await service.ask(path, init);
   if (response.status === 204) return null;
   if (!response.ok || response.body === null) throw refusalOf(response, await response.text());
   return response.body;
 }
 
-function parseEvent(data: string): RunEvent {
+/** An event, or the notice of a gap. */
+function parseEvent(data: string): RunEvent | { type: "gap" } {
   try {
     return JSON.parse(data);
   } catch (error) {
     throw new StoreError("The service has sent an event that is no JSON", { cause: error });
   }
-}
-
-interface Message {
-  id: string | null;
-  type: string;
-  data: string;
-}
-
-/** The messages of a stream (WHATWG HTML, section 9.2.6), with the line ends that the service writes. */
-async function* readMessages(body: ReadableStream<Uint8Array>, abortSignal: AbortSignal): AsyncGenerator<Message> {
-  const reader = body.getReader();
-  const cancel = () => void reader.cancel().catch(() => {});
-  abortSignal.addEventListener("abort", cancel);
-  const decoder = new TextDecoder();
-  let rest = "";
-  try {
-    while (true) {
-      const { done, value } = await reader.read().catch(() => ({ done: true, value: undefined })); // it connects again
-      if (done) return;
-      const parts = (rest + decoder.decode(value, { stream: true })).split("\n\n");
-      rest = parts.pop()!; // split() returns one part at least
-      yield* parts.map(toMessage);
-    }
-  } finally {
-    abortSignal.removeEventListener("abort", cancel);
-    cancel();
-  }
-}
-
-function toMessage(text: string): Message {
-  const message: Message = { id: null, type: "message", data: "" };
-  for (const line of text.split("\n")) {
-    const [, name, value = ""] = /^(\w+): ?(.*)$/.exec(line) ?? [];
-    if (name === "id") message.id = value;
-    if (name === "event") message.type = value;
-    if (name === "data") message.data += value;
-  }
-  return message;
 }
 
 /** Waits; answers `false` as soon as the signal has fired. */

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { toFailure } from "../../model/failure/to_failure.ts";
-import { type Arguments, UsageError } from "../arguments.ts";
+import { type Arguments, UsageError } from "../command.ts";
 import type { Terminal } from "../terminal.ts";
 import { openPostgresService } from "./postgres_service.ts";
 import { openSqliteService } from "./sqlite_service.ts";

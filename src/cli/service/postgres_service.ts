@@ -4,7 +4,7 @@ import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
 import { type Connection, openPool, sqlState, storeError } from "../../stores/postgres/database/client.ts";
 import { PostgresStore } from "../../stores/postgres/postgres_store.ts";
 import { checkSchema, toSql, VERSION } from "../../stores/postgres/sql/names.ts";
-import { UsageError } from "../arguments.ts";
+import { UsageError } from "../command.ts";
 import { checkVersion, type Database, type Service } from "./service.ts";
 import { databaseService } from "./database_service.ts";
 
@@ -40,15 +40,12 @@ export async function openPostgresService(
       throw storeError(error, { writes: false });
     }
   };
-  try {
+  const prepare = async () => {
     if (migrate) await store.migrate();
     else checkVersion(await readVersion(ask), VERSION, `The schema "${schema}" of the database`);
-  } catch (error) {
-    await Promise.all([store.close(), connection.close()]);
-    throw error;
-  }
-  const service = databaseService("postgres", store, databaseOf(ask), by);
-  return { ...service, close: () => Promise.all([service.close(), connection.close()]).then(() => {}) };
+  };
+  const close = () => Promise.all([store.close(), connection.close()]);
+  return await databaseService("postgres", store, databaseOf(ask), { by, prepare, close });
 }
 
 type Ask = (sql: string) => ReturnType<Connection["query"]>;

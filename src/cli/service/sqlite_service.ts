@@ -19,14 +19,8 @@ export async function openSqliteService(address: string, migrate: boolean, by?: 
   if (!existsSync(path)) throw new StoreError(`Cannot open "${path}": there is no such file`);
   if (!migrate) checkVersion(await withReader(path, readVersion), MIGRATIONS.length, `The file "${path}"`);
   const { store, close } = await openStore(path);
-  try {
-    if (migrate) await store.migrate();
-  } catch (error) {
-    await close();
-    throw error;
-  }
-  const service = databaseService("sqlite", store, databaseAt(path, store), by);
-  return { ...service, close: () => service.close().then(close) };
+  const prepare = async () => migrate ? await store.migrate() : undefined;
+  return await databaseService("sqlite", store, databaseAt(path, store), { by, prepare, close });
 }
 
 /** Opens a store that can write if that is permitted, and reads otherwise: what writes is refused by SQLite then. */

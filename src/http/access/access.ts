@@ -17,22 +17,26 @@ import type { RunQuery } from "../../store/run_query.ts";
 import { isInstance } from "../../values/unknown_values.ts";
 import { isName, NAME_RULE } from "../../values/name.ts";
 import { isEndedBy, type Signal, type Wait } from "../../model/wait.ts";
-import { deepFreeze } from "../deep_freeze.ts";
+import { deepFreeze, readTriggerKeys, toRequested, toSeenRun } from "./seen_by_hooks.ts";
 import type { ListSource } from "../json_lists.ts";
 import { noSuchRun } from "../response.ts";
-import type { ItemsQuery } from "../streams/item_query.ts";
-import { endedItems, followItems, itemsNow } from "../streams/item_stream.ts";
-import type { Resume } from "../streams/resume.ts";
+import { endedItems, followItems, itemsNow, type ItemsQuery } from "../streams/item_stream.ts";
+import type { Resume } from "../requests/parameters.ts";
 import type { PermittedStream, Streams } from "../streams/streams.ts";
 import { withoutUndefined } from "../without_undefined.ts";
-import type { RunOperation } from "./auth_hooks.ts";
-import { Caller, type CallerOptions, nothing } from "./caller.ts";
+import type { HandlerAuth, HookName, Operation, RequestedOperation, RunOperation } from "./auth_hooks.ts";
+import { callAuthHook, nothing } from "./caller.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";
-import { readTriggerKeys, toRequested, toSeenRun } from "./seen_by_hooks.ts";
 import { asGiven, checkNotOfSchedule, ofTenant, tenantPrefix } from "./tenant_keys.ts";
 
+type Hooks = HandlerAuth<unknown>;
+
 /** The dependencies of {@linkcode Access}. */
-export interface AccessDeps extends CallerOptions {
+export interface AccessDeps {
+  /** The hooks; `null`: every caller may do everything. */
+  auth: Hooks | null;
+  /** The timer for the time limits of hooks. */
+  host: Host;
   /** What is served. */
   served: Served;
   /** Whether stacks are shown without hooks. */
@@ -58,13 +62,42 @@ export interface Admitted extends Served {
 }
 
 /** What the sender of a request may do, as the hooks say. */
-export class Access extends Caller {
+export class Access {
+  /** What `authenticate` has returned; `null` without `auth`. */
+  readonly context: unknown;
+  /** Whether it was not authenticated, since the host has opened what it asks for. */
+  readonly isAnonymous: boolean;
   readonly #deps: AccessDeps;
   #actor: Promise<string | null> | undefined;
 
   constructor(context: unknown, isAnonymous: boolean, deps: AccessDeps) {
-    super(context, isAnonymous, deps);
+    this.context = context;
+    this.isAnonymous = isAnonymous;
     this.#deps = deps;
+  }
+
+  /** Calls a hook, and parses its result; `null` without the hook. */
+  async #ask<Name extends Exclude<HookName, "authenticate">, T>(
+    name: Name,
+    call: (hook: NonNullable<Hooks[Name]>) => unknown,
+    read: (returned: unknown) => T,
+  ): Promise<T | null> {
+    const hook = this.#deps.auth?.[name] ?? null;
+    return hook === null ? null : await callAuthHook(name, () => call(hook), read, this.#deps.host);
+  }
+
+  /**
+   * Calls the hook for an operation that does not concern one run.
+   *
+   * @throws {HoldfastError} `forbidden`: there are hooks, but not this one.
+   */
+  async checkOperation(access: RequestedOperation): Promise<void> {
+    const { auth } = this.#deps;
+    if (auth !== null && auth.onOperate === undefined) {
+      const what = NOT_SERVED[access.operation];
+      throw new HoldfastError("forbidden", `${what} not served: the handler has no onOperate hook`);
+    }
+    await this.#ask("onOperate", (hook) => hook(this.context, deepFreeze(access)), nothing);
   }
 
   /** The timer for time limits. */
@@ -117,7 +150,7 @@ export class Access extends Caller {
   async checkSignal(run: Readonly<Run>, wait: Wait, signal: Signal): Promise<void> {
     if (isEndedBy(wait, signal)) return;
     await this.#deps.served.internals.runs.checkPayload(wait, signal); // as an input is checked before its hook
-    await this.ask("onSignal", (hook) => hook(this.context, run, deepFreeze(wait), deepFreeze(signal)), nothing);
+    await this.#ask("onSignal", (hook) => hook(this.context, run, deepFreeze(wait), deepFreeze(signal)), nothing);
   }
 
   /** The filter that matches both a filter and what the caller may list; `null` without `scopeRuns`. */
@@ -179,7 +212,7 @@ export class Access extends Caller {
     return {
       beforeAdding: async (asked, job) => {
         const call = () => toRequested(asked, options);
-        const keys = await this.ask("onTrigger", (hook) => hook(this.context, call()), readTriggerKeys);
+        const keys = await this.#ask("onTrigger", (hook) => hook(this.context, call()), readTriggerKeys);
         const run = keys === null ? asked : withKeys(asked, keys, job);
         const tenant = await this.#tenant();
         if (tenant === null) checkNotOfSchedule(run.idempotencyKey);
@@ -206,7 +239,7 @@ export class Access extends Caller {
       beforeStarting: (run, { input: _, ...options }, job) => triggerGuard(options).beforeAdding(run, job),
       beforeSending: async (runId, message) => {
         const run = runId === null ? null : known?.id === runId ? known : await this.findRun("send", runId);
-        await this.ask("onSend", (hook) => hook(this.context, run, deepFreeze(message)), nothing);
+        await this.#ask("onSend", (hook) => hook(this.context, run, deepFreeze(message)), nothing);
         return await this.actor();
       },
     };
@@ -228,7 +261,7 @@ export class Access extends Caller {
 
   /** Who acts, as the hook names them; `null`: it names nobody. Ask it last: a request that is refused has no actor. */
   actor(): Promise<string | null> {
-    return this.#actor ??= this.ask("actor", (hook) => hook(this.context), readActorOf);
+    return this.#actor ??= this.#ask("actor", (hook) => hook(this.context), readActorOf);
   }
 
   /** The same as an option of the engine's methods. */
@@ -313,7 +346,7 @@ export class Access extends Caller {
 
   /** Calls the hook for an operation on a run, with the run frozen. */
   async #checkAccess(run: Readonly<Run>, operation: RunOperation): Promise<void> {
-    await this.ask("onRunAccess", (hook) => hook(this.context, run, Object.freeze({ operation })), nothing);
+    await this.#ask("onRunAccess", (hook) => hook(this.context, run, Object.freeze({ operation })), nothing);
   }
 
   /** A run; `null` if there is none. */
@@ -340,7 +373,7 @@ export class Access extends Caller {
     const copy = copyFilter(filter);
     const isUnchanged = (answer: unknown) =>
       answer === copy && JSON.stringify(copy) === JSON.stringify(copyFilter(filter));
-    return await this.ask(
+    return await this.#ask(
       name,
       (hook) => hook(this.context, copy),
       (answer) => isUnchanged(answer) ? null : readScope(answer),
@@ -349,7 +382,7 @@ export class Access extends Caller {
 
   /** The tenant of the caller; `null` without the `tenant` hook. */
   async #tenant(): Promise<string | null> {
-    return await this.ask("tenant", (hook) => hook(this.context), readTenant);
+    return await this.#ask("tenant", (hook) => hook(this.context), readTenant);
   }
 }
 
@@ -377,3 +410,20 @@ function readTenant(name: unknown): string {
 function withoutRun(job: JobInfo): JobInfo {
   return { ...job, oldestDue: job.oldestDue && { ...job.oldestDue, runId: null } };
 }
+
+const NOT_SERVED: Record<Operation, string> = {
+  stats: "Statistics are",
+  jobs: "Jobs are",
+  workers: "Workers are",
+  health: "Health is",
+  metrics: "Metrics are",
+  docs: "Documents are",
+  ui: "The dashboard is",
+  debug: "Stacks and workers are",
+  schedules: "Schedules are",
+  pause: "Pauses are",
+  resume: "Pauses are",
+  trigger: "Schedules are",
+  bulk: "Bulk operations are",
+  tick: "Ticks are",
+};

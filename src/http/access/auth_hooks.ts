@@ -1,5 +1,6 @@
 import type { BulkFilter } from "../../engine/bulk/bulk_selection.ts";
 import type { Json } from "../../values/json.ts";
+import { namesOf } from "../../values/option_names.ts";
 import { propertyOf } from "../../values/unknown_values.ts";
 import type { BulkOperation, Coalesce, Labels, ListFilter, Run, RunFilter } from "../../model/run.ts";
 import type { Signal, Wait } from "../../model/wait.ts";
@@ -220,20 +221,11 @@ export interface HandlerAuth<Context> {
 /** The name of a hook. */
 export type HookName = Exclude<keyof HandlerAuth<unknown>, "open">;
 
-/** The names of all hooks. */
-const HOOKS = [
-  "authenticate",
-  "tenant",
-  "actor",
-  "onTrigger",
-  "onRunAccess",
-  "onOperate",
-  "onSignal",
-  "onSend",
-  "scopeRuns",
-  "scopeRunsSubscribe",
-  "onLink",
-] as const satisfies readonly HookName[];
+const HOOKS = Object.keys(
+  namesOf<HookName>()(
+    "authenticate tenant actor onTrigger onRunAccess onOperate onSignal onSend scopeRuns scopeRunsSubscribe onLink",
+  ),
+);
 
 /** The names of all fields of `auth`. */
 export const AUTH_FIELDS: readonly string[] = [...HOOKS, "open"];

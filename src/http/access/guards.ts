@@ -4,9 +4,10 @@ import type { TriggerGuard } from "../../engine/triggers/new_run.ts";
 import type { BulkOperation, ListFilter, Run, RunFilter } from "../../model/run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import type { Signal, Wait } from "../../model/wait.ts";
-import type { BulkRequest, TriggerRequest } from "../requests/bodies.ts";
-import type { ItemsQuery } from "../streams/item_query.ts";
-import type { Resume } from "../streams/resume.ts";
+import type { BulkRequest } from "../requests/bodies.ts";
+import type { BodyOf } from "../requests/body_schemas.ts";
+import type { ItemsQuery } from "../streams/item_stream.ts";
+import type { Resume } from "../requests/parameters.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import type { Access, Admitted } from "./access.ts";
 import type { HookName, Operation, RunOperation } from "./auth_hooks.ts";
@@ -147,7 +148,7 @@ export function eachRun(what: string): Guard<unknown, unknown, Admitted> {
 }
 
 /** Asks who may trigger a run: when the engine has made it of the request. */
-export function trigger(): Guard<unknown, TriggerRequest, Admitted & { guard: TriggerGuard }> {
+export function trigger(): Guard<unknown, BodyOf<"TriggerRequest">, Admitted & { guard: TriggerGuard }> {
   return {
     hook: "onTrigger",
     admit: (access, _, request) => Promise.resolve({ guard: access.triggerGuard(request), ...access.admitted }),

@@ -1,6 +1,5 @@
 import type { Run, RunText } from "../../model/run.ts";
 import { parseValue, type StoredValue } from "../../values/json.ts";
-import { deepFreeze } from "../deep_freeze.ts";
 import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
 import type { TriggerKeys } from "../../engine/triggers/trigger_flow.ts";
 import { isPriority, PRIORITY_RULE } from "../../model/flow.ts";
@@ -63,4 +62,15 @@ export function readTriggerKeys(returned: unknown): TriggerKeys {
     throw new TypeError(`The priority that auth.onTrigger returns ${PRIORITY_RULE}`);
   }
   return withoutUndefined({ concurrencyKey, fairnessKey, priority });
+}
+
+/** Freezes a value recursively, and returns it. For plain data without cycles. */
+export function deepFreeze<T>(value: T): T {
+  const pending: unknown[] = [value];
+  while (pending.length > 0) {
+    const next = pending.pop();
+    if (typeof next !== "object" || next === null) continue;
+    for (const inner of Object.values(Object.freeze(next))) pending.push(inner);
+  }
+  return value;
 }

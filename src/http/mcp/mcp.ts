@@ -6,9 +6,9 @@ import { PACKAGE_VERSION } from "../../model/version.ts";
 import { type Duration, readDuration } from "../../values/duration.ts";
 import { isInstance, kindOf, propertyOf } from "../../values/unknown_values.ts";
 import type { Json } from "../../values/json.ts";
-import { checkOptionNames } from "../../values/option_names.ts";
+import { checkOptionNames, namesOf } from "../../values/option_names.ts";
 import { callHook, HookError } from "../access/caller.ts";
-import type { HandlerMcp, McpCall } from "../mcp_call.ts";
+import type { HandlerMcp, McpCall } from "../handler_options.ts";
 import { callOperatorTool, listOperatorTools, OPERATOR_TOOLS } from "./operator_tools.ts";
 import {
   answerRpc,
@@ -87,22 +87,8 @@ export interface McpOptions<Context = unknown> {
   callTimeout?: Duration;
 }
 
-const OPTIONS: Record<keyof McpOptions, true> = {
-  name: true,
-  version: true,
-  tools: true,
-  operate: true,
-  instructions: true,
-  callTimeout: true,
-};
-const TOOL_OPTIONS: Record<keyof McpTool, true> = {
-  job: true,
-  description: true,
-  name: true,
-  title: true,
-  task: true,
-  options: true,
-};
+const OPTIONS = namesOf<keyof McpOptions>()("name version tools operate instructions callTimeout");
+const TOOL_OPTIONS = namesOf<keyof McpTool>()("job description name title task options");
 const TASK_MODES: readonly unknown[] = ["optional", "required", "never"];
 
 const OF_STRANGERS =

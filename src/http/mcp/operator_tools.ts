@@ -1,6 +1,6 @@
 import { isInstance } from "../../values/unknown_values.ts";
 import type { Json } from "../../values/json.ts";
-import type { McpCall, McpRoute } from "../mcp_call.ts";
+import type { McpCall, McpRoute } from "../handler_options.ts";
 import { noSuchRun } from "../response.ts";
 import { isObject, type JsonObject, refusalText } from "./rpc.ts";
 import { toError } from "./tasks.ts";

@@ -1,7 +1,7 @@
 import { HoldfastError, type Issue, ValidationError } from "../../model/error.ts";
 import { isInstance, propertyOf } from "../../values/unknown_values.ts";
 import type { Json } from "../../values/json.ts";
-import type { McpCall } from "../mcp_call.ts";
+import type { McpCall } from "../handler_options.ts";
 import { readJson } from "../requests/read_json.ts";
 import { jsonResponse, messageOf, PROTECTIVE_HEADERS } from "../response.ts";
 

@@ -5,7 +5,7 @@ import type { ClientRun } from "../../model/client_run.ts";
 import { actionsOf, type FlatField, flatFieldsOf, messageOf } from "../../model/flat_form.ts";
 import type { Wait } from "../../model/wait.ts";
 import type { Json } from "../../values/json.ts";
-import type { McpCall } from "../mcp_call.ts";
+import type { McpCall } from "../handler_options.ts";
 import { isObject, issuesOf, type JsonObject, RpcError, type RpcRequest, takesTasks, TASKS } from "./rpc.ts";
 
 const POLL_MS = 1_000;

@@ -6,7 +6,7 @@ import type { ParameterDescription } from "../requests/parameters.ts";
 import { CLIENT_CODES, statusOf } from "../response.ts";
 import type { AnswerDescription, Route } from "../route.ts";
 import { EVENT_SCHEMAS } from "./event_schemas.ts";
-import { type JsonSchema, listOf, objectOf, oneOf, ref, TEXT } from "./json_schema.ts";
+import { COUNT, type JsonSchema, listOf, objectOf, oneOf, optional, ref, TEXT } from "./json_schema.ts";
 import { OPERATOR_SCHEMAS } from "./operator_schemas.ts";
 import { READ_SCHEMAS } from "./read_schemas.ts";
 import { RUN_SCHEMAS } from "./run_schemas.ts";
@@ -55,22 +55,27 @@ export function openApiDocument(
   };
 }
 
-const ERROR: JsonSchema = objectOf<
-  { error: string; code: ErrorCode; issues: unknown; issuesLeftOut: number; from: number; offset: string }
->({
+interface ErrorBody {
+  error: string;
+  code: ErrorCode;
+  issues: unknown;
+  issuesLeftOut: number;
+  from: number;
+  offset: string;
+}
+
+const ISSUE = objectOf<{ path: unknown; message: string }>()({
+  path: listOf({ type: ["string", "number"] }),
+  message: TEXT,
+});
+const ERROR: JsonSchema = objectOf<ErrorBody>()({
   error: { ...TEXT, description: "The error in words" },
   code: oneOf(CLIENT_CODES),
-  issues: {
-    ...listOf(objectOf<{ path: unknown; message: string }>({
-      path: listOf({ type: ["string", "number"] }),
-      message: TEXT,
-    })),
-    description: "Why a schema has refused the input or the body: 20 at most",
-  },
-  issuesLeftOut: { type: "integer", minimum: 1 },
-  from: { type: "integer", minimum: 0, description: "With stream_reset: how many items still count" },
-  offset: { ...TEXT, description: "With stream_reset: where to go on from" },
-}, ["issues", "issuesLeftOut", "from", "offset"]);
+  issues: optional({ ...listOf(ISSUE), description: "Why a schema has refused the input or the body: 20 at most" }),
+  issuesLeftOut: optional({ type: "integer", minimum: 1 }),
+  from: optional({ ...COUNT, description: "With stream_reset: how many items still count" }),
+  offset: optional({ ...TEXT, description: "With stream_reset: where to go on from" }),
+});
 
 function toOperation(operationId: string, route: Route): JsonSchema {
   const { summary, parameters, body } = route;
@@ -97,17 +102,18 @@ function toParameter({ name, schema, description, required = false, isRepeatable
 }
 
 function toResponses(route: Route, hasBody: boolean): JsonSchema {
-  const { method, answers, answersUnavailable = false, errors = [] } = route;
+  const { method, answers, answersUnavailable = false, errors = [], parameters } = route;
   const codes = [
     ...EVERYWHERE,
     ...(hasBody ? WITH_BODY : []),
     ...(method === "GET" ? [] : ["cross_origin"] as const),
+    ...(parameters.some(({ name }) => name === "runId") ? ["not_found"] as const : []),
     ...errors,
   ];
   const byStatus = Map.groupBy(codes, statusOf);
   const failures = Array.from(byStatus, ([status, codes]) => {
     const isShared = status === 503 && answersUnavailable && typeof answers === "object";
-    const schema = isShared ? { anyOf: [toSchema(answers), ref("Error")] } : ref("Error");
+    const schema = isShared ? { anyOf: [answers, ref("Error")] } : ref("Error");
     return [`${status}`, { description: [...new Set(codes)].join(", "), content: { "application/json": { schema } } }];
   });
   return {
@@ -139,11 +145,7 @@ function toAnswer(answer: AnswerDescription): JsonSchema {
       content: { "text/event-stream": { schema: ref("StreamMessage") } },
     };
   }
-  return { description: "Done", content: { "application/json": { schema: toSchema(answer) } } };
-}
-
-function toSchema(answer: { schema: string } | { listOf: string }): JsonSchema {
-  return "schema" in answer ? ref(answer.schema) : listOf(ref(answer.listOf));
+  return { description: "Done", content: { "application/json": { schema: answer } } };
 }
 
 /** The body of a trigger, with one alternative for each job, and the schemas of the inputs. */

@@ -1,15 +1,36 @@
 import type { Condition } from "../../model/run.ts";
+import type { Words } from "../../values/option_names.ts";
 
 /** A schema of JSON Schema 2020-12, as OpenAPI 3.1 has it. */
 export type JsonSchema = { readonly [keyword: string]: unknown };
 
-/** The schema of an object of type `T`: it compiles only if each field of `T` is described. */
-export function objectOf<T extends object>(
-  properties: { readonly [Name in keyof T]-?: JsonSchema },
-  optional: readonly (keyof T)[] = [],
-): JsonSchema {
-  const required = Object.keys(properties).filter((name) => !optional.some((other) => other === name));
-  return { type: "object", properties, ...(required.length === 0 ? {} : { required }) };
+const OPTIONAL = Symbol("optional"); // JSON has no symbols
+
+/** A schema of a field that may be left out. */
+export function optional(schema: JsonSchema): JsonSchema {
+  return { ...schema, [OPTIONAL]: true } as JsonSchema;
+}
+
+/** Several fields of one schema, whose names are listed with spaces between. */
+export function fields<const Names extends string>(
+  schema: JsonSchema,
+  names: Names,
+): { readonly [Name in Words<Names>]: JsonSchema } {
+  return Object.fromEntries(names.split(" ").map((name) => [name, schema])) as { [Name in Words<Names>]: JsonSchema };
+}
+
+/** The schema of an object of type `T`: it compiles only if each field of `T` is described, and no other. */
+export function objectOf<T extends object>(): <Fields extends { readonly [Name in keyof T]-?: JsonSchema }>(
+  properties: Fields & { readonly [Name in Exclude<keyof Fields, keyof T>]: never },
+) => JsonSchema {
+  return (properties) => {
+    const required = Object.entries<JsonSchema>(properties).filter(([, schema]) => !(OPTIONAL in schema));
+    return {
+      type: "object",
+      properties,
+      ...(required.length === 0 ? {} : { required: required.map(([name]) => name) }),
+    };
+  };
 }
 
 /** The schema of a list. */

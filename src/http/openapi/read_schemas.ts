@@ -10,20 +10,8 @@ import { HOLD_CODES } from "../../model/hold.ts";
 import { RUN_STATUSES } from "../../model/run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
 import type { ShownFailures } from "../access/run_reads.ts";
-import {
-  ANY,
-  COUNT,
-  INSTANT,
-  type JsonSchema,
-  LABELS,
-  listOf,
-  NUMBER,
-  objectOf,
-  oneOf,
-  orNull,
-  ref,
-  TEXT,
-} from "./json_schema.ts";
+import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
+import { fields, oneOf, optional, orNull, ref, TEXT } from "./json_schema.ts";
 import { WAIT_FIELDS } from "./run_schemas.ts";
 
 const STATUS = oneOf(RUN_STATUSES);
@@ -62,7 +50,7 @@ const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
   key: {
     concurrencyKey: TEXT,
     holder: orNull(
-      objectOf<NonNullable<Extract<Reason, { kind: "key" }>["holder"]>>({
+      objectOf<NonNullable<Extract<Reason, { kind: "key" }>["holder"]>>()({
         runId: orNull(TEXT),
         jobName: orNull(TEXT),
         status: orNull(STATUS),
@@ -78,7 +66,7 @@ const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
 
 /** The schemas of what operators read of runs. */
 export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
-  Explanation: objectOf<Explanation>({
+  Explanation: objectOf<Explanation>()({
     runId: TEXT,
     status: STATUS,
     at: INSTANT,
@@ -86,29 +74,27 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     reasons: { ...listOf(ref("Reason")), minItems: 1 },
   }),
   Reason: {
-    oneOf: Object.entries(REASON_FIELDS).map(([kind, fields]) => ({
-      type: "object",
-      properties: { kind: { const: kind }, message: TEXT, ...fields },
-      required: ["kind", "message", ...Object.keys(fields)],
-    })),
+    oneOf: Object.entries(REASON_FIELDS).map(([kind, fields]) =>
+      objectOf<Record<string, unknown>>()({ kind: { const: kind }, message: TEXT, ...fields })
+    ),
   },
-  WorkerRef: objectOf<WorkerRef>({
+  WorkerRef: objectOf<WorkerRef>()({
     id: TEXT,
     name: orNull(TEXT),
     hostname: orNull(TEXT),
     lastSeenAt: orNull(INSTANT),
   }),
-  Timeline: objectOf<Timeline>({
+  Timeline: objectOf<Timeline>()({
     runId: TEXT,
     from: INSTANT,
-    triggeredBy: TEXT,
-    cancelledBy: TEXT,
+    triggeredBy: optional(TEXT),
+    cancelledBy: optional(TEXT),
     to: orNull(INSTANT),
     rows: listOf(ref("TimelineRow")),
     next: orNull(TEXT),
     total: COUNT,
-  }, ["triggeredBy", "cancelledBy"]),
-  TimelineRow: objectOf<TimelineRow>({
+  }),
+  TimelineRow: objectOf<TimelineRow>()({
     kind: oneOf(["queued", "step", "wait", "sleep", "receive", "child", "recovery"]),
     name: TEXT,
     status: TEXT,
@@ -116,62 +102,53 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     endedAt: orNull(INSTANT),
     activeMs: NUMBER,
     spans: listOf(ref("TimelineSpan")),
-    waitId: TEXT,
-    signalledBy: TEXT,
-    childRunId: TEXT,
-    workerId: TEXT,
-    deadlineAt: INSTANT,
-  }, ["waitId", "signalledBy", "childRunId", "workerId", "deadlineAt"]),
-  TimelineSpan: objectOf<TimelineSpan>({
+    ...fields(optional(TEXT), "waitId signalledBy childRunId workerId"),
+    deadlineAt: optional(INSTANT),
+  }),
+  TimelineSpan: objectOf<TimelineSpan>()({
     kind: oneOf(["queued", "active", "interrupted", "retry-delay", "paused"]),
     status: TEXT,
     from: INSTANT,
     to: orNull(INSTANT),
-    attempt: COUNT,
-    error: TEXT,
-  }, ["attempt", "error"]),
-  Children: objectOf<Children>({
+    attempt: optional(COUNT),
+    error: optional(TEXT),
+  }),
+  Children: objectOf<Children>()({
     runId: TEXT,
-    total: orNull(COUNT),
+    ...fields(orNull(COUNT), "total held executedAgain"),
     byStatus: orNull(ref("Counts")),
-    held: orNull(COUNT),
-    executedAgain: orNull(COUNT),
     children: listOf(ref("RunSummary")),
     next: orNull(TEXT),
   }),
-  RunFailures: objectOf<ShownFailures>({
+  RunFailures: objectOf<ShownFailures>()({
     run: orNull(ref("Failure")),
     steps: listOf(
-      objectOf<ShownFailures["steps"][number]>({ name: TEXT, attempt: COUNT, failure: ref("Failure") }),
+      objectOf<ShownFailures["steps"][number]>()({ name: TEXT, attempt: COUNT, failure: ref("Failure") }),
     ),
-    details: objectOf<ShownFailures["details"]>({
+    details: objectOf<ShownFailures["details"]>()({
       version: COUNT,
       leaseGeneration: COUNT,
-      leaseOwner: orNull(TEXT),
-      idempotencyKey: orNull(TEXT),
-      concurrencyKey: orNull(TEXT),
-      fairnessKey: orNull(TEXT),
+      ...fields(orNull(TEXT), "leaseOwner idempotencyKey concurrencyKey fairnessKey"),
     }),
   }),
-  Failure: objectOf<Failure>({
+  Failure: objectOf<Failure>()({
     kind: oneOf(FAILURE_KINDS),
     name: TEXT,
     message: TEXT,
     stack: orNull(TEXT),
     cause: orNull(ref("Failure")),
-    maxAttempts: COUNT,
-  }, ["maxAttempts"]),
-  OpenWaits: objectOf<OpenWaitsPage>({
+    maxAttempts: optional(COUNT),
+  }),
+  OpenWaits: objectOf<OpenWaitsPage>()({
     waits: listOf(ref("OpenWait")),
     total: orNull(COUNT),
     next: orNull(TEXT),
   }),
-  OpenWait: objectOf<Omit<OpenWait, "signalledBy"> & ClientWait>(
+  OpenWait: objectOf<Omit<OpenWait, "signalledBy"> & ClientWait>()(
     { ...WAIT_FIELDS, jobName: TEXT, labels: LABELS, payloadSchema: ANY },
-    ["signalledBy"],
   ),
-  HeldGroups: objectOf<HeldGroups>({ groups: listOf(ref("HeldGroup")), examined: COUNT }),
-  HeldGroup: objectOf<HeldGroup>({
+  HeldGroups: objectOf<HeldGroups>()({ groups: listOf(ref("HeldGroup")), examined: COUNT }),
+  HeldGroup: objectOf<HeldGroup>()({
     jobName: TEXT,
     code: oneOf(HOLD_CODES),
     message: TEXT,
@@ -180,8 +157,8 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     since: INSTANT,
     runIds: listOf(TEXT),
   }),
-  FailureGroups: objectOf<FailureGroups>({ groups: listOf(ref("FailureGroup")), examined: COUNT }),
-  FailureGroup: objectOf<FailureGroup>({
+  FailureGroups: objectOf<FailureGroups>()({ groups: listOf(ref("FailureGroup")), examined: COUNT }),
+  FailureGroup: objectOf<FailureGroup>()({
     jobName: TEXT,
     stepName: orNull(TEXT),
     error: TEXT,
@@ -190,7 +167,7 @@ export const READ_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     lastAt: INSTANT,
     runIds: listOf(TEXT),
   }),
-  FoundRun: objectOf<{ run: unknown; by: FoundBy }>({
+  FoundRun: objectOf<{ run: unknown; by: FoundBy }>()({
     run: ref("Run"),
     by: oneOf(["id", "waitId", "idempotencyKey", "concurrencyKey", "label"]),
   }),

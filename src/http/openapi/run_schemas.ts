@@ -8,21 +8,8 @@ import { type Progress, RUN_STATUSES, type RunPage } from "../../model/run.ts";
 import type { ClientStep } from "../../model/step.ts";
 import type { ClientMessage, SendResult } from "../../model/message.ts";
 import type { StreamInfo } from "../../model/stream.ts";
-import {
-  ANY,
-  COUNT,
-  FLAG,
-  INSTANT,
-  type JsonSchema,
-  LABELS,
-  listOf,
-  NUMBER,
-  objectOf,
-  oneOf,
-  orNull,
-  ref,
-  TEXT,
-} from "./json_schema.ts";
+import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
+import { fields, oneOf, optional, orNull, ref, TEXT } from "./json_schema.ts";
 
 const STATUS = oneOf(RUN_STATUSES);
 const DISPOSITION = oneOf(["created", "idempotent", "coalesced"]);
@@ -34,93 +21,49 @@ const RUN_FIELDS: { readonly [Name in keyof ClientRun]-?: JsonSchema } = {
   status: STATUS,
   input: ANY,
   output: ANY,
-  error: TEXT,
-  failedStepName: TEXT,
-  progress: ref("Progress"),
+  ...fields(
+    optional(TEXT),
+    "error failedStepName triggeredBy cancelledBy parentRunId scheduleName endOf endRunId retriggerOf retriggeredAs completedAs",
+  ),
+  progress: optional(ref("Progress")),
   labels: LABELS,
   createdAt: INSTANT,
-  triggeredBy: TEXT,
-  startedAt: INSTANT,
-  completedAt: INSTANT,
-  cancelledBy: TEXT,
-  startAt: INSTANT,
-  priority: { type: "integer" },
-  startBy: INSTANT,
-  finishBy: INSTANT,
-  failureKind: oneOf(FAILURE_KINDS),
-  parentRunId: TEXT,
-  scheduleName: TEXT,
-  slotAt: INSTANT,
-  held: ref("Held"),
-  endOf: TEXT,
-  endRunId: TEXT,
-  retriggerOf: TEXT,
-  retriggeredAs: TEXT,
-  completedAs: TEXT,
-  isTerminal: FLAG,
-  isActive: FLAG,
-  isWaiting: FLAG,
+  ...fields(optional(INSTANT), "startedAt completedAt startAt startBy finishBy slotAt"),
+  priority: optional({ type: "integer" }),
+  failureKind: optional(oneOf(FAILURE_KINDS)),
+  held: optional(ref("Held")),
+  ...fields(FLAG, "isTerminal isActive isWaiting"),
 };
 const { input: _, output: __, ...SUMMARY_FIELDS } = RUN_FIELDS;
-const OPTIONAL_RUN_FIELDS: readonly Exclude<keyof ClientRun, "input" | "output">[] = [
-  "error",
-  "failedStepName",
-  "progress",
-  "triggeredBy",
-  "startedAt",
-  "completedAt",
-  "cancelledBy",
-  "startAt",
-  "priority",
-  "startBy",
-  "finishBy",
-  "failureKind",
-  "parentRunId",
-  "scheduleName",
-  "slotAt",
-  "held",
-  "endOf",
-  "endRunId",
-  "retriggerOf",
-  "retriggeredAs",
-  "completedAs",
-];
 
 /** The fields of a wait. */
 export const WAIT_FIELDS: { readonly [Name in keyof ClientWait]-?: JsonSchema } = {
-  id: TEXT,
-  runId: TEXT,
-  name: TEXT,
+  ...fields(TEXT, "id runId name"),
   metadata: ANY,
   status: oneOf(["pending", "resolved", "cancelled", "closed"]),
   outcome: orNull(oneOf(["signal", "timeout"])),
   payload: ANY,
   signalId: orNull(TEXT),
-  signalledBy: TEXT,
+  signalledBy: optional(TEXT),
   createdAt: INSTANT,
-  deadlineAt: orNull(INSTANT),
-  suspendedAt: orNull(INSTANT),
-  resolvedAt: orNull(INSTANT),
-  firstResumedAt: orNull(INSTANT),
-  payloadSchema: { description: "The JSON Schema that a payload has to fit" },
+  ...fields(orNull(INSTANT), "deadlineAt suspendedAt resolvedAt firstResumedAt"),
+  payloadSchema: optional({ description: "The JSON Schema that a payload has to fit" }),
 };
 
 /** The schemas of runs, of what belongs to them, and of what is done with them. */
 export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
-  Run: objectOf<ClientRun>(RUN_FIELDS, OPTIONAL_RUN_FIELDS),
-  RunSummary: objectOf<Omit<ClientRun, "input" | "output">>(SUMMARY_FIELDS, OPTIONAL_RUN_FIELDS),
-  Progress: objectOf<Progress>({ current: NUMBER, total: NUMBER, message: TEXT }, ["total", "message"]),
-  Held: objectOf<Held>({ code: oneOf(HOLD_CODES), message: TEXT, since: INSTANT }),
-  RunList: objectOf<RunPage>({
+  Run: objectOf<ClientRun>()(RUN_FIELDS),
+  RunSummary: objectOf<Omit<ClientRun, "input" | "output">>()(SUMMARY_FIELDS),
+  Progress: objectOf<Progress>()({ current: NUMBER, total: optional(NUMBER), message: optional(TEXT) }),
+  Held: objectOf<Held>()({ code: oneOf(HOLD_CODES), message: TEXT, since: INSTANT }),
+  RunList: objectOf<RunPage>()({
     runs: { anyOf: [listOf(ref("Run")), listOf(ref("RunSummary"))], description: "Summaries with fields=summary" },
-    total: { ...COUNT, description: "Left out with total=false" },
-    totalIsAtLeast: { const: true, description: "There are at least so many: no more were counted" },
+    total: optional({ ...COUNT, description: "Left out with total=false" }),
+    totalIsAtLeast: optional({ const: true, description: "There are at least so many: no more were counted" }),
     hasMore: FLAG,
-  }, ["total", "totalIsAtLeast"]),
-  Step: objectOf<ClientStep>({
-    id: TEXT,
-    runId: TEXT,
-    name: TEXT,
+  }),
+  Step: objectOf<ClientStep>()({
+    ...fields(TEXT, "id runId name"),
     index: COUNT,
     status: oneOf(["completed", "failed", "cancelled", "retrying"]),
     output: ANY,
@@ -129,49 +72,47 @@ export const RUN_SCHEMAS: Readonly<Record<string, JsonSchema>> = {
     startedAt: INSTANT,
     completedAt: orNull(INSTANT),
   }),
-  StreamInfo: objectOf<StreamInfo>({ name: TEXT, items: COUNT, bytes: COUNT, isOpen: FLAG, updatedAt: INSTANT }),
-  Wait: objectOf<ClientWait>(WAIT_FIELDS, ["payloadSchema", "signalledBy"]),
-  LogEntry: objectOf<LogEntry>({
-    id: TEXT,
-    runId: TEXT,
+  StreamInfo: objectOf<StreamInfo>()({ name: TEXT, items: COUNT, bytes: COUNT, isOpen: FLAG, updatedAt: INSTANT }),
+  Wait: objectOf<ClientWait>()(WAIT_FIELDS),
+  LogEntry: objectOf<LogEntry>()({
+    ...fields(TEXT, "id runId message"),
     stepName: orNull(TEXT),
     level: oneOf(["info", "warn", "error"]),
-    message: TEXT,
     data: ANY,
     timestamp: INSTANT,
   }),
-  Message: objectOf<ClientMessage>({
+  Message: objectOf<ClientMessage>()({
     id: TEXT,
     name: TEXT,
     payload: ANY,
     status: oneOf(["unread", "received", "closed"]),
     acceptedAt: INSTANT,
-    sentBy: TEXT,
+    sentBy: optional(TEXT),
     receivedAt: orNull(INSTANT),
     receivedBy: orNull(TEXT),
-  }, ["sentBy"]),
-  SendResult: objectOf<SendResult>({
+  }),
+  SendResult: objectOf<SendResult>()({
     runId: TEXT,
     messageId: TEXT,
     disposition: oneOf(["accepted", "duplicate"]),
     started: { type: "boolean" },
   }),
-  SignalReceipt: objectOf<ClientSignalReceipt>({ wait: ref("Wait"), disposition: oneOf(["accepted", "duplicate"]) }),
-  TriggerResult: objectOf<{ runId: string; disposition: string; status: string }>({
+  SignalReceipt: objectOf<ClientSignalReceipt>()({ wait: ref("Wait"), disposition: oneOf(["accepted", "duplicate"]) }),
+  TriggerResult: objectOf<{ runId: string; disposition: string; status: string }>()({
     runId: TEXT,
     disposition: DISPOSITION,
     status: STATUS,
   }),
-  RetriggerResult: objectOf<{ success: true; runId: string; status: string }>({
+  RetriggerResult: objectOf<{ success: true; runId: string; status: string }>()({
     success: SUCCESS,
     runId: TEXT,
     status: STATUS,
   }),
-  Success: objectOf<{ success: true }>({ success: SUCCESS }),
-  BulkResult: objectOf<BulkResult>({
+  Success: objectOf<{ success: true }>()({ success: SUCCESS }),
+  BulkResult: objectOf<BulkResult>()({
     matched: COUNT,
     done: COUNT,
-    skipped: listOf(objectOf<SkippedRun>({ runId: TEXT, code: TEXT })),
+    skipped: listOf(objectOf<SkippedRun>()({ runId: TEXT, code: TEXT })),
     next: orNull(TEXT),
   }),
 };

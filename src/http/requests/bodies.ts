@@ -1,20 +1,12 @@
-import type { StartOptions } from "../../engine/messages.ts";
-import type { TriggerOptions } from "../../engine/triggers/new_run.ts";
-import {
-  type BulkFilter,
-  type BulkRetriggerOptions,
-  type BulkSelection,
-  checkBulk,
-} from "../../engine/bulk/bulk_selection.ts";
+import { type BulkRetriggerOptions, type BulkSelection, checkBulk } from "../../engine/bulk/bulk_selection.ts";
 import { HoldfastError, ValidationError } from "../../model/error.ts";
-import type { Host } from "../../model/host.ts";
 import type { BulkOperation } from "../../model/run.ts";
 import { parse, type Schema } from "../../model/schema.ts";
 import type { Json } from "../../values/json.ts";
 import { tidyText } from "../../values/text.ts";
-import type { Signal } from "../../model/wait.ts";
 import { similarNameFinder } from "../similar_name.ts";
 import { withoutUndefined } from "../without_undefined.ts";
+import type { BodyName, BodyOf } from "./body_schemas.ts";
 import { readJson, type ReadJsonOptions } from "./read_json.ts";
 
 /** The body of a request: what it is, and how it is read. */
@@ -31,73 +23,32 @@ export interface Body<T> {
   read(request: Request, settings: ReadJsonOptions): Promise<T>;
 }
 
-/** The parsed body of `POST /trigger`. */
-export interface TriggerRequest extends TriggerOptions {
-  /** The name of the job. */
-  jobName: string;
-  /** The input: any JSON, or `undefined` if there is none. */
-  input?: Json | undefined;
+/** A body of one of the schemas, which are loaded when one is first needed. */
+function body<Name extends BodyName>(schema: Name, isOptional = false): Body<BodyOf<Name>> {
+  return {
+    schema,
+    isOptional,
+    read: async (request, settings) => {
+      const sent = withoutActor(await readJson(request, { ...settings, isOptional }));
+      const { BODIES } = await import("./body_schemas.ts");
+      checkFieldNames(sent, Object.keys(BODIES[schema].shape));
+      const known = BODIES[schema] as Schema<unknown, BodyOf<Name>>; // the types of one name
+      const parsed = await parse(known, sent, { host: settings.host, subject: "The schema of the body" });
+      if (parsed.ok) return parsed.value;
+      const { issues, issuesLeftOut } = parsed;
+      throw new ValidationError("The body is not valid", { issues, issuesLeftOut });
+    },
+  };
 }
 
 /** The body of `POST /trigger`. */
-export const TRIGGER: Body<TriggerRequest> = {
-  schema: "TriggerRequest",
-  read: async (request, settings) => {
-    const body = withoutActor(await readJson(request, settings));
-    const { triggerBody, TRIGGER_FIELDS } = await import("./body_schemas.ts"); // zod is loaded when first needed
-    checkFieldNames(body, TRIGGER_FIELDS);
-    return await check(body, triggerBody, settings.host);
-  },
-};
-
+export const TRIGGER = body("TriggerRequest");
 /** The body of `POST /signal`. */
-export const SIGNAL: Body<Signal> = {
-  schema: "SignalRequest",
-  read: async (request, settings) => {
-    const body = withoutActor(await readJson(request, settings));
-    const { signalBody } = await import("./body_schemas.ts");
-    return await check(body, signalBody, settings.host);
-  },
-};
-
-/** The parsed body of `POST /send`. */
-export interface SendBody {
-  /** The name of the message. */
-  name: string;
-  /** Its payload. */
-  payload: Json;
-  /** Its id. */
-  id?: string | undefined;
-  /** The job of the run, if that is not named by its id. */
-  jobName?: string | undefined;
-  /** The idempotency key of the run. */
-  key?: string | undefined;
-  /** The run to start, if none takes messages. */
-  start?: Partial<StartOptions> | undefined;
-}
-
+export const SIGNAL = body("SignalRequest");
 /** The body of `POST /send`. */
-export const SEND: Body<SendBody> = {
-  schema: "SendRequest",
-  read: async (request, settings) => {
-    const body = withoutActor(await readJson(request, settings));
-    const { SEND_FIELDS, sendBody } = await import("./body_schemas.ts");
-    checkFieldNames(body, SEND_FIELDS);
-    return await check<SendBody>(body, sendBody as Schema<unknown, SendBody>, settings.host); // its fields are these
-  },
-};
-
+export const SEND = body("SendRequest");
 /** The body of `POST /jobs/pause`, which may be empty. */
-export const NOTE: Body<{ note?: string | undefined }> = {
-  schema: "PauseRequest",
-  isOptional: true,
-  read: async (request, settings) => {
-    const body = withoutActor(await readJson(request, { ...settings, isOptional: true }));
-    const { noteBody } = await import("./body_schemas.ts");
-    checkFieldNames(body, ["note"]);
-    return await check(body, noteBody, settings.host);
-  },
-};
+export const NOTE = body("PauseRequest", true);
 
 /** No body: with a `by` it is refused. Any other is ignored, also one that cannot be read. */
 export const NO_BODY: Body<void> = {
@@ -143,25 +94,18 @@ export interface BulkRequest {
  * select too many runs.
  */
 export function bulk(operation: BulkOperation): Body<BulkRequest> {
+  const { schema, read } = body(operation === "retrigger" ? "BulkRetriggerRequest" : "BulkRequest");
   return {
-    schema: operation === "retrigger" ? "BulkRetriggerRequest" : "BulkRequest",
+    schema,
     read: async (request, settings) => {
-      const body = withoutActor(await readJson(request, settings));
-      const { bulkBody, bulkRetriggerBody } = await import("./body_schemas.ts");
-      const schema = operation === "retrigger" ? bulkRetriggerBody : bulkBody;
-      const { runIds, filter, from, ...options } = withoutUndefined(await check<BulkBody>(body, schema, settings.host));
+      const { runIds, filter, ...options } = withoutUndefined(await read(request, settings));
       // The schema says that one of them is given.
       const selection: BulkSelection = runIds === undefined ? { filter: withoutUndefined(filter!) } : { runIds };
-      checkBulk(selection, options, "The body");
-      return { selection, options: { ...options, ...withoutUndefined({ from }) } };
+      const { from: _, ...checked }: BulkRetriggerOptions = options;
+      checkBulk(selection, checked, "The body");
+      return { selection, options };
     },
   };
-}
-
-/** A parsed body: it has either `runIds` or `filter`. */
-interface BulkBody extends BulkRetriggerOptions {
-  runIds?: string[] | undefined;
-  filter?: BulkFilter | undefined;
 }
 
 /**
@@ -169,7 +113,7 @@ interface BulkBody extends BulkRetriggerOptions {
  *
  * @throws {ValidationError} The body has a field `by`.
  */
-export function withoutActor<B extends Json>(body: B): B {
+function withoutActor<B extends Json>(body: B): B {
   if (typeof body !== "object" || body === null || !Object.hasOwn(body, "by")) return body;
   throw new ValidationError("by is set by the service");
 }
@@ -190,10 +134,3 @@ function checkFieldNames(body: Json, known: readonly string[]): void {
 }
 
 const MAX_SHOWN_LENGTH = 64;
-
-async function check<T>(body: Json, schema: Schema<unknown, T>, host: Host): Promise<T> {
-  const parsed = await parse(schema, body, { host, subject: "The schema of the body" });
-  if (parsed.ok) return parsed.value;
-  const { issues, issuesLeftOut } = parsed;
-  throw new ValidationError("The body is not valid", { issues, issuesLeftOut });
-}

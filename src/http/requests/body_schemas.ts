@@ -68,11 +68,7 @@ const triggerFields = z.object({
   finishWithin: z.optional(period),
 });
 
-/** The fields of the body of `POST /trigger`. */
-export const TRIGGER_FIELDS: readonly string[] = Object.keys(triggerFields.shape);
-
-/** The body of `POST /trigger`. Other fields are left out. */
-export const triggerBody = triggerFields.check(
+const triggerBody = triggerFields.check(
   z.refine(({ coalesce, concurrencyKey }) => coalesce === undefined || concurrencyKey !== undefined, {
     path: ["coalesce"],
     message: "needs a concurrencyKey",
@@ -91,8 +87,7 @@ export const triggerBody = triggerFields.check(
   }),
 );
 
-/** The body of `POST /signal`. Other fields are left out. */
-export const signalBody = z.object({
+const signalBody = z.object({
   signalId: name.check(
     z.refine((text) => text.trim() !== "", "must have a character that is not white space"),
     z.meta({ ...TEXT, minLength: 1, maxLength: 255 }),
@@ -103,8 +98,7 @@ export const signalBody = z.object({
 const messageId = z.custom<string>((value) => isName(value) && value.length <= MAX_MESSAGE_ID, ruleOf(MAX_MESSAGE_ID))
   .check(z.meta({ ...TEXT, minLength: 1, maxLength: MAX_MESSAGE_ID }));
 
-/** The body of `POST /send`. Other fields are left out. */
-export const sendBody = z.object({
+const sendBody = z.object({
   name,
   payload: z.custom<Json>((value) => value !== undefined, "is missing; it may be null"),
   id: z.optional(messageId),
@@ -123,12 +117,6 @@ export const sendBody = z.object({
   }),
   z.refine(({ start, key }) => start === undefined || key !== undefined, { path: ["start"], message: "needs a key" }),
 );
-
-/** The fields of the body of `POST /send`. */
-export const SEND_FIELDS: readonly string[] = Object.keys(sendBody.shape);
-
-/** The body of `POST /jobs/pause`. Other fields are left out; the engine checks the length of the note. */
-export const noteBody = z.object({ note: z.optional(z.string()) });
 
 const listOf = <T>(value: z.ZodMiniType<T>) => z.union([value, z.array(value)]);
 
@@ -151,31 +139,35 @@ const bulkFields = {
   cursor: z.optional(z.string()),
 };
 
-const isOneSelection = ({ runIds, filter }: { runIds?: unknown; filter?: unknown }) =>
-  (runIds === undefined) !== (filter === undefined);
-const ONE_SELECTION = "must have either runIds or filter";
+const ONE_SELECTION = z.refine<{ runIds?: unknown; filter?: unknown }>(
+  ({ runIds, filter }) => (runIds === undefined) !== (filter === undefined),
+  "must have either runIds or filter",
+);
+const DESCRIBED = z.meta({ oneOf: [{ required: ["runIds"] }, { required: ["filter"] }] });
+const from = z.optional(z.enum(["start", "failure"]));
 
-/** The body of `POST /runs/cancel`, `/runs/resume` and `/runs/delete`. The engine checks sizes and limits. */
-export const bulkBody = z.strictObject(bulkFields).check(z.refine(isOneSelection, ONE_SELECTION));
+/** The bodies. Unknown fields are left out, but for those of bulk operations, whose sizes and limits the engine checks. */
+export const BODIES = {
+  TriggerRequest: triggerBody,
+  SignalRequest: signalBody,
+  SendRequest: sendBody,
+  PauseRequest: z.object({ note: z.optional(z.string()) }), // the engine checks its length
+  BulkRequest: z.strictObject(bulkFields).check(ONE_SELECTION, DESCRIBED),
+  BulkRetriggerRequest: z.strictObject({ ...bulkFields, from }).check(ONE_SELECTION, DESCRIBED),
+};
 
-/** The body of `POST /runs/retrigger`. */
-export const bulkRetriggerBody = z.strictObject({ ...bulkFields, from: z.optional(z.enum(["start", "failure"])) })
-  .check(z.refine(isOneSelection, ONE_SELECTION));
+/** The name of a body. */
+export type BodyName = keyof typeof BODIES;
+/** A body that was parsed. */
+export type BodyOf<Name extends BodyName> = z.output<(typeof BODIES)[Name]>;
 
 /** The JSON Schemas of the bodies, for the OpenAPI document. */
 export function bodySchemas(): Record<string, JsonSchema> {
-  const oneSelection = { oneOf: [{ required: ["runIds"] }, { required: ["filter"] }] };
-  return {
-    TriggerRequest: jsonSchemaOf(z.omit(triggerFields, { fairnessKey: true })),
-    SignalRequest: jsonSchemaOf(signalBody),
-    SendRequest: jsonSchemaOf(sendBody),
-    PauseRequest: jsonSchemaOf(noteBody),
-    BulkRequest: { ...jsonSchemaOf(bulkBody), ...oneSelection },
-    BulkRetriggerRequest: { ...jsonSchemaOf(bulkRetriggerBody), ...oneSelection },
-  };
-}
-
-function jsonSchemaOf(schema: z.ZodMiniType): JsonSchema {
-  const { $schema: _, ...described } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
-  return described;
+  const described = { ...BODIES, TriggerRequest: z.omit(triggerFields, { fairnessKey: true }) };
+  return Object.fromEntries(
+    Object.entries(described).map(([name, schema]) => {
+      const { $schema: _, ...shown } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
+      return [name, shown];
+    }),
+  );
 }

@@ -1,5 +1,6 @@
 import { checkRunFilter, checkSize, MAX_RUN_LIMIT, MAX_RUN_OFFSET } from "../../engine/runs/run_filter.ts";
 import { ValidationError } from "../../model/error.ts";
+import { type Cursor, parseCursor } from "../../model/journal.ts";
 import {
   CONDITION_LIST,
   CONDITIONS,
@@ -11,7 +12,6 @@ import {
 } from "../../model/run.ts";
 import { checkName } from "../../values/name.ts";
 import { conditionSchema, COUNT, FLAG, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
-import { readResume, type Resume } from "../streams/resume.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 import { toMs } from "../../values/duration.ts";
 import { tidyText } from "../../values/text.ts";
@@ -43,9 +43,10 @@ export interface Query<T> {
   read(query: URLSearchParams, request: Request): T;
 }
 
+type All<Queries> = Queries extends readonly [Query<infer One>, ...infer Others] ? One & All<Others> : unknown;
+
 /** The parameters of several queries, which are read in this order. */
-export function all<A, B, C = unknown>(one: Query<A>, other: Query<B>, third?: Query<C>): Query<A & B & C> {
-  const queries = third === undefined ? [one, other] : [one, other, third];
+export function all<const Queries extends readonly Query<object>[]>(...queries: Queries): Query<All<Queries>> {
   return {
     parameters: queries.flatMap(({ parameters }) => parameters),
     read: (query, request) => Object.assign({}, ...queries.map((each) => each.read(query, request))),
@@ -84,6 +85,20 @@ export function optional<Name extends string, T = string>(
   return { parameters: [{ name, schema, ...more }], read };
 }
 
+/** One of some strings; it may be left out. */
+export function choice<Name extends string, const T extends string>(
+  name: Name,
+  choices: readonly T[],
+  more: More = {},
+): Query<{ [N in Name]?: T }> {
+  return optional(name, oneOf(choices), more, (query) => {
+    const text = readText(query, name);
+    const chosen = choices.find((one) => one === text);
+    if (text === undefined || chosen !== undefined) return chosen;
+    throw new ValidationError(`The parameter ${name} must be ${choices.join(" or ")}`);
+  });
+}
+
 /** The id of a run. */
 export const RUN_ID = required("runId");
 /** The run to which a message is sent, unless the body names its job and its key. */
@@ -91,11 +106,7 @@ export const SENT_TO = optional("runId", TEXT, { description: "Left out if the b
 /** Where a list that has pages continues. */
 export const CURSOR = optional("cursor", TEXT, { description: "The next of an earlier page" });
 /** Where a retry begins. */
-export const FROM = optional("from", oneOf(["start", "failure"]), {}, (query): RetriggerFrom | undefined => {
-  const from = readText(query, "from");
-  if (from === undefined || from === "start" || from === "failure") return from;
-  throw new ValidationError('The parameter from must be "start" or "failure"');
-});
+export const FROM: Query<{ from?: RetriggerFrom }> = choice("from", ["start", "failure"]);
 /** The names of jobs. */
 export const JOBS = optional("jobName", TEXT, { isRepeatable: true }, readList);
 /** What is searched for: the engine checks it. */
@@ -183,24 +194,36 @@ export const RUN_FILTER: Query<{ filter: RunFilter }> = {
 };
 
 /** How a list of runs is shown: only those before another one, without inputs and outputs, not counted. */
-export const LIST_VIEW: Query<{ before?: string; isSummary: boolean; isCounted: boolean }> = {
-  parameters: [
-    { name: "before", schema: TEXT, description: "The id of a run: only runs that were triggered before it" },
-    { name: "fields", schema: oneOf(["summary"]), description: "summary: without inputs and outputs" },
-    { name: "total", schema: { ...FLAG, default: true }, description: "false: the runs are not counted" },
-  ],
-  read: (query) => {
-    const [before, fields, total] = [readText(query, "before"), readText(query, "fields"), readText(query, "total")];
-    if (fields !== undefined && fields !== "summary") {
-      throw new ValidationError('The parameter fields can only be "summary"');
-    }
-    if (total !== undefined && total !== "true" && total !== "false") {
-      throw new ValidationError('The parameter total must be "true" or "false"');
-    }
+export const LIST_VIEW = all(
+  optional("before", TEXT, { description: "The id of a run: only runs that were triggered before it" }, (query) => {
+    const before = readText(query, "before");
     if (before !== undefined) checkName(before, "before");
-    return { ...withoutUndefined({ before }), isSummary: fields === "summary", isCounted: total !== "false" };
-  },
-};
+    return before;
+  }),
+  choice("fields", ["summary"], { description: "summary: without inputs and outputs" }),
+  optional("total", { ...FLAG, default: true }, { description: "false: the runs are not counted" }, readFlag),
+);
+
+/** How the client of an event stream resumes, and receives it. */
+export interface Resume {
+  /** The last id that it has received; `null`: it starts anew. */
+  cursor: Cursor | null;
+  /** Whether the stream sends it ids. */
+  hasIds: boolean;
+  /** How often it is sent a summary instead of events, in milliseconds; `null`: it is sent events. */
+  digestMs: number | null;
+}
+
+/**
+ * Reads how the client of an event stream resumes. The stream sends ids if the client reads event streams (every
+ * `EventSource` says so in `Accept`), or has received one before: as the header `Last-Event-ID`, or as `lastEventId`
+ * of the query.
+ */
+function readResume(request: Request, query: URLSearchParams): Resume {
+  const id = request.headers.get("last-event-id") ?? query.get("lastEventId");
+  const readsEvents = request.headers.get("accept")?.toLowerCase().includes("text/event-stream") ?? false;
+  return { cursor: parseCursor(id), hasIds: readsEvents || id !== null, digestMs: null };
+}
 
 /** How the client of an event stream resumes. */
 export const RESUME: Query<{ resume: Resume }> = {
@@ -265,6 +288,7 @@ function readFlag(query: URLSearchParams, name: string): boolean | undefined {
   throw new ValidationError(`The parameter ${name} must be true or false`);
 }
 
+/** The value of a parameter that may be given once. */
 function readText(query: URLSearchParams, name: string): string | undefined {
   const values = query.getAll(name);
   if (values.length > 1) throw new ValidationError(`The parameter ${name} may be given only once`);

@@ -1,7 +1,7 @@
 import { operate } from "../access/guards.ts";
 import { toClientSchedule } from "../client_schedule.ts";
 import { METRICS_TYPE, writeMetrics } from "../metrics.ts";
-import { oneOf } from "../openapi/json_schema.ts";
+import { listOf, oneOf, ref } from "../openapi/json_schema.ts";
 import { NO_BODY, NOTE } from "../requests/bodies.ts";
 import { all, milliseconds, optional, type Query, required } from "../requests/parameters.ts";
 import { JSON_HEADERS, jsonResponse } from "../response.ts";
@@ -14,7 +14,7 @@ const WINDOWS = ["1h", "24h", "7d"] as const;
 const ofSchedule = {
   query: SCHEDULE,
   body: NO_BODY,
-  answers: { schema: "Schedule" },
+  answers: ref("Schedule"),
   errors: ["not_found", "conflict"],
 } as const;
 
@@ -29,41 +29,29 @@ const TICK_TIMEOUT: Query<{ timeout?: number; name?: string }> = milliseconds(
 
 /** The routes that concern no single run: numbers, jobs, workers, health, schedules, and the document of the routes. */
 export const OPERATOR_ROUTES = {
-  stats: route({
-    method: "GET",
-    path: "/stats",
-    summary: "Shows the numbers of the store",
-    answers: { schema: "Stats" },
+  stats: route("GET /stats", "Shows the numbers of the store", {
+    answers: ref("Stats"),
     guard: operate("stats"),
     does: async ({ engine, access }) => {
       const stats = await engine.getStats();
       return { ...stats, jobs: await Promise.all(stats.jobs.map((job) => access.shownJob(job))) };
     },
   }),
-  series: route({
-    method: "GET",
-    path: "/series",
-    summary: "Shows what happened lately",
+  series: route("GET /series", "Shows what happened lately", {
     query: all(required<"window", (typeof WINDOWS)[number]>("window", oneOf(WINDOWS)), optional("jobName")),
-    answers: { schema: "Series" },
+    answers: ref("Series"),
     guard: operate("stats"),
     does: ({ engine, query }) => engine.getSeries(query),
   }),
-  jobs: route({
-    method: "GET",
-    path: "/jobs",
-    summary: "Lists the jobs",
-    answers: { listOf: "Job" },
+  jobs: route("GET /jobs", "Lists the jobs", {
+    answers: listOf(ref("Job")),
     guard: operate("jobs"),
     does: async ({ engine, access }) => await Promise.all((await engine.getJobs()).map((job) => access.shownJob(job))),
   }),
-  jobsPause: route({
-    method: "POST",
-    path: "/jobs/pause",
-    summary: "Pauses a job",
+  jobsPause: route("POST /jobs/pause", "Pauses a job", {
     query: JOB,
     body: NOTE,
-    answers: { schema: "Job" },
+    answers: ref("Job"),
     errors: ["not_found"],
     guard: operate("pause"),
     does: async ({ engine, access, query: { jobName }, body }) => {
@@ -71,30 +59,21 @@ export const OPERATOR_ROUTES = {
       return await access.changedJob(await engine.pauseJob(jobName, options));
     },
   }),
-  jobsResume: route({
-    method: "POST",
-    path: "/jobs/resume",
-    summary: "Ends the pause of a job",
+  jobsResume: route("POST /jobs/resume", "Ends the pause of a job", {
     query: JOB,
-    answers: { schema: "Job" },
+    answers: ref("Job"),
     errors: ["not_found"],
     guard: operate("resume"),
     does: async ({ engine, access, query: { jobName } }) => await access.changedJob(await engine.resumeJob(jobName)),
   }),
-  workers: route({
-    method: "GET",
-    path: "/workers",
-    summary: "Lists the workers",
-    answers: { listOf: "Worker" },
+  workers: route("GET /workers", "Lists the workers", {
+    answers: listOf(ref("Worker")),
     guard: operate("workers"),
     does: ({ engine }) => engine.getWorkers(),
   }),
-  health: route({
-    method: "GET",
-    path: "/health",
+  health: route("GET /health", "Shows the health of the process; 503 if it is not ready", {
     part: "health",
-    summary: "Shows the health of the process; 503 if it is not ready",
-    answers: { schema: "Health" },
+    answers: ref("Health"),
     answersUnavailable: true,
     guard: operate("health"),
     does: async ({ engine, access }) => {
@@ -102,13 +81,10 @@ export const OPERATOR_ROUTES = {
       return jsonResponse(access.shownHealth(health), health.ready ? 200 : 503);
     },
   }),
-  healthLive: route({
-    method: "GET",
-    path: "/health/live",
+  healthLive: route("GET /health/live", "Shows whether the process should go on; 503 if not", {
     part: "health",
     isProbe: true,
-    summary: "Shows whether the process should go on; 503 if not",
-    answers: { schema: "Health" },
+    answers: ref("Health"),
     answersUnavailable: true,
     guard: operate("health"),
     does: ({ internals, access }) => {
@@ -116,10 +92,7 @@ export const OPERATOR_ROUTES = {
       return jsonResponse(access.shownHealth(health), health.live ? 200 : 503);
     },
   }),
-  metrics: route({
-    method: "GET",
-    path: "/metrics",
-    summary: "Shows metrics for Prometheus",
+  metrics: route("GET /metrics", "Shows metrics for Prometheus", {
     answers: "text",
     guard: operate("metrics"),
     does: async ({ internals, streams, settings }) => {
@@ -129,39 +102,27 @@ export const OPERATOR_ROUTES = {
       });
     },
   }),
-  schedules: route({
-    method: "GET",
-    path: "/schedules",
-    summary: "Lists the schedules",
-    answers: { listOf: "Schedule" },
+  schedules: route("GET /schedules", "Lists the schedules", {
+    answers: listOf(ref("Schedule")),
     guard: operate("schedules"),
     does: async ({ engine }) => (await engine.schedules.list()).map(toClientSchedule),
   }),
-  schedulesPause: route({
-    method: "POST",
-    path: "/schedules/pause",
-    summary: "Pauses a schedule",
+  schedulesPause: route("POST /schedules/pause", "Pauses a schedule", {
     ...ofSchedule,
     guard: operate("pause"),
     does: async ({ engine, access, query: { name } }) =>
       toClientSchedule(await engine.schedules.pause(name, await access.actorOptions())),
   }),
-  schedulesResume: route({
-    method: "POST",
-    path: "/schedules/resume",
-    summary: "Ends the pause of a schedule",
+  schedulesResume: route("POST /schedules/resume", "Ends the pause of a schedule", {
     ...ofSchedule,
     guard: operate("resume"),
     does: async ({ engine, access, query: { name } }) =>
       toClientSchedule(await engine.schedules.resume(name, await access.actorOptions())),
   }),
-  schedulesTrigger: route({
-    method: "POST",
-    path: "/schedules/trigger",
-    summary: "Triggers a schedule now, without a slot",
+  schedulesTrigger: route("POST /schedules/trigger", "Triggers a schedule now, without a slot", {
     query: SCHEDULE,
     body: NO_BODY,
-    answers: { schema: "TriggerResult" },
+    answers: ref("TriggerResult"),
     errors: ["invalid_input", "not_found", "conflict"],
     guard: operate("trigger"),
     does: async ({ engine, access, query: { name } }) => {
@@ -169,19 +130,13 @@ export const OPERATOR_ROUTES = {
       return { runId, disposition, status };
     },
   }),
-  tick: route({
-    method: "POST",
-    path: "/tick",
-    summary: "Executes what is due, and says when something is due again",
+  tick: route("POST /tick", "Executes what is due, and says when something is due again", {
     query: TICK_TIMEOUT,
-    answers: { schema: "TickResult" },
+    answers: ref("TickResult"),
     guard: operate("tick"),
     does: async ({ engine, query: { timeout = DEFAULT_TICK_MS } }) => await engine.runUntilIdle({ timeout }),
   }),
-  openapi: route({
-    method: "GET",
-    path: "/openapi.json",
-    summary: "Describes the routes",
+  openapi: route("GET /openapi.json", "Describes the routes", {
     answers: "document",
     guard: operate("docs"),
     does: async ({ document }) =>

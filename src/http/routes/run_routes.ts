@@ -22,25 +22,22 @@ import {
 } from "../requests/parameters.ts";
 import type { Admitted } from "../access/access.ts";
 import type { RunOperation } from "../access/auth_hooks.ts";
-import { TEXT } from "../openapi/json_schema.ts";
+import { listOf, ref, TEXT } from "../openapi/json_schema.ts";
 import { noSuchRun } from "../response.ts";
 import { route } from "../route.ts";
-import { ITEMS } from "../streams/item_query.ts";
+import { ITEMS } from "../streams/item_stream.ts";
 import { withoutUndefined } from "../without_undefined.ts";
 
 const AFTER_MESSAGE = optional("after", TEXT, { description: "The id of a message: only those behind it" });
 const WAIT_ID = all(RUN_ID, required("waitId"));
 const SUCCESS = { success: true } as const;
 
-const retrigger = <Path extends string>(path: Path, summary: string) =>
-  route({
-    method: "POST",
-    path,
-    summary,
+const retrigger = <Name extends string>(name: Name, summary: string) =>
+  route(name, summary, {
     query: all(RUN_ID, FROM),
     body: NO_FROM,
-    answers: { schema: "RetriggerResult" },
-    errors: ["invalid_input", "not_found", "conflict", "body_timeout"],
+    answers: ref("RetriggerResult"),
+    errors: ["invalid_input", "conflict", "body_timeout"],
     guard: run("retrigger"),
     does: async ({ engine, access, run, query: { from } }) => {
       const { id: runId, status } = await engine.retrigger(run.id, { from, ...await access.actorOptions() });
@@ -48,13 +45,10 @@ const retrigger = <Path extends string>(path: Path, summary: string) =>
     },
   });
 
-const changeMany = <Path extends string>(path: Path, operation: BulkOperation, summary: string) =>
-  route({
-    method: "POST",
-    path,
-    summary,
+const changeMany = <Name extends string>(name: Name, operation: BulkOperation, summary: string) =>
+  route(name, summary, {
     body: bulkBody(operation),
-    answers: { schema: "BulkResult" },
+    answers: ref("BulkResult"),
     guard: bulk(operation),
     does: async ({ internals, access, guard, body: { selection, options } }) => {
       const by = options.dryRun === true ? {} : await access.actorOptions();
@@ -62,21 +56,17 @@ const changeMany = <Path extends string>(path: Path, operation: BulkOperation, s
     },
   });
 
-const change = <Method extends string, Path extends string>(
-  method: Method,
-  path: Path,
+const change = <Name extends string>(
+  name: Name,
   operation: RunOperation,
   summary: string,
   perform: (asked: Admitted & { run: { id: string } }) => Promise<unknown>,
 ) =>
-  route({
-    method,
-    path,
-    summary,
+  route(name, summary, {
     query: RUN_ID,
     body: NO_BODY,
-    answers: { schema: "Success" },
-    errors: ["not_found", "conflict"],
+    answers: ref("Success"),
+    errors: ["conflict"],
     guard: run(operation),
     does: async (asked) => {
       await perform(asked);
@@ -84,32 +74,25 @@ const change = <Method extends string, Path extends string>(
     },
   });
 
-const list = <Path extends string>(
-  path: Path,
+const list = <Name extends string>(
+  name: Name,
   schema: string,
   operation: RunOperation,
   summary: string,
   pieces: typeof stepsJson,
 ) =>
-  route({
-    method: "GET",
-    path,
-    summary,
+  route(name, summary, {
     query: RUN_ID,
-    answers: { listOf: schema },
-    errors: ["not_found"],
+    answers: listOf(ref(schema)),
     guard: run(operation),
     does: async ({ run, source, report }) => await streamJson(pieces(source, run.id), report),
   });
 
 /** The routes of runs, of what belongs to them, and of what is done with them. */
 export const RUN_ROUTES = {
-  trigger: route({
-    method: "POST",
-    path: "/trigger",
-    summary: "Asks for a run",
+  trigger: route("POST /trigger", "Asks for a run", {
     body: TRIGGER,
-    answers: { schema: "TriggerResult" },
+    answers: ref("TriggerResult"),
     errors: ["invalid_input", "not_found", "conflict", "key_in_use"],
     guard: trigger(),
     does: async ({ internals, guard, body: { jobName, input, ...options } }) => {
@@ -122,34 +105,24 @@ export const RUN_ROUTES = {
       return { runId, disposition, status };
     },
   }),
-  subscribe: route({
-    method: "GET",
-    path: "/subscribe",
-    summary: "Streams the events of a run",
+  subscribe: route("GET /subscribe", "Streams the events of a run", {
     query: all(RUN_ID, RESUME),
     answers: "events",
-    errors: ["not_found", "too_many_streams"],
+    errors: ["too_many_streams"],
     guard: followRun(),
     does: ({ stream }) => stream,
   }),
-  stream: route({
-    method: "GET",
-    path: "/stream",
-    summary: "Reads the items of a stream of a run: the read side of the Durable Streams protocol",
+  stream: route("GET /stream", "Reads the items of a stream of a run: the read side of the Durable Streams protocol", {
     query: ITEMS,
     answers: "items",
-    errors: ["not_found", "stream_reset", "too_many_streams"],
+    errors: ["stream_reset", "too_many_streams"],
     hasHead: true,
     guard: readItems(),
     does: ({ response }) => response,
   }),
-  streams: route({
-    method: "GET",
-    path: "/streams",
-    summary: "Shows the streams of a run",
+  streams: route("GET /streams", "Shows the streams of a run", {
     query: RUN_ID,
-    answers: { listOf: "StreamInfo" },
-    errors: ["not_found"],
+    answers: listOf(ref("StreamInfo")),
     guard: run("read"),
     does: async ({ run, source: { store } }) => {
       const streams = await store.getStreams(run.id);
@@ -158,73 +131,53 @@ export const RUN_ROUTES = {
       return streams;
     },
   }),
-  runs: route({
-    method: "GET",
-    path: "/runs",
-    summary: "Lists runs, newest first",
+  runs: route("GET /runs", "Lists runs, newest first", {
     query: all(RUN_FILTER, LIST_VIEW),
-    answers: { schema: "RunList" },
+    answers: ref("RunList"),
     errors: ["not_found"],
     guard: scoped(),
-    does: async ({ scope, source, query: { isSummary, isCounted }, report }) => {
+    does: async ({ scope, source, query: { fields, total: isCounted = true }, report }) => {
       const found = await source.store.findRuns(isCounted ? scope : { ...scope, countUpTo: 0 });
-      return await streamJson(runsJson(source, found, { status: scope.status, isSummary, isCounted }), report);
+      const shown = { status: scope.status, isSummary: fields === "summary", isCounted };
+      return await streamJson(runsJson(source, found, shown), report);
     },
   }),
-  run: route({
-    method: "GET",
-    path: "/run",
-    summary: "Shows a run",
+  run: route("GET /run", "Shows a run", {
     query: RUN_ID,
-    answers: { schema: "Run" },
-    errors: ["not_found"],
+    answers: ref("Run"),
     guard: run("read", true),
     does: ({ run }) => toClientRun(run),
   }),
-  steps: list("/steps", "Step", "steps", "Shows the recorded steps of a run", stepsJson),
-  waits: list("/waits", "Wait", "waits", "Shows the waits of a run", waitsJson),
-  wait: route({
-    method: "GET",
-    path: "/wait",
-    summary: "Shows a wait",
+  steps: list("GET /steps", "Step", "steps", "Shows the recorded steps of a run", stepsJson),
+  waits: list("GET /waits", "Wait", "waits", "Shows the waits of a run", waitsJson),
+  wait: route("GET /wait", "Shows a wait", {
     query: WAIT_ID,
-    answers: { schema: "Wait" },
-    errors: ["not_found"],
+    answers: ref("Wait"),
     guard: wait(),
     does: ({ wait }) => toClientWait(wait),
   }),
-  signal: route({
-    method: "POST",
-    path: "/signal",
-    summary: "Ends a wait",
+  signal: route("POST /signal", "Ends a wait", {
     query: WAIT_ID,
     body: SIGNAL,
-    answers: { schema: "SignalReceipt" },
-    errors: ["not_found", "conflict", "wait_expired"],
+    answers: ref("SignalReceipt"),
+    errors: ["conflict", "wait_expired"],
     guard: signal(),
     does: async ({ internals, access, wait: { id }, body }) => {
       const { wait, disposition } = await internals.runs.signal(id, body, await access.actor(), true);
       return { wait: toClientWait(wait), disposition };
     },
   }),
-  messages: route({
-    method: "GET",
-    path: "/messages",
-    summary: "Shows the messages of a run",
+  messages: route("GET /messages", "Shows the messages of a run", {
     query: all(RUN_ID, AFTER_MESSAGE, limit()),
-    answers: { listOf: "Message" },
-    errors: ["not_found"],
+    answers: listOf(ref("Message")),
     guard: run("messages"),
     does: ({ source, run, report, query }) => streamJson(messagesJson(source, run.id, query), report),
   }),
-  send: route({
-    method: "POST",
-    path: "/send",
-    summary: "Sends a message to a run, or starts one",
+  send: route("POST /send", "Sends a message to a run, or starts one", {
     query: SENT_TO,
     body: SEND,
-    answers: { schema: "SendResult" },
-    errors: ["invalid_input", "not_found", "conflict", "run_ended"],
+    answers: ref("SendResult"),
+    errors: ["invalid_input", "conflict", "run_ended"],
     guard: send(),
     does: ({ internals, guard, query: { runId }, body: { name, payload, id, jobName, key, start } }) => {
       const to = jobName === undefined || key === undefined ? runId : { job: jobName, key };
@@ -235,42 +188,36 @@ export const RUN_ROUTES = {
       return internals.messages.send(to, name, payload, { ...withoutUndefined({ id }), ...started }, guard);
     },
   }),
-  logs: list("/logs", "LogEntry", "read", "Shows the log lines of a run", logsJson),
-  runsSubscribe: route({
-    method: "GET",
-    path: "/runs/subscribe",
-    summary: "Streams the events of all runs",
+  logs: list("GET /logs", "LogEntry", "read", "Shows the log lines of a run", logsJson),
+  runsSubscribe: route("GET /runs/subscribe", "Streams the events of all runs", {
     query: all(LIST_FILTER, RESUME_LIST),
     answers: "events",
     errors: ["too_many_streams"],
     guard: followRuns(),
     does: ({ stream }) => stream,
   }),
-  retrigger: retrigger("/retrigger", "Retriggers a run that has ended"),
-  retry: retrigger("/retry", "The same as /retrigger"),
+  retrigger: retrigger("POST /retrigger", "Retriggers a run that has ended"),
+  retry: retrigger("POST /retry", "The same as /retrigger"),
   cancel: change(
-    "POST",
-    "/cancel",
+    "POST /cancel",
     "cancel",
     "Cancels a run that has not ended",
     async ({ internals, access, run }) => await internals.runs.cancel(run.id, await access.actor()),
   ),
   resume: change(
-    "POST",
-    "/resume",
+    "POST /resume",
     "resume",
     "Lets a held run be tried again",
     async ({ engine, access, run }) => await engine.resume(run.id, await access.actorOptions()),
   ),
   delete: change(
-    "DELETE",
-    "/run",
+    "DELETE /run",
     "delete",
     "Deletes a run that has ended",
     async ({ engine, access, run }) => await engine.deleteRun(run.id, await access.actorOptions()),
   ),
-  runsCancel: changeMany("/runs/cancel", "cancel", "Cancels many runs"),
-  runsRetrigger: changeMany("/runs/retrigger", "retrigger", "Retriggers many runs"),
-  runsResume: changeMany("/runs/resume", "resume", "Resumes many held runs"),
-  runsDelete: changeMany("/runs/delete", "delete", "Deletes many runs"),
+  runsCancel: changeMany("POST /runs/cancel", "cancel", "Cancels many runs"),
+  runsRetrigger: changeMany("POST /runs/retrigger", "retrigger", "Retriggers many runs"),
+  runsResume: changeMany("POST /runs/resume", "resume", "Resumes many held runs"),
+  runsDelete: changeMany("POST /runs/delete", "delete", "Deletes many runs"),
 };

@@ -5,8 +5,7 @@ import type { Host } from "../../model/host.ts";
 import { type Cursor, formatCursor } from "../../model/journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../model/run.ts";
 import { DigestTimer } from "./runs_digest.ts";
-import { type EncodedEvent, encodedOf } from "./encoded_event.ts";
-import { EventStream, type Message } from "./event_stream.ts";
+import { type EncodedEvent, encodedOf, EventStream, type Message } from "./event_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 
 /** Options of a stream. */

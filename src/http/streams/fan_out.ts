@@ -5,7 +5,7 @@ import type { Host } from "../../model/host.ts";
 import type { Cursor } from "../../model/journal.ts";
 import { type ListFilter, matches, type RunIdentity } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
-import { type EncodedEvent, encodedOf } from "./encoded_event.ts";
+import { type EncodedEvent, encodedOf } from "./event_stream.ts";
 import { type ClientStream, placeMessage } from "./client_stream.ts";
 import { ProgressThrottle } from "./progress_throttle.ts";
 

@@ -1,13 +1,15 @@
 import { isCut, type StreamReader, type StreamReading } from "../../events/stream_reader.ts";
 import { HoldfastError } from "../../model/error.ts";
 import type { Host } from "../../model/host.ts";
-import { formatPlace, STREAM_START, type StreamPlace } from "../../model/stream.ts";
+import { formatPlace, parsePlace, STREAM_START, streamName, type StreamPlace } from "../../model/stream.ts";
 import type { Store } from "../../store/store.ts";
 import type { StreamText } from "../../store/run_query.ts";
 import { jsonResponse, noSuchRun, PROTECTIVE_HEADERS } from "../response.ts";
 import { endedStream, EventStream } from "./event_stream.ts";
-import type { ItemsQuery } from "./item_query.ts";
 import type { SentStream } from "./streams.ts";
+import { ValidationError } from "../../model/error.ts";
+import { TEXT } from "../openapi/json_schema.ts";
+import { all, choice, optional, type Query, required, RUN_ID } from "../requests/parameters.ts";
 
 // About how many bytes of items one answer has.
 const PART_LENGTH = 65_536;
@@ -259,4 +261,74 @@ function cursorOf({ cursor }: ItemsQuery, host: Host): string {
   const interval = Math.floor(host.now() / CURSOR_MS);
   if (cursor === null || cursor < interval) return String(interval);
   return String(cursor + 1 + Math.floor(host.random() * MAX_JITTER));
+}
+
+/** What is read of a stream. */
+export interface ItemsQuery {
+  /** The run. */
+  runId: string;
+  /** The name of the stream. */
+  name: string;
+  /** Where to go on; `now`: at the end. */
+  offset: StreamPlace | "now";
+  /** How to wait for what comes; `undefined`: not at all. */
+  live: "long-poll" | "sse" | undefined;
+  /** The cursor of an earlier answer, for caches. */
+  cursor: number | null;
+  /** Whether an event says what does not count any more, instead of the end of the stream. */
+  tellsResets: boolean;
+  /** Whether strings are sent as text. */
+  isText: boolean;
+  /** Whether only the end is asked for. */
+  isHead: boolean;
+  /** The `ETag` that the client has. */
+  etag: string | null;
+  /** With `live=long-poll`: fires when the client has left. */
+  left: AbortSignal | null;
+}
+
+const NAME: Query<{ name: string }> = {
+  ...required("name"),
+  read: (query, request) => ({ name: streamName(required("name").read(query, request).name) }),
+};
+const LIVE = choice("live", ["long-poll", "sse"], { description: "How to wait for what comes; needs offset" });
+const OFFSET = optional("offset", { ...TEXT, default: "-1" }, {
+  description: "-1 (the beginning), now, or a Stream-Next-Offset",
+});
+const CURSOR = optional("cursor", TEXT, { description: "The Stream-Cursor of an earlier answer" });
+const RESETS = choice("resets", ["event"], {
+  description: "With live=sse: an event says what does not count any more",
+});
+const AS = choice("as", ["text"], { description: "The items that are strings, joined" });
+const GIVEN = all(RUN_ID, NAME, OFFSET, LIVE, CURSOR, RESETS, AS);
+
+/** The parameters of a request for items. */
+export const ITEMS: Query<ItemsQuery> = {
+  parameters: GIVEN.parameters,
+  read: (query, request) => {
+    const { runId, name, offset, live, cursor, resets, as } = GIVEN.read(query, request);
+    const lastEventId = live === "sse" ? request.headers.get("last-event-id") : null;
+    return {
+      runId,
+      name,
+      offset: readOffset(lastEventId ?? offset, live),
+      live,
+      // A cursor that is none is like none: it is only for caches.
+      cursor: cursor === undefined || !/^\d{1,15}$/.test(cursor) ? null : Number(cursor),
+      tellsResets: resets === "event",
+      isText: as === "text",
+      isHead: request.method === "HEAD",
+      etag: request.headers.get("if-none-match"),
+      left: live === "long-poll" ? request.signal : null,
+    };
+  },
+};
+
+function readOffset(text: string | undefined, live: ItemsQuery["live"]): StreamPlace | "now" {
+  if (text === undefined && live !== undefined) throw new ValidationError("The parameter offset is missing");
+  if (text === undefined || text === "-1") return STREAM_START;
+  if (text === "now") return text;
+  const place = parsePlace(text);
+  if (place !== null) return place;
+  throw new ValidationError("The parameter offset must be -1, now, or the Stream-Next-Offset of an answer");
 }

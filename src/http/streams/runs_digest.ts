@@ -26,7 +26,10 @@ export class DigestTimer {
   readonly #intervalMs: number;
   readonly #host: Host;
   readonly #send: (digest: Message) => void;
-  #pending: PendingDigest | null = null;
+  #count = 0;
+  #byJob = new Map<string, number>();
+  /** The latest status of each run, up to one run more than is sent: the size does not depend on the number of events. */
+  #statuses = new Map<string, RunStatus | null>();
   #cancelTimer: () => void = () => {};
 
   /** @param intervalMs The interval in milliseconds. */
@@ -38,85 +41,53 @@ export class DigestTimer {
 
   /** Whether there are events that no summary was sent of. */
   get isPending(): boolean {
-    return this.#pending !== null;
+    return this.#count > 0;
   }
 
   /** Adds an event to the next summary. */
   add(event: RunEvent): void {
-    if (this.#pending === null) {
-      this.#pending = new PendingDigest();
-      this.#cancelTimer = this.#host.schedule(this.#intervalMs, () => this.flush());
-    }
-    this.#pending.add(event);
+    const { runId, jobName } = event;
+    if (this.#count === 0) this.#cancelTimer = this.#host.schedule(this.#intervalMs, () => this.flush());
+    this.#count += 1;
+    this.#byJob.set(jobName, (this.#byJob.get(jobName) ?? 0) + 1);
+    const status = event.type === "run:coalesced" ? event.status : STATUS_AFTER[event.type];
+    if (status !== undefined && this.#statuses.size <= MAX_RUNS) this.#statuses.set(runId, status);
   }
 
   /** Sends the summary now, if there are events. */
   flush(): void {
-    const pending = this.#pending;
-    this.stop();
-    if (pending === null) return;
-    const data = JSON.stringify(pending.toDigest());
-    this.#send({ bytes: encoder.encode(`data: ${data}\n\n`), subject: null });
-  }
-
-  /** Discards the events. */
-  stop(): void {
-    this.#cancelTimer();
-    this.#pending = null;
-  }
-}
-
-/** A summary that is still being made. Its size does not depend on the number of events. */
-class PendingDigest {
-  #count = 0;
-  readonly #byJob = new Map<string, number>();
-  /** The latest status of each run, up to one run more than is sent. */
-  readonly #statuses = new Map<string, RunStatus | null>();
-
-  add(event: RunEvent): void {
-    const { runId, jobName } = event;
-    this.#count += 1;
-    this.#byJob.set(jobName, (this.#byJob.get(jobName) ?? 0) + 1);
-    const status = statusAfter(event);
-    if (status !== undefined && this.#statuses.size <= MAX_RUNS) this.#statuses.set(runId, status);
-  }
-
-  toDigest(): RunsDigest {
-    const runs = [...this.#statuses].map(([id, status]) => ({ id, status }));
-    return {
+    const runs = Array.from(this.#statuses, ([id, status]) => ({ id, status }));
+    const digest: RunsDigest = {
       type: "runs:digest",
       count: this.#count,
       byJob: Object.fromEntries(this.#byJob),
       runs: runs.length > MAX_RUNS ? null : runs,
     };
+    this.stop();
+    if (digest.count === 0) return;
+    this.#send({ bytes: encoder.encode(`data: ${JSON.stringify(digest)}\n\n`), subject: null });
+  }
+
+  /** Discards the events. */
+  stop(): void {
+    this.#cancelTimer();
+    this.#count = 0;
+    this.#byJob = new Map();
+    this.#statuses = new Map();
   }
 }
 
-/** The status that a run has after an event; `null`: it was deleted, `undefined`: the event says nothing about it. */
-function statusAfter(event: RunEvent): RunStatus | null | undefined {
-  switch (event.type) {
-    case "run:trigger":
-    case "run:hold":
-    case "run:resume":
-      return "pending";
-    case "run:coalesced":
-      return event.status;
-    case "run:leased":
-      return "leased";
-    case "run:start":
-    case "run:progress":
-      return "running";
-    case "run:waiting":
-      return "waiting";
-    case "run:complete":
-      return "completed";
-    case "run:fail":
-      return "failed";
-    case "run:cancel":
-      return "cancelled";
-    case "run:delete":
-      return null;
-    default:
-      return undefined;
-  }
-}
+/** The status that a run has after an event; `null`: it was deleted. Other events say nothing about it. */
+const STATUS_AFTER: { readonly [type in RunEvent["type"]]?: RunStatus | null } = {
+  "run:trigger": "pending",
+  "run:hold": "pending",
+  "run:resume": "pending",
+  "run:leased": "leased",
+  "run:start": "running",
+  "run:progress": "running",
+  "run:waiting": "waiting",
+  "run:complete": "completed",
+  "run:fail": "failed",
+  "run:cancel": "cancelled",
+  "run:delete": null,
+};

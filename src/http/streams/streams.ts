@@ -2,15 +2,19 @@ import type { EngineParts } from "../../engine/assemble_engine.ts";
 import { HoldfastError, NotFoundError } from "../../model/error.ts";
 import { openingEvents } from "../../events/opening_events.ts";
 import type { Host } from "../../model/host.ts";
+import type { RunEvent } from "../../model/event.ts";
+import type { Fact } from "../../model/fact.ts";
 import type { Cursor } from "../../model/journal.ts";
-import type { ListFilter } from "../../model/run.ts";
+import { isTerminal, type ListFilter } from "../../model/run.ts";
+import type { RunState } from "../../store/run_query.ts";
+import type { Store } from "../../store/store.ts";
 import { FanOut } from "./fan_out.ts";
-import { deepFreeze } from "../deep_freeze.ts";
+import { deepFreeze } from "../access/seen_by_hooks.ts";
 import { endedStream } from "./event_stream.ts";
 import { ClientStream } from "./client_stream.ts";
 import { noMoreEvents } from "../response.ts";
 import { isInstance } from "../../values/unknown_values.ts";
-import { type Resume, resumeRun } from "./resume.ts";
+import type { Resume } from "../requests/parameters.ts";
 
 const KEEP_ALIVE_MS = 15_000;
 
@@ -302,4 +306,27 @@ export class Streams {
     this.#cancelTimer?.();
     this.#cancelTimer = null;
   }
+}
+
+const ENDS: readonly Fact[1][] = ["completed", "failed", "cancelled"];
+const PROGRESS: readonly Fact[1][] = ["progressed"];
+
+/** How the stream of one run begins after a cursor. */
+interface Resumed {
+  /** Where to read on: at the end of the journal if nothing has happened to the run; `null`: the client has its last event. */
+  place: Cursor | null;
+  /** The latest progress, if the client may lack it. */
+  progress: RunEvent | null;
+}
+
+/** Finds out how to begin the stream of one run after a cursor, without reading the journal. */
+async function resumeRun(state: RunState, known: Cursor, store: Store): Promise<Resumed> {
+  const has = async (kinds: readonly Fact[1][] | null) =>
+    await store.findLastFact(state.seq, known.position, kinds) !== null;
+  const isNew = await has(null);
+  if (isTerminal(state.run.status) && !(isNew && await has(ENDS))) return { place: null, progress: null };
+  // Progress that was delayed when the client left may be older than its cursor.
+  const latest = openingEvents({ ...state, place: known }).find(({ type }) => type === "run:progress");
+  const progress = latest !== undefined && !(isNew && await has(PROGRESS)) ? latest : null;
+  return { place: isNew || known.position > state.place.position ? known : state.place, progress };
 }

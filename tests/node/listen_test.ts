@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { createServer, type IncomingMessage } from "node:http";
-import { listen, toNodeListener } from "../../src/node/mod.ts";
+import { listen, toNodeListener } from "../../src/node/listen.ts";
 
 /** What a server answers to a request that is written by hand. */
 async function sendRaw(port: number, lines: readonly string[]): Promise<string> {
