@@ -96,6 +96,17 @@ export class SqliteDatabase {
     this.driver.exec(sql);
   }
 
+  /** Begins, releases or rolls back a savepoint, of which what was put off is no part. */
+  savepoint(sql: string): void {
+    this.driver.exec(sql);
+  }
+
+  /** As `get()`, for a statement that reads nothing of what was put off. */
+  getBeside<R extends object = SqliteRow>(statement: Statement, ...values: Value[]): R | undefined {
+    const { compiled, parameters } = this.#compile(statement, values, true);
+    return (compiled.get(...parameters) ?? undefined) as R | undefined; // see the comment of the class
+  }
+
   /** Runs a statement and returns the number of rows that it changed. */
   run(statement: Statement, ...values: Value[]): number {
     const { compiled, parameters } = this.#compile(statement, values);
@@ -177,12 +188,13 @@ export class SqliteDatabase {
   #compile(
     statement: Statement,
     values: readonly Value[],
+    isBeside = false,
   ): { compiled: SqliteDriverStatement; parameters: readonly SqliteValue[] } {
     if (typeof statement !== "string" && values.some(isPart)) {
       const { text, parameters } = sql(statement, ...values);
-      return this.#compile(text, parameters);
+      return this.#compile(text, parameters, isBeside);
     }
-    if (this.plain.isPutOff) this.plain.write(this);
+    if (this.plain.isPutOff && !isBeside) this.plain.write(this);
     const { driver } = this;
     let compiled = this.#statements.get(statement);
     if (compiled === undefined) {

@@ -4,6 +4,7 @@ import type { Lease } from "../../../src/model/lease.ts";
 import { getRun, getSteps } from "../../../src/store/reads.ts";
 import type { SqliteDriver, SqliteDriverStatement } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
+import type { SqliteTransaction } from "../../../src/stores/sqlite/transactions/sqlite_transaction.ts";
 import { aClaimRequest, aRun, aStep } from "../../../src/testing/contract/fixtures.ts";
 import { FakeHost } from "../../../src/testing/fake_host.ts";
 
@@ -112,6 +113,33 @@ Deno.test("SqliteStore performs many writes one by one for a while after some of
 
   assert.ok(first > 2 * MANY, `${first} statements`);
   assert.ok(last <= 10, `${last} statements`);
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore records the steps of many transactions with a few statements, apart from a savepoint for each", async () => {
+  const { store, database, leases, counts } = await manyRuns();
+  database.exec("CREATE TABLE rows (n INTEGER)");
+  const source = store.dataSource();
+  const write = { ...aStep(), result: { status: "completed", output: null } } as const;
+
+  const answers = await Promise.all(
+    leases.map((lease, n) =>
+      store.transact(source, { name: write.name, lease: () => lease }, (tx) => {
+        (tx as SqliteTransaction).run("INSERT INTO rows VALUES (?)", n);
+        if (n === 7) throw new Error("no");
+        return { step: { write, reports: [] }, runs: [], signals: [] };
+      }).catch((error) => error.cause.message)
+    ),
+  );
+
+  assert.deepEqual(answers.filter((answer) => answer === "no").length, 1);
+  assert.equal(database.prepare("SELECT count(*) AS count FROM rows").get()!.count, MANY - 1);
+  assert.equal(database.prepare("SELECT count(*) AS count FROM holdfast_steps").get()!.count, MANY - 1);
+  const inserts = [...counts].filter(([sql]) => sql.startsWith("INSERT INTO holdfast_steps"));
+  const inserted = inserts.reduce((sum, [, count]) => sum + count, 0);
+  assert.ok(inserted <= 6, `${inserted} statements`);
+  assert.deepEqual([counts.get("ROLLBACK"), counts.get("COMMIT")], [undefined, 1]);
   await store.close();
   database.close();
 });

@@ -83,20 +83,20 @@ export function inSavepoint<T>(
 ): { value: T } | { thrown: WorkError } {
   const { driver } = db;
   let hasReturned = false;
-  db.exec("SAVEPOINT holdfast_work");
+  db.savepoint("SAVEPOINT holdfast_work");
   let value: T | Promise<T>;
   try {
     value = work(openTransaction(statements, () => !hasReturned && isInTransaction(driver)));
     if (isPromise(value)) throw new TypeError("A transaction on SQLite is synchronous"); // the engine refuses it before
   } catch (error) {
     if (!isInTransaction(driver)) throw new Undone(new WorkError(error));
-    db.exec("ROLLBACK TO holdfast_work; RELEASE holdfast_work");
+    db.savepoint("ROLLBACK TO holdfast_work; RELEASE holdfast_work");
     return { thrown: new WorkError(error) };
   } finally {
     hasReturned = true;
   }
   if (!isInTransaction(driver)) throw new Undone(new WorkError(new StoreError(ENDED, { code: "internal" })));
-  db.exec("RELEASE holdfast_work");
+  db.savepoint("RELEASE holdfast_work");
   return { value };
 }
 

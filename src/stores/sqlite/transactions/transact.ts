@@ -66,7 +66,8 @@ interface FoundRow {
 /** The record of a step that has completed; `null`: it has not. */
 function findRecord(db: SqliteDatabase, { name, lease }: StepPlace): StepRecord | null {
   const now = lease();
-  const row = db.get<FoundRow>`SELECT s.name, s.position, s.attempts, s.output, s.recorded_no
+  // The lease says what the run knows to be recorded: that is committed, and so not put off.
+  const row = db.getBeside<FoundRow>`SELECT s.name, s.position, s.attempts, s.output, s.recorded_no
     FROM (SELECT seq FROM holdfast_runs WHERE ${underLease(now)}) r
     LEFT JOIN holdfast_steps s ON s.run_seq = r.seq AND s.name = ${name} AND s.status = 'completed'`;
   if (row === undefined) throw new LeaseLostError(now);
