@@ -98,7 +98,7 @@ export class SqliteStore {
     this.#db = new SqliteDatabase(connection.driver);
     this.#host = host;
     this.#reads = new RetriedReads(this.#db, connection.file, host, this.#closing.signal);
-    this.#writes = new WriteBatch(this.#db, host);
+    this.#writes = new WriteBatch(this.#db, host, (now) => connection.file?.check(now));
     this.#source = new SqliteDataSource(
       {
         db: this.#db,
@@ -228,9 +228,8 @@ export class SqliteStore {
   }
 
   #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
-    return this.#writes.submit(() => {
-      this.#connection.file?.check(this.#host.monotonic());
-      const value = work(this.#host.now());
+    return this.#writes.submit((now) => {
+      const value = work(now);
       settleHeads(this.#db);
       return value;
     }, options);

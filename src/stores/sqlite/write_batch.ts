@@ -18,7 +18,7 @@ const BUSY_TURNS_MS = 1;
 const MAX_BUSY_PAUSE_MS = 5;
 
 interface Write {
-  work: () => unknown;
+  work: (now: number) => unknown;
   resolve: (value: unknown) => void;
   reject: (error: unknown) => void;
 }
@@ -48,6 +48,7 @@ export class Undone extends Error {
 export class WriteBatch {
   readonly #database: SqliteDatabase;
   readonly #host: Host;
+  readonly #check: (now: number) => void;
   #urgent: Write[] = [];
   #queue: Write[] = [];
   /** Writes of a batch in which a plain one failed: they are tried again with a statement for each. */
@@ -59,14 +60,23 @@ export class WriteBatch {
   #flush: Promise<void> | null = null;
   #closed = false;
 
-  /** Creates a queue of writes to one connection. */
-  constructor(database: SqliteDatabase, host: Host) {
+  /**
+   * Creates a queue of writes to one connection.
+   *
+   * @param check Called before each batch with an instant of the monotonic clock. What it throws refuses all writes.
+   */
+  constructor(database: SqliteDatabase, host: Host, check: (now: number) => void = () => {}) {
     this.#database = database;
     this.#host = host;
+    this.#check = check;
   }
 
-  /** Carries out a write in the next batch. Urgent ones (heartbeats) go first. */
-  submit<T>(work: () => T, options: { urgent?: boolean } = {}): Promise<T> {
+  /**
+   * Carries out a write in the next batch. Urgent ones (heartbeats) go first.
+   *
+   * @param work Gets the wall clock as it was when the batch began.
+   */
+  submit<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
     if (this.#closed) return Promise.reject(new StoreError("The store is closed"));
     return new Promise<T>((resolve, reject) => {
       // The cast hides the type of the result: `#perform` resolves a write with what its own `work` returned.
@@ -106,7 +116,9 @@ export class WriteBatch {
 
   /** Commits as many writes as fit in a batch. Returns `false` if the lock is not available. */
   #commitBatch(): boolean {
+    const startedAt = this.#host.monotonic();
     try {
+      this.#check(startedAt);
       // Not a deferred transaction: its first write would fail at once if another process has written meanwhile.
       this.#database.exec("BEGIN IMMEDIATE");
     } catch (error) {
@@ -116,14 +128,14 @@ export class WriteBatch {
     }
     const taken: Write[] = [];
     const answers: (() => void)[] = [];
-    const startedAt = this.#host.monotonic();
+    const now = this.#host.now();
     const isAlone = this.#alone.length > 0;
     const { plain } = this.#database;
     plain.isOpen = !isAlone && this.#rest === 0 && this.#queue.length >= MANY_WRITES;
     try {
       for (let write = this.#take(); write !== undefined; write = this.#take()) {
         taken.push(write);
-        answers.push(this.#perform(write));
+        answers.push(this.#perform(write, now));
         if (isAlone || this.#host.monotonic() - startedAt > MAX_WORK_MS) break;
       }
       writeCounts(this.#database);
@@ -146,11 +158,11 @@ export class WriteBatch {
   }
 
   /** Performs a write and holds its result until the commit. A refusal is a result. */
-  #perform(write: Write): () => void {
+  #perform(write: Write, now: number): () => void {
     const { facts } = this.#database;
     const before = facts.length;
     try {
-      const value = write.work();
+      const value = write.work(now);
       return () => write.resolve(value);
     } catch (error) {
       if (!(error instanceof HoldfastError) || error instanceof StoreError) throw error;
