@@ -51,8 +51,8 @@ export async function executeRun(execution: Execution, replay: Replay = newRepla
     body,
     execution.state.released.then((): Outcome => ({ kind: "waiting" })),
     execution.state.interrupted.then((): Outcome => ({ kind: "interrupted" })),
-    deadline.exceeded.then(lateOutcome),
   ];
+  if (execution.claim.finishInMs !== null) ends.push(deadline.exceeded.then(lateOutcome));
   if (!isNew) ends.push(replay.guard.diverged.then((divergence) => divergedOutcome(execution, divergence)));
   const first = await Promise.race(ends);
   deadline.check();

@@ -141,10 +141,20 @@ export class PendingReports {
 
   /** Removes the reports that a write has stored. */
   noteKept(kept: readonly Report[]): void {
+    if (kept === this.#sent) return this.#clear(); // nothing was added since
     const keptNo = kept.at(-1)?.no ?? 0;
     const first = this.#pending.findIndex(({ no }) => no > keptNo);
     this.#remove(0, first === -1 ? this.#pending.length : first);
     if (keptNo >= this.#leftOutNo) this.#leftOut = 0;
+  }
+
+  #clear(): void {
+    this.#pending = [];
+    this.#sent = null;
+    this.#progress = 0;
+    this.#logBytes = 0;
+    this.#leftOut = 0;
+    this.#bytesOfLine.clear();
   }
 
   #push(said: Said, at: number): void {

@@ -41,12 +41,15 @@ export function toRunIdentity({ id, job, labels }: IdentityRow): RunIdentity {
 
 /** Labels that cannot be parsed are read as none: one damaged row must not block the others. The object is frozen. */
 export function toLabels(text: JsonText): Labels {
+  if (text === "{}") return NO_LABELS;
   try {
     return Object.freeze(JSON.parse(text));
   } catch {
-    return Object.freeze({});
+    return NO_LABELS;
   }
 }
+
+const NO_LABELS: Labels = Object.freeze({});
 
 /** A row of `steps` as a list shows it. */
 export interface StepRow {
