@@ -82,7 +82,7 @@ export class Hub {
     if (this.hears(happening.type)) {
       this.#publish({ ...happening, runId: run.id, jobName: run.jobName, labels: run.labels }, at);
     }
-    const ofRun = this.#runListeners.get(run.id);
+    const ofRun = this.#runListeners.size === 0 ? undefined : this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;
     for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
   }
