@@ -99,12 +99,15 @@ Deno.test("PendingReports takes log lines again when earlier ones were kept, whi
 
 Deno.test("PendingReports keeps 256 KiB of short lines, too, and takes no longer for each of many", () => {
   const { reports, log } = someReports();
-  const startedAt = performance.now();
-
-  for (let n = 0; n < 100_000; n++) log("x");
+  const took = Array.from({ length: 20 }, () => {
+    const startedAt = performance.now();
+    for (let n = 0; n < 5_000; n++) log("x");
+    return performance.now() - startedAt;
+  });
 
   const sent = reports.send();
-  assert.ok(performance.now() - startedAt < 2_000);
+  // The shortest times: the machine may be busy with something else.
+  assert.ok(Math.min(...took.slice(-5)) < 10 * Math.min(...took.slice(0, 5)) + 5, `${took} ms`);
   assert.ok(JSON.stringify(sent.map((report) => toFact(1_000, report))).length < 300_000, `${sent.length} lines`);
   assert.deepEqual(sent.at(-1)!.kind === "log" && sent.at(-1)!.no, 100_000);
 });

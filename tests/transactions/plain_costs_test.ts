@@ -68,7 +68,11 @@ async function compare(open: (report: (sql: string) => void) => Promise<{ store:
     app.effects.takeRows = () => Promise.resolve((looks++, []));
     const dataSources: Record<string, DataSource> = isJoined ? { app } : {};
     await executePlain(place, dataSources, () => executed.length = looks = 0);
-    assert.equal(looks, isJoined ? 2 : 0, "runUntilIdle() looks once at what the outbox has");
+    assert.equal(
+      looks,
+      isJoined ? 4 : 0,
+      "runUntilIdle() looks at the outbox once before its runs and once after them",
+    );
     await place.store.close();
     statements.push(executed.map((sql) => /"?\w+"?\.(\w+)\(/.exec(sql)?.[1] ?? sql));
   }
