@@ -14,8 +14,7 @@ const LEFT_OUT: readonly (readonly [file: string, text: string, instead: string]
   ["src/engine/assemble_engine.ts", "hub.observe((jobName, happening) => recorder.observe(jobName, happening));", ""],
   // So nothing is written to the store, either.
   ...["noteTrigger(jobName: string, disposition: Disposition)", "noteStart(jobName: string, delayMs: number)"]
-    .concat(["noteFailedRun(jobName: string, durationMs: number)"])
-    .concat(["noteFailedAttempt(jobName: string, durationMs: number)"])
+    .concat(['noteFailed(jobName: string, histogram: "duration" | "stepDuration", durationMs: number)'])
     .concat(["noteExecution(jobName: string, outcome: ExecutionOutcome)"])
     .map((method) => ["src/statistics/recorder.ts", `${method}: void {`, `${method}: void { return;`] as const),
 ];
