@@ -71,7 +71,7 @@ const MAX_IGNORED_BYTES = 4_096;
 
 /** Reads the body of a route that takes none; `null`: there is none, or it cannot be read. */
 async function readIgnored(request: Request, { host, limits }: ReadJsonOptions): Promise<Json> {
-  if (request.body === null || request.bodyUsed) return null;
+  if (request.body === null || request.body.locked || request.bodyUsed) return null;
   const read = readJson(request, { host, limits: { ...limits, maxBodyBytes: MAX_IGNORED_BYTES } });
   return withoutActor(
     await read.catch((error) => {
