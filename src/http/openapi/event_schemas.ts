@@ -3,8 +3,20 @@ import { FAILURE_KINDS } from "../../model/failure.ts";
 import { HOLD_CODES, type RecordName } from "../../model/hold.ts";
 import { RUN_STATUSES, type RunStatus } from "../../model/run.ts";
 import type { RunsDigest } from "../streams/runs_digest.ts";
-import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, objectOf } from "./json_schema.ts";
-import { oneOf, optional, orNull, ref, TEXT } from "./json_schema.ts";
+import {
+  ANY,
+  COUNT,
+  INSTANT,
+  type JsonSchema,
+  LABELS,
+  listOf,
+  objectOf,
+  oneOf,
+  optional,
+  orNull,
+  ref,
+  TEXT,
+} from "./json_schema.ts";
 
 const BASE: { [Name in keyof RunEventBase]: JsonSchema } = {
   runId: TEXT,

@@ -9,8 +9,23 @@ import { COALESCE_MODES, RUN_STATUSES } from "../../model/run.ts";
 import type { Latency } from "../../statistics/latencies.ts";
 import type { Counts } from "../../store/operate.ts";
 import type { ClientSchedule } from "../client_schedule.ts";
-import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
-import { fields, oneOf, optional, orNull, ref, TEXT } from "./json_schema.ts";
+import {
+  ANY,
+  COUNT,
+  fields,
+  FLAG,
+  INSTANT,
+  type JsonSchema,
+  LABELS,
+  listOf,
+  NUMBER,
+  objectOf,
+  oneOf,
+  optional,
+  orNull,
+  ref,
+  TEXT,
+} from "./json_schema.ts";
 
 const HEALTH_STATUS = oneOf(["ok", "degraded", "failing"]);
 const SAMPLED = listOf(orNull(NUMBER));

@@ -10,8 +10,22 @@ import { HOLD_CODES } from "../../model/hold.ts";
 import { RUN_STATUSES } from "../../model/run.ts";
 import type { FoundBy } from "../../store/operator_reads.ts";
 import type { ShownFailures } from "../access/run_reads.ts";
-import { ANY, COUNT, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
-import { fields, oneOf, optional, orNull, ref, TEXT } from "./json_schema.ts";
+import {
+  ANY,
+  COUNT,
+  fields,
+  INSTANT,
+  type JsonSchema,
+  LABELS,
+  listOf,
+  NUMBER,
+  objectOf,
+  oneOf,
+  optional,
+  orNull,
+  ref,
+  TEXT,
+} from "./json_schema.ts";
 import { WAIT_FIELDS } from "./run_schemas.ts";
 
 const STATUS = oneOf(RUN_STATUSES);

@@ -8,8 +8,23 @@ import { type Progress, RUN_STATUSES, type RunPage } from "../../model/run.ts";
 import type { ClientStep } from "../../model/step.ts";
 import type { ClientMessage, SendResult } from "../../model/message.ts";
 import type { StreamInfo } from "../../model/stream.ts";
-import { ANY, COUNT, FLAG, INSTANT, type JsonSchema, LABELS, listOf, NUMBER, objectOf } from "./json_schema.ts";
-import { fields, oneOf, optional, orNull, ref, TEXT } from "./json_schema.ts";
+import {
+  ANY,
+  COUNT,
+  fields,
+  FLAG,
+  INSTANT,
+  type JsonSchema,
+  LABELS,
+  listOf,
+  NUMBER,
+  objectOf,
+  oneOf,
+  optional,
+  orNull,
+  ref,
+  TEXT,
+} from "./json_schema.ts";
 
 const STATUS = oneOf(RUN_STATUSES);
 const DISPOSITION = oneOf(["created", "idempotent", "coalesced"]);

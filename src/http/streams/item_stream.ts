@@ -1,5 +1,5 @@
 import { isCut, type StreamReader, type StreamReading } from "../../events/stream_reader.ts";
-import { HoldfastError } from "../../model/error.ts";
+import { HoldfastError, ValidationError } from "../../model/error.ts";
 import type { Host } from "../../model/host.ts";
 import { formatPlace, parsePlace, STREAM_START, streamName, type StreamPlace } from "../../model/stream.ts";
 import type { Store } from "../../store/store.ts";
@@ -7,7 +7,6 @@ import type { StreamText } from "../../store/run_query.ts";
 import { jsonResponse, noSuchRun, PROTECTIVE_HEADERS } from "../response.ts";
 import { endedStream, EventStream } from "./event_stream.ts";
 import type { SentStream } from "./streams.ts";
-import { ValidationError } from "../../model/error.ts";
 import { TEXT } from "../openapi/json_schema.ts";
 import { all, choice, optional, type Query, required, RUN_ID } from "../requests/parameters.ts";
 
