@@ -545,8 +545,8 @@ function readEnd<S extends Schema, Waits extends Schemas>(
   checkOptionNames(onEnd, END_OPTIONS, `onEnd of ${subject}`);
   const { finishWithin, changes, run } = onEnd;
   const statuses: readonly TerminalStatus[] = onEnd.statuses ?? ENDED;
-  if (!Array.isArray(statuses) || statuses.length === 0 || !statuses.every((status) => ENDED.includes(status))) {
-    throw new TypeError(`onEnd.statuses of ${subject} must be a list of one or more of ${ENDED.join(", ")}`);
+  if (!Array.isArray(statuses) || !statuses.every((status) => ENDED.includes(status))) {
+    throw new TypeError(`onEnd.statuses of ${subject} must be a list of ${ENDED.join(", ")}`);
   }
   if (typeof run !== "function") throw new TypeError(`onEnd of ${subject} needs a function run, not ${kindOf(run)}`);
   checkName(endJobName(name), `The name of a job with onEnd, with ":end",`);

@@ -410,7 +410,6 @@ for (
       { statuses: ["waiting"], run: () => 1 },
       /onEnd.statuses of job "order" must be a list of/,
     ],
-    ["no status", { statuses: [], run: () => 1 }, /onEnd.statuses of job "order" must be a list of one or more of/],
     ["no function", {}, /onEnd of job "order" needs a function run/],
     ["an unknown option", { retry: 1, run: () => 1 }, /onEnd of job "order" has no option "retry"/],
   ] as const
