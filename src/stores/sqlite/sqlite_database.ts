@@ -44,6 +44,7 @@ export class SqliteDatabase {
   /** By their text, and by the template that they are written as: one place in the code has one template. */
   readonly #statements = new Map<Statement, SqliteDriverStatement>();
   readonly #columns = new Map<string, readonly string[]>();
+  #isInSavepoint = false;
   /** The cache of the runs that were claimed through this connection. */
   readonly leased: LeaseCache = new LeaseCache();
   /** How much the open transaction has changed the numbers of runs, by status and job. */
@@ -92,13 +93,18 @@ export class SqliteDatabase {
    * failed, and while a `BEGIN IMMEDIATE` that found the lock taken is not reset, SQLite refuses every `COMMIT`.
    */
   exec(sql: string): void {
+    this.#isInSavepoint = false; // a statement that ends the transaction has ended it, too
     if (this.plain.isPutOff) this.plain.write(this);
     this.driver.exec(sql);
   }
 
-  /** Begins, releases or rolls back a savepoint, of which what was put off is no part. */
+  /**
+   * Begins (`SAVEPOINT`), releases or rolls back a savepoint. What was put off is no part of it, so that a rollback cannot
+   * take it back: it is written afterwards, and statements inside must read nothing of it.
+   */
   savepoint(sql: string): void {
     this.driver.exec(sql);
+    this.#isInSavepoint = sql.startsWith("SAVEPOINT");
   }
 
   /** As `get()`, for a statement that reads nothing of what was put off. */
@@ -194,7 +200,7 @@ export class SqliteDatabase {
       const { text, parameters } = sql(statement, ...values);
       return this.#compile(text, parameters, isBeside);
     }
-    if (this.plain.isPutOff && !isBeside) this.plain.write(this);
+    if (this.plain.isPutOff && !isBeside && !this.#isInSavepoint) this.plain.write(this);
     const { driver } = this;
     let compiled = this.#statements.get(statement);
     if (compiled === undefined) {

@@ -77,7 +77,7 @@ async function checkFence(transact: (step: StepPlace, work: Work) => Promise<Sto
 }
 
 function releaseEarly(): () => void {
-  return replace(SqliteDatabase.prototype, "exec", (old) =>
+  return replace(SqliteDatabase.prototype, "savepoint", (old) =>
     function (this: SqliteDatabase, sql) {
       if (sql === "SAVEPOINT holdfast_work") return old.call(this, `${sql}; RELEASE holdfast_work`);
       if (!/^(?:RELEASE|ROLLBACK TO) holdfast_work\b/.test(sql)) old.call(this, sql);

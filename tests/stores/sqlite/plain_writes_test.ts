@@ -143,3 +143,23 @@ Deno.test("SqliteStore records the steps of many transactions with a few stateme
   await store.close();
   database.close();
 });
+
+Deno.test("SqliteStore keeps the steps of others when a transaction of their batch looks for a wait and throws", async () => {
+  const { store, database, leases, counts } = await manyRuns();
+  const source = store.dataSource();
+  const [own, ...others] = leases;
+
+  const recorded = record(store, others);
+  const thrown = await store.transact(source, { name: "book", lease: () => own! }, (_, findWait) => {
+    findWait("unknown");
+    throw new Error("no");
+  }).catch((error) => error.cause.message);
+  const answers = await recorded;
+
+  assert.deepEqual([counts.get("ROLLBACK"), counts.get("COMMIT")], [undefined, 1]);
+  assert.equal(thrown, "no");
+  assert.deepEqual(answers.map(({ status }) => status), others.map(() => "fulfilled"));
+  for (const { runId } of others) assert.equal((await getSteps(store, runId)).length, 1);
+  await store.close();
+  database.close();
+});
