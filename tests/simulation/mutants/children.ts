@@ -3,6 +3,7 @@ import { endChild } from "../../../src/stores/memory/children.ts";
 import type { KeptRun } from "../../../src/stores/memory/records.ts";
 import { MemoryRuns } from "../../../src/stores/memory/runs.ts";
 import { over, overClient } from "./doubles.ts";
+import type { Plan } from "../plan.ts";
 import type { Mutant } from "./mutant.ts";
 import { replace } from "./replace.ts";
 import { getRun } from "../../../src/store/reads.ts";
@@ -86,8 +87,9 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a parent sees how the retry of its child ended",
-    from: 429,
+    from: 15,
     rule: "F7: an outcome never changes",
+    plan: withRetriedChildren,
     store: over((store) => ({
       claim: async (request) => {
         const result = await store.claim(request);
@@ -165,4 +167,15 @@ function leaveChildren(isLeft: (child: KeptRun) => boolean): () => void {
         child.parent.pause = { ...child.parent.pause, children: null, state: { status: "pending" } };
       }
     });
+}
+
+/** Children that have failed are retried again and again, so that some retries end before the parent goes on. */
+function withRetriedChildren(plan: Plan): Plan {
+  const retries = Array.from({ length: 80 }, (_, no) => ({
+    at: 300 + 50 * no,
+    process: no % 3,
+    request: { ask: "retrigger", which: (7 * no % 20) / 20, from: "failure", of: "children" } as const,
+    manner: null,
+  }));
+  return { ...plan, requests: [...plan.requests, ...retries] };
 }
