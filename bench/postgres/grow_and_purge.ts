@@ -5,9 +5,10 @@ import type { Claim } from "../../src/store/claim.ts";
 import { aClaimRequest, aRun, aStep } from "../../tests/support/fixtures.ts";
 import { STEPS } from "./contender.ts";
 
-// Runs that are added, executed and deleted together. Some of these go on at the same time.
+// Runs that are added, executed and deleted together.
 const BATCH = 200;
-const LANES = 4;
+/** So many batches go on at the same time, each with a job of its own. */
+export const LANES = 4;
 const MEASUREMENTS = 10;
 const VALUE = JSON.stringify("x".repeat(200));
 
