@@ -138,8 +138,7 @@ export class Lifecycle {
   async start(): Promise<void> {
     const stopCount = this.#stopCount;
     await this.#stopping;
-    await this.migrate();
-    await this.#parts.schedules.declare();
+    await this.#prepare();
     if (this.#stopStarted !== null || this.#stopCount !== stopCount) return;
     this.#isStopped = false;
     const worker = this.#worker;
@@ -213,8 +212,7 @@ export class Lifecycle {
     const timeout = options.timeout === undefined
       ? undefined
       : readDuration(options.timeout, "The timeout of runUntilIdle()");
-    await this.migrate();
-    await this.#parts.schedules.declare();
+    await this.#prepare();
     const enough = new AbortController();
     const cancel = timeout === undefined ? () => {} : this.#deps.host.schedule(timeout, () => enough.abort());
     try {
@@ -233,6 +231,13 @@ export class Lifecycle {
     } finally {
       cancel();
     }
+  }
+
+  /** Creates tables and schedules. A data source that does not answer holds nothing up. */
+  async #prepare(): Promise<void> {
+    await this.#deps.store.migrate();
+    await this.#parts.transactions.migrateReachable();
+    await this.#parts.schedules.declare();
   }
 
   get #sweepDeps(): SweepDeps {

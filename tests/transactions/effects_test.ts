@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { PGlite } from "@electric-sql/pglite";
 import { sweep } from "../../src/engine/transactions/sweep.ts";
 import type { ChangeDefinition } from "../../src/model/job/job_changes.ts";
+import { StoreError } from "../../src/model/error.ts";
 import { defineJob, type Job } from "../../src/model/job.ts";
 import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
@@ -264,6 +265,27 @@ forEachSource("step.transaction() that throws leaves neither rows nor an effect,
 
   assert.equal((await engine.getRun(id))!.output, 2);
   assert.deepEqual(await rows.names(), ["attempt 2"]);
+});
+
+forEachSource("a step whose data source does not answer fails, and is retried by its policy", async (rows) => {
+  await using store = new MemoryStore();
+  const { effects } = rows.source;
+  const migrate = effects.migrate.bind(effects);
+  let failures = 0;
+  effects.migrate = (isJoined) => ++failures <= 3 ? Promise.reject(new StoreError("It is down")) : migrate(isJoined); // the begin and the relay look, too
+  const job = defineJob({
+    name: "job",
+    input: anything,
+    run: (step) => step.transaction("book", rows.source, (() => 7) as never, { retry: { maxAttempts: 2, delay: 0 } }),
+  });
+  await using engine = createEngine({ store, jobs: { job }, dataSources: { app: rows.source } });
+  const { id } = await engine.trigger(job, null);
+
+  await engine.runUntilIdle();
+
+  const { status, output } = (await engine.getRun(id))!;
+  const step = (await engine.getSteps(id))![0]!;
+  assert.deepEqual([status, output, step.attempts, failures], ["completed", 7, 2, 4]);
 });
 
 forEachSource(

@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { Rows } from "./for_each_source.ts";
 import { forEachSource } from "./for_each_source.ts";
 import { defineJob } from "../../src/model/job.ts";
+import { StoreError } from "../../src/model/error.ts";
 import type { Schema } from "../../src/model/schema.ts";
 import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
@@ -441,7 +442,38 @@ forEachSource("runUntilIdle() does not fail because a data source does", async (
   const { executed } = await engine.runUntilIdle();
 
   assert.equal(executed, 1);
-  assert.deepEqual([...new Set(errors)], ["Error: it is down"]); // it looks before its runs and after them
+  assert.deepEqual(errors, ["Error: it is down"]); // it looks before its runs and after them
+});
+
+forEachSource("an engine starts while a data source does not answer, and uses it once it does", async (rows) => {
+  await using store = new MemoryStore();
+  const { effects } = rows.source;
+  const migrate = effects.migrate.bind(effects);
+  let down = true;
+  effects.migrate = (isJoined) => down ? Promise.reject(new StoreError("It is down")) : migrate(isJoined);
+  await using engine = anEngine(store, rows);
+  const first = await engine.trigger(note, { n: 1 });
+
+  await engine.start();
+  const { status } = await engine.waitForRun(first.id);
+  const refused = await engine.transaction(rows.source, asks(rows)).catch(String);
+  const migrating = engine.migrate();
+  await assert.rejects(migrating, new StoreError("It is down"));
+  down = false;
+  const { runs } = await engine.transaction(rows.source, asks(rows));
+
+  assert.deepEqual([status, refused, runs?.length], ["completed", "StoreError: It is down", 1]);
+});
+
+forEachSource("an engine does not start if the tables of a data source cannot be made", async (rows) => {
+  await using store = new MemoryStore();
+  const error = new StoreError("No rights", { code: "internal" });
+  rows.source.effects.migrate = () => Promise.reject(error);
+  await using engine = anEngine(store, rows);
+
+  const starting = engine.start();
+
+  await assert.rejects(starting, error);
 });
 
 forEachSource("engine.inTransaction() refuses coalesce and a source of another engine by a TypeError", async (rows) => {

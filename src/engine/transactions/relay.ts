@@ -16,6 +16,7 @@ const PAGE = 100;
 // Runs whose inputs are together as long are added in one commit.
 const MAX_GROUP_LENGTH = 1_048_576;
 const COUNT_EVERY_MS = 60_000;
+const PUBLISH_EVERY_MS = 60_000;
 // A row that waits for longer needs attention.
 const LONG_MS = 60_000;
 // How long a caller waits for its own rows.
@@ -37,6 +38,8 @@ interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub" | "store"> {
   sources: ReadonlyMap<DataSource, string>;
   /** The names of the jobs of the engine, and their aliases. */
   jobs: readonly string[];
+  /** Creates the tables of a data source, if that was not done before. */
+  migrate: (source: DataSource) => Promise<void>;
   /** The id of the store. */
   storeId: () => Promise<string>;
   /** How often it looks, in milliseconds. */
@@ -60,6 +63,8 @@ export class Relay {
   readonly #looking = new Set<Promise<void>>();
   #nextLookMs: number;
   #nextCountAt = 0;
+  /** When an error of a data source that fails was published. */
+  readonly #publishedAt = new Map<DataSource, number>();
 
   constructor(deps: RelayDeps) {
     this.#deps = deps;
@@ -172,13 +177,18 @@ export class Relay {
     if (counts) this.#nextCountAt = now + COUNT_EVERY_MS;
     for (const [source, name] of this.#deps.sources) {
       try {
+        await this.#deps.migrate(source);
         moved += await this.#relay(source);
+        this.#publishedAt.delete(source);
         if (counts) {
           const before = this.#deps.host.now() - LONG_MS;
           this.stuck.set(name, await source.effects.countStuck(await this.#deps.storeId(), before));
         }
       } catch (error) {
-        this.#deps.hub.publishError(error); // what is left there is relayed later
+        // What is left there is relayed later. A log line for each look would fill a disk.
+        if (now - (this.#publishedAt.get(source) ?? -Infinity) < PUBLISH_EVERY_MS) continue;
+        this.#publishedAt.set(source, now);
+        this.#deps.hub.publishError(error);
       }
     }
     return moved;

@@ -8,7 +8,7 @@ import {
 } from "../../execution/transactions.ts";
 import type { DataSource, TransactionOptions } from "../../model/data_source.ts";
 import type { SourceWrites } from "../../model/effects.ts";
-import { TimeoutError, WorkError } from "../../model/error.ts";
+import { StoreError, TimeoutError, WorkError } from "../../model/error.ts";
 import type { AsyncTransactionCalls } from "../../model/transaction.ts";
 import type { SignalReceipt } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
@@ -86,7 +86,29 @@ export class EngineTransactions implements Transactions {
 
   /** Creates the tables of the data sources. */
   async migrate(): Promise<void> {
-    await Promise.all([...this.#deps.sources.keys()].map((source) => this.#migrated(source)));
+    await Promise.all([...this.#deps.sources.keys()].map((source) => this.migrateOne(source)));
+  }
+
+  /** The same, but one that does not answer is passed over: its tables are made before it is used. */
+  async migrateReachable(): Promise<void> {
+    await Promise.all(
+      [...this.#deps.sources.keys()].map((source) =>
+        this.migrateOne(source).catch((error) => {
+          if (!isInstance(error, StoreError) || error.code !== "unavailable") throw error;
+        })
+      ),
+    );
+  }
+
+  /** Creates the tables of a data source, if that was not done before. */
+  migrateOne(source: DataSource): Promise<void> {
+    let migration = this.#migrations.get(source);
+    if (migration === undefined) {
+      migration = source.effects.migrate(this.#isJoined(source));
+      this.#migrations.set(source, migration);
+      migration.catch(() => this.#migrations.delete(source)); // the next call tries again
+    }
+    return migration;
   }
 
   /** The id of the store, which effects are marked with. */
@@ -127,7 +149,7 @@ export class EngineTransactions implements Transactions {
   async perform(source: DataSource, request: TransactionRequest): Promise<RelayedEnd> {
     this.#check(source, request);
     const isJoined = this.#isJoined(source);
-    if (!isJoined) await this.#migrated(source);
+    if (!isJoined) await this.migrateOne(source).catch((error) => Promise.reject(new WorkError(error)));
     else if (source.kind === "sqlite") await loadValidator(); // its functions cannot wait for it
     const storeId = isJoined ? null : await this.storeId();
     const executions = new WorkExecutions(source, request, {
@@ -234,16 +256,6 @@ export class EngineTransactions implements Transactions {
 
   #isJoined(source: DataSource): boolean {
     return source.store === this.#deps.given && this.#deps.store.transact !== undefined;
-  }
-
-  #migrated(source: DataSource): Promise<void> {
-    let migration = this.#migrations.get(source);
-    if (migration === undefined) {
-      migration = source.effects.migrate(this.#isJoined(source));
-      this.#migrations.set(source, migration);
-      migration.catch(() => this.#migrations.delete(source)); // the next call tries again
-    }
-    return migration;
   }
 
   /** On SQLite nothing can interrupt the function. */

@@ -10,7 +10,7 @@ import type {
   StoredEffect,
   StuckRows,
 } from "../../../model/effects.ts";
-import { sqlState } from "../database/client.ts";
+import { sqlState, storeError } from "../database/client.ts";
 import type { OpenTransaction, SqlDriver } from "./drivers.ts";
 import { callWork, levelOf, messageOf, own, OwnError, repeatTransaction, rollBack } from "./executions.ts";
 import { outboxChannel } from "../notify/announcer.ts";
@@ -196,6 +196,9 @@ export class PostgresEffects implements Effects, Outbox {
         ...statements.map((sql) => [sql, []] as const),
       ]);
     } catch (error) {
+      if (storeError(error, { writes: false }).code === "unavailable") {
+        throw new StoreError(`The database of a data source does not answer: ${messageOf(error)}`, { cause: error });
+      }
       const sql = statements.map((statement) => `${statement};`).join("\n");
       throw new StoreError(
         `The tables of a data source cannot be made: ${messageOf(error)}. Execute it yourself:\n${sql}`,

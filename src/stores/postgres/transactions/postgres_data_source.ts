@@ -56,6 +56,8 @@ export interface PostgresDataSource<Client, Db> extends DataSource<PostgresTrans
 const JOINED_OPTIONS: Record<keyof JoinedDataSourceOptions<never, never>, true> = { wrap: true, keepEffects: true };
 const MAX_CONNECTIONS = 10;
 
+const SUBJECT = "postgresDataSource()";
+
 /**
  * Another PostgreSQL database than that of the store as a data source, in which steps leave effects.
  *
@@ -67,26 +69,38 @@ export function postgresDataSource<Client = PostgresTransactionClient, Db = unde
   pool: PostgresPool | string | URL,
   options: PostgresDataSourceOptions<Client, Db> = {},
 ): PostgresDataSource<Client, Db> {
-  checkOptionNames(options, { ...JOINED_OPTIONS, schema: true }, "postgresDataSource()");
+  checkOptionNames(options, { ...JOINED_OPTIONS, schema: true }, SUBJECT);
   const { schema = "holdfast" } = options;
-  checkSchema(schema, "postgresDataSource()");
-  return openDataSource(pool, null, { ...options, schema }, "postgresDataSource()").source;
+  checkSchema(schema, SUBJECT);
+  return makeDataSource(accessTo(pool, SUBJECT), null, { ...options, schema }, SUBJECT).source;
 }
 
-/** Makes a data source, and what its transactions are made with. `store`: that of its database; `null`: another one. */
-function openDataSource<Client, Db>(
-  pool: PostgresPool | string | URL,
+/** What executes the transactions of a data source, and how it is closed. */
+interface Access {
+  driver: SqlDriver;
+  close: () => Promise<void>;
+}
+
+/** Takes a pool as it is, or opens one at an address. */
+function accessTo(pool: PostgresPool | string | URL, subject: string): Access {
+  if (typeof pool !== "string" && !(pool instanceof URL)) {
+    return { driver: driverOf(pool, subject), close: async () => {} };
+  }
+  const driver = new OpenedPool(String(pool));
+  return { driver, close: () => driver.close() };
+}
+
+/** Makes a data source. `store`: that of its database; `null`: another one. */
+function makeDataSource<Client, Db>(
+  { driver, close }: Access,
   store: object | null,
   options: PostgresDataSourceOptions<Client, Db> & { schema: string },
   subject: string,
-): { source: PostgresDataSource<Client, Db>; driver: SqlDriver; toTx: (client: unknown) => object } {
+): { source: PostgresDataSource<Client, Db>; toTx: (client: unknown) => object } {
   const { schema, wrap } = options;
   if (wrap !== undefined && typeof wrap !== "function") {
     throw new TypeError(`wrap of ${subject} must be a function, not ${kindOf(wrap)}`);
   }
-  const opened = typeof pool === "string" || pool instanceof URL ? new OpenedPool(String(pool)) : null;
-  const close = async () => await opened?.close();
-  const driver = opened ?? driverOf(pool, subject);
   const toTx = (client: unknown) => ({ client, db: wrap?.(client as Client) });
   const source: PostgresDataSource<Client, Db> = {
     kind: "postgres",
@@ -95,7 +109,7 @@ function openDataSource<Client, Db>(
     close,
     [Symbol.asyncDispose]: close,
   };
-  return { source, driver, toTx };
+  return { source, toTx };
 }
 
 /** A pool of npm:pg that is opened when it is first used, of the server that takes writes. */
@@ -146,7 +160,7 @@ class OpenedPool implements SqlDriver {
   }
 }
 
-const SUBJECT = "PostgresStore.dataSource()";
+const JOINED = "PostgresStore.dataSource()";
 
 /**
  * Makes a data source of the database of a store, and what the store executes its transactions with. `client` is the address
@@ -162,14 +176,16 @@ export function joinedDataSource<Client, Db>(
   pool: PostgresPool | undefined,
   options: JoinedDataSourceOptions<Client, Db>,
 ): { source: PostgresDataSource<Client, Db>; deps: TransactDeps } {
-  checkOptionNames(options, JOINED_OPTIONS, SUBJECT);
+  checkOptionNames(options, JOINED_OPTIONS, JOINED);
   const used = pool ?? (typeof client === "string" || isEmbedded(client) ? client : undefined);
-  if (used === undefined) throw new TypeError(`${SUBJECT} needs a pool of yours: the store was given a client`);
+  if (used === undefined) throw new TypeError(`${JOINED} needs a pool of yours: the store was given a client`);
   if (used === client && typeof client !== "string" && !isEmbedded(client)) {
-    throw new TypeError(`${SUBJECT} cannot use the pool of the store: renewals of leases would wait for transactions`);
+    throw new TypeError(`${JOINED} cannot use the pool of the store: renewals of leases would wait for transactions`);
   }
-  const { source, driver, toTx } = openDataSource(used, store, { ...options, schema }, SUBJECT);
-  return { source, deps: { database, driver: used === client ? driver : new CheckedDriver(driver, database), toTx } };
+  const access = accessTo(used, JOINED);
+  const driver = used === client ? access.driver : new CheckedDriver(access.driver, database);
+  const { source, toTx } = makeDataSource({ ...access, driver }, store, { ...options, schema }, JOINED);
+  return { source, deps: { database, driver, toTx } };
 }
 
 /** Checks before the first transaction that a pool leads to the database of the store. */
