@@ -27,6 +27,10 @@ export interface ExportedHistory {
   input?: Json;
   /** Identifies the schema that has parsed the input; left out: nothing does. */
   schemaPrint?: string;
+  /** Who triggered it; left out: nobody said so, or the history is redacted. So it is with all that acted. */
+  triggeredBy?: string;
+  /** Who cancelled it. */
+  cancelledBy?: string;
   /** The slot of its schedule: ISO 8601 in UTC. */
   slotAt?: string;
   /** The same slot with its zone. */
@@ -91,6 +95,8 @@ export interface PauseHistory extends HistoryName {
   result?: Json;
   /** The id of the signal. */
   signalId?: string;
+  /** Who signalled. */
+  signalledBy?: string;
   /** Information from the job for those who may signal. */
   metadata?: Json;
   /** When it was prepared: ISO 8601 in UTC. */
@@ -153,6 +159,8 @@ export interface HistoryMessage {
   payload?: Json;
   /** When it was accepted: ISO 8601 in UTC. */
   acceptedAt: string;
+  /** Who sent it. */
+  sentBy?: string;
 }
 
 /** A recorded answer of `step.patch()`. */

@@ -17,6 +17,7 @@ import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/unknown_values.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { StepRecord } from "../../model/step.ts";
+import { getMessages, getWaits } from "../../store/reads.ts";
 import type { Store } from "../../store/store.ts";
 import type { RunHistory } from "../../store/hold_record.ts";
 import type { ChildResult, PauseKind, PauseRecord } from "../../model/wait.ts";
@@ -37,7 +38,8 @@ export interface ExportHistoryOptions {
    * Replaces each value before it leaves the engine. What it returns has to keep what the code of the job decides by:
    * the types and the fields, the lengths of lists that it loops over, the values of which it makes names or conditions,
    * and what the schema of the input requires. Otherwise a replay goes another way than the run. For `error` and
-   * `signalId` it receives and returns a string. Default: values stay.
+   * `signalId` it receives and returns a string. Who triggered, answered or cancelled is left out then. Default: values
+   * stay.
    */
   redact?: (value: Json, about: RedactedValue) => unknown;
 }
@@ -70,7 +72,15 @@ export async function exportHistory(
   for (const pause of history.pauses) {
     if (pause.kind === "children") children.set(pause.id, await readChildren(store, pause));
   }
-  return new Exporter(history, children, options.redact).export();
+  const actors = options.redact === undefined ? await readActors(store, runId) : new Map<string, string>();
+  return new Exporter(history, children, actors, options.redact).export();
+}
+
+/** Who has answered the waits of a run and sent its messages, by the ids of these. */
+async function readActors(store: Store, runId: string): Promise<Map<string, string>> {
+  const answers = (await getWaits(store, runId)).map(({ id, signalledBy }) => [id, signalledBy] as const);
+  const messages = (await getMessages(store, runId)).map(({ id, sentBy }) => [id, sentBy] as const);
+  return new Map([...answers, ...messages].filter((one): one is [string, string] => one[1] !== null));
 }
 
 /** The results of the children of a pause; `null`: they have not all ended, or one is lost. */
@@ -91,15 +101,18 @@ type About = Omit<RedactedValue, "part">;
 class Exporter {
   readonly #history: RunHistory;
   readonly #children: ReadonlyMap<string, ChildResult[] | null>;
+  readonly #actors: ReadonlyMap<string, string>;
   readonly #redact: ExportHistoryOptions["redact"];
 
   constructor(
     history: RunHistory,
     children: ReadonlyMap<string, ChildResult[] | null>,
+    actors: ReadonlyMap<string, string>,
     redact: ExportHistoryOptions["redact"],
   ) {
     this.#history = history;
     this.#children = children;
+    this.#actors = actors;
     this.#redact = redact;
   }
 
@@ -115,6 +128,8 @@ class Exporter {
       payload: this.#value(run.payload, about, "payload"),
       input: this.#value(input, about, "input"),
       schemaPrint: schemaPrint ?? undefined,
+      triggeredBy: this.#actor(run.triggeredBy),
+      cancelledBy: this.#actor(run.cancelledBy),
       slotAt: run.slotAt ?? undefined,
       slot: slot === null ? undefined : JSON.parse(slot),
       records: this.#records(),
@@ -175,6 +190,7 @@ class Exporter {
       outcome: resolution === null ? null : signal === null ? "timeout" : "signal",
       result: signal === null ? undefined : this.#value(signal.payload, about, "result"),
       signalId: signal === null ? undefined : this.#text(signal.signalId, about, "signalId"),
+      signalledBy: this.#actors.get(id),
       metadata: this.#value(metadata, about, "metadata"),
       createdAt: isoTime(createdAt),
       deadlineAt: isoTime(deadlineAt) ?? undefined,
@@ -188,6 +204,7 @@ class Exporter {
         name: message,
         payload: this.#value(input, { kind: "receive", name }, "result"),
         acceptedAt: isoTime(acceptedAt),
+        sentBy: this.#actors.get(id),
       })
     );
     return withoutUndefined({
@@ -218,6 +235,10 @@ class Exporter {
       message: this.#text(message, about, "error"),
       cause: cause === null ? undefined : this.#failure(cause, about),
     });
+  }
+
+  #actor(name: string | null): string | undefined {
+    return this.#redact === undefined ? name ?? undefined : undefined;
   }
 
   #value(text: JsonText | null, about: About, part: RedactedValue["part"]): Json | undefined {

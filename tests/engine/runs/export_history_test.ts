@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { NotFoundError, SerializationError } from "../../../src/model/error.ts";
 import type { RedactedValue } from "../../../src/engine/runs/export_history.ts";
-import type { ExportedHistory } from "../../../src/model/exported_history.ts";
+import type { ExportedHistory, PauseHistory, ReceiveHistory } from "../../../src/model/exported_history.ts";
 import { defineJob, type StepContext } from "../../../src/model/job.ts";
 import { replay } from "../../../src/replay/mod.ts";
+import { getWaits } from "../../../src/store/reads.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { anything, forEachStore } from "../../support/stores/for_each_store.ts";
 import { signal } from "../../support/pauses.ts";
@@ -108,6 +109,41 @@ Deno.test("exportHistory() redacts every value, and what is left replays", async
     "run checkout output",
   ]);
   assert.equal((await replay(history, checkout)).outcome, "ends otherwise"); // the note of the output is another one
+});
+
+forEachStore("exportHistory() says who acted, unless it redacts", async ({ store, host }) => {
+  const order = defineJob({
+    name: "order",
+    input: anything,
+    messages: { paid: anything },
+    async run(step) {
+      await step.wait("ok?");
+      await step.receive("paid");
+      await step.wait("never");
+    },
+  });
+  await using engine = createEngine({ store, host, jobs: { order } });
+  const { id } = await engine.trigger(order, {}, { by: "ada" });
+  await engine.runUntilIdle();
+  const [wait] = await getWaits(store, id);
+  await engine.signal(wait!.id, { signalId: "s", payload: null }, { by: "ben" });
+  await engine.runUntilIdle();
+  await engine.send(id, "paid", 7, { by: "cleo" });
+  await engine.runUntilIdle();
+  await engine.cancel(id, { by: "dan" });
+
+  const history = await engine.exportHistory(id);
+  const redacted = await engine.exportHistory(id, { redact: (value) => value });
+
+  const { triggeredBy, cancelledBy, records: [answered, received] } = history;
+  const { messages } = received as ReceiveHistory;
+  assert.deepEqual([triggeredBy, (answered as PauseHistory).signalledBy, messages![0]!.sentBy, cancelledBy], [
+    "ada",
+    "ben",
+    "cleo",
+    "dan",
+  ]);
+  assert.doesNotMatch(JSON.stringify(redacted), /"(ada|ben|cleo|dan)"/);
 });
 
 Deno.test("exportHistory() has the failure of a failed run, without its stack", async () => {
