@@ -154,7 +154,8 @@ async function read(
   );
   const issues = new Map<string, string>();
   if (fields === null) {
-    const action = actions.find(({ label }) => label === values.get("action"));
+    const chosen = withLineFeeds(values.get("action") ?? "");
+    const action = actions.find(({ label }) => withLineFeeds(label) === chosen);
     if (action === undefined) issues.set("", "Please choose one of the answers");
     return { payload: action === undefined ? null : { value: action.payload }, values, issues };
   }
@@ -196,8 +197,13 @@ function toValue(field: FlatField, text: string): FlatValue | { issue: string } 
     return field.choices.find((choice) => textOf(field, choice) === text) ?? { issue: "Please choose one of these" };
   }
   if (field.type === "boolean") return text === "true" ? true : text === "false" ? false : { issue: "Please choose" };
-  if (field.type === "string") return text.replaceAll("\r\n", "\n"); // how forms send line breaks
+  if (field.type === "string") return withLineFeeds(text);
   const value = Number(text);
   if (!Number.isFinite(value)) return { issue: "Please enter a number" };
   return field.type === "number" || Number.isInteger(value) ? value : { issue: "Please enter a whole number" };
+}
+
+/** The same text with the line breaks of JavaScript: forms send others. */
+function withLineFeeds(text: string): string {
+  return text.replaceAll(/\r\n?/g, "\n");
 }

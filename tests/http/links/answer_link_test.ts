@@ -215,6 +215,17 @@ forEachStore("a link to certain actions offers no other answer", async (world) =
   assert.deepEqual((await waitOf(service, id)).payload, { ok: false });
 });
 
+forEachStore("a button whose label has line breaks can be chosen", async (world) => {
+  await using service = aLinkedService(world);
+  const actions = [{ label: "Yes", payload: 1 }, { label: "Refund\nall of it", payload: 2 }];
+  const { id, path } = await service.ask1("ask", { metadata: { actions } });
+
+  const { status } = await service.post(path, { action: "Refund\r\nall of it" }); // as forms send it
+
+  assert.equal(status, 303);
+  assert.equal((await waitOf(service, id)).payload, 2);
+});
+
 forEachStore("a link follows the retries of its run", async (world) => {
   let broken = true;
   await using service = aLinkedService(world, {}, {}, async (step, answer) => {
