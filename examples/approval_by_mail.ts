@@ -1,7 +1,7 @@
 // deno run -A examples/approval_by_mail.ts
 //
 // Refunds an order once somebody without an account has approved it, on a page that a link in a mail leads to. The mail is
-// printed. The program opens the link and answers by itself, as a browser does: as a scanner of mails first, which changes
+// printed. The program opens the link and answers, as a browser does: as a scanner of mails first, which changes
 // nothing, then with a wrong amount, and then right.
 
 import { createEngine, createHandler, defineJob, MemoryStore } from "@holdfast/jobs";

@@ -94,7 +94,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * synchronous. What it throws rolls everything back, and is thrown.
    *
    * @param source One of the `dataSources` of this engine.
-   * @returns What the function returned, and what came of its triggers and signals.
+   * @returns What the function returned, and the results of its triggers and signals.
    * @throws {StoreError} With `outcomeUnknown`, it may have been committed: an idempotency key tells.
    * @throws {WaitExpiredError} The deadline of a wait that it signals has passed: everything is rolled back.
    */
@@ -237,7 +237,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    */
   subscribe(runId: string): ReadableStream<RunEvent>;
   /**
-   * Reads a stream that the steps of a run write, in any process. Whoever reads puts `items` at index `from`, and drops
+   * Reads a stream that the steps of a run write, in any process. A reader puts `items` at index `from`, and drops
    * what was there and after it: then the list never has items of two attempts at one step, and no gap. It ends when the
    * run has ended and everything was read, when the run is deleted, or when the engine stops.
    *

@@ -32,7 +32,7 @@ export class JournalReader {
   readonly #ofRuns = new Map<number, Set<Receiver>>();
   readonly #ofLists = new Set<Receiver>();
   readonly #catchingUp = new Set<EventConsumer>();
-  /** Who is told of facts of a run, by its row number. */
+  /** The listeners for facts of a run, by its row number. */
   readonly #touched = new Map<number, () => void>();
   /** The current reading; `null` without consumers. */
   #reading: Reading | null = null;
@@ -175,7 +175,7 @@ export class JournalReader {
     }
   }
 
-  /** Rows are missing: consumers of events end, and who is told of facts reads all there is. */
+  /** Rows are missing: consumers of events end, and listeners for facts read all there is. */
   async #skipGap(reading: Reading, abortSignal: AbortSignal): Promise<void> {
     this.endAll(missingError());
     if (abortSignal.aborted) return;

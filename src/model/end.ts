@@ -133,7 +133,7 @@ export function undoName(stepName: string): string {
 
 /**
  * The steps of a run that its end runs have undone, with the end run that did. A step that was killed has no record and
- * can be undone all the same: its name then follows from that of the step that undid it. One for whose name there was no
+ * can be undone, too: its name then follows from that of the step that undid it. One for whose name there was no
  * room is always known by what that step is named after, too. PostgresStore has the same rule in SQL.
  *
  * @param undoers The completed steps of the end runs whose names begin with `undo `, with the end run.

@@ -58,7 +58,7 @@ export interface StreamWriter<T> {
 }
 
 /**
- * Some items of a stream. Whoever reads keeps a list, and has one rule: put `items` at index `from`, and drop what was
+ * Some items of a stream. A reader keeps a list, and has one rule: put `items` at index `from`, and drop what was
  * there and after it.
  */
 export interface StreamPart<T> {

@@ -84,7 +84,7 @@ export function stripeWebhook(options: ProviderOptions): (request: Request) => P
 /**
  * Creates a receiver of webhooks of GitHub; choose `application/json` there. GitHub signs the body alone: neither a
  * time, nor the name of the event, nor the id of the delivery. So `id` is the SHA-256 of the body, `type` and
- * `deliveryId` are headers, and whoever has seen a delivery can send it again: with the `id` as idempotency key it has
+ * `deliveryId` are headers, and a party that has seen a delivery can send it again: with the `id` as idempotency key it has
  * no effect.
  *
  * @example

@@ -148,7 +148,7 @@ export class Requests {
 
   /** Refuses what a transaction on SQLite cannot wait for. */
   #refuse(answer: Promise<unknown>, subject: string): never {
-    answer.catch(() => {}); // it is refused, whatever it says
+    answer.catch(() => {}); // it is refused in any case
     throw new TypeError(
       `The schema of ${subject} is asynchronous: a transaction on SQLite cannot wait for it, since other writes ` +
         "share its commit",

@@ -21,7 +21,7 @@ export class CallPromise<T> extends Promise<T> {
   }
 }
 
-/** A call as it stands in code: `step.run("charge")`. */
+/** A call as code has it: `step.run("charge")`. */
 export function describeCall(method: string, givenName: unknown): string {
   return `step.${method}("${String(givenName)}")`;
 }

@@ -139,7 +139,7 @@ export interface HandlerAuth<Context> {
   readonly tenant?: (context: NoInfer<Context>) => string | Promise<string>;
   /**
    * Names who acts: 1 to 255 characters without control characters, or `null`. It is recorded with what the request does
-   * (`by` of the engine's methods), and shown to whoever may see the run. Called once for a request that changes something,
+   * (`by` of the engine's methods), and shown to all who may see the run. Called once for a request that changes something,
    * when the other hooks have let it pass. Anything else that it returns leads to a 500, and nothing is done. Return an id
    * rather than a name: it is deleted with its run only. Default: nobody is recorded.
    */

@@ -19,7 +19,7 @@ import type { HookName, Operation, RunOperation } from "./auth_hooks.ts";
 export interface Guard<Q, B, Given> {
   /** The hook that decides. */
   readonly hook: HookName;
-  /** The operation that the hook is told. */
+  /** The operation that the hook receives. */
   readonly operation?: RunOperation | Operation;
   /**
    * Calls the hook.

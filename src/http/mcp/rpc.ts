@@ -29,7 +29,7 @@ export const CODES = {
 export class RpcError extends Error {
   /** The code of JSON-RPC. */
   readonly code: number;
-  /** What else a client is told. */
+  /** What else a client receives. */
   readonly data: Json | undefined;
 
   constructor(code: keyof typeof CODES, message: string, data?: Json) {

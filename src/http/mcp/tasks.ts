@@ -129,7 +129,7 @@ const DAY_MS = 86_400_000;
 /** A wait as the address of a page that answers it; `null`: the handler has no links, or the page has no form for it. */
 async function toAddress(wait: Wait, { linkTo, host }: McpCall): Promise<Question | null> {
   if (linkTo === null) return null;
-  // Rounded, so that a client that polls is told the same address.
+  // Rounded, so that a client that polls receives the same address.
   const inADay = new Date(Math.ceil((host.now() + DAY_MS) / DAY_MS) * DAY_MS);
   try {
     const url = await linkTo(wait, wait.deadlineAt === null ? { expiresAt: inADay } : {});
@@ -202,7 +202,7 @@ function toPrimitive({ name, title, description, type, choices, format, default:
 export async function updateTask(call: McpCall, request: RpcRequest, run: ClientRun): Promise<JsonObject> {
   const { inputResponses } = request.params;
   if (!isObject(inputResponses)) throw new RpcError("params", "inputResponses must be an object");
-  // A client that has not declared what it takes may answer all the same.
+  // A client that has not declared what it takes may answer, too.
   const { elicitation = {} } = request.capabilities;
   const asked = { ...request, capabilities: { ...request.capabilities, elicitation } };
   for (const { wait, read } of await readQuestions(call, asked, run)) {

@@ -70,7 +70,7 @@ async function transactOnce(
   const first = `select extract(epoch from pg_catalog.now())::text as began, ${find} as r, pg_catalog.set_config(
     'idle_in_transaction_session_timeout', '${Math.ceil(timeoutMs) + IDLE_MARGIN_MS}', true)::text as idle`;
   const open = await driver.begin({ isolation: levelOf(isolation), first }).catch((error) => {
-    // Nothing has happened yet, whatever it was.
+    // Nothing has happened yet.
     return own(sqlState(error) === null && !(error instanceof StoreError) ? new NotSentError(error) : error);
   });
   try {

@@ -5,7 +5,7 @@
 // S1: no entry of a scope comes at or before the lowest `position` that the scope has in `scan_starts`. This holds since
 //   - a start is noted under the exclusive lock of the schema: nobody else is adding an entry, and what the sequence of
 //     `runs.seq` draws later is higher than all before;
-//   - whoever adds an entry holds that lock, shared at least, and notes a lower start in the same transaction, if the entry
+//   - a transaction that adds an entry holds that lock, shared at least, and notes a lower start in the same transaction, if the entry
 //     comes before. It adds a row, so that two of them do not wait for each other. A run that is added without flow is the
 //     last of its queue, and a renewal makes a lease longer: these do not look;
 //   - a scan reads the start in the same statement, so in the same snapshot.

@@ -132,7 +132,7 @@ begin
 end $$;
 
 -- Notes when runs were added that are in no row yet. Clocks differ and are set back, so the times of runs are in no certain
--- order: each row has the first and the last one. Whoever adds a run shares a lock before it draws the number: once those who
+-- order: each row has the first and the last one. A transaction that adds a run shares a lock before it draws the number: once those who
 -- hold it have ended, no run comes below the newest one.
 create or replace function fn.note_times() returns void language plpgsql volatile as $$
 declare v_newest bigint := (select max(r.seq) from {schema}.runs r); v_last bigint; v record;

@@ -12,25 +12,28 @@ const { cases, test, timed } = newCases();
 /** What a store promises of inboxes that are closed, and of those of retries. */
 export const inboxCases = cases;
 
-timed("the timeout of a closing receive closes the inbox in its commit, whoever finds it", async ({ store, host }) => {
-  for (const close of ["timeout", "always"] as const) {
-    const { lease, run } = await startRun(store);
-    await park(store, lease, aReceive({ close }, { deadline: { afterMs: 100 } }));
-    host.advance(100);
+timed(
+  "the timeout of a closing receive closes the inbox in its commit, whichever call finds it",
+  async ({ store, host }) => {
+    for (const close of ["timeout", "always"] as const) {
+      const { lease, run } = await startRun(store);
+      await park(store, lease, aReceive({ close }, { deadline: { afterMs: 100 } }));
+      host.advance(100);
 
-    await assert.rejects(store.send(aMessage(run.id)), {
-      code: "run_ended",
-      message: `Cannot send to run "${run.id}": it has closed its inbox`,
-    });
-    host.advance(-3_600_000); // the refusal has committed the timeout
-    await assert.rejects(store.send(aMessage(run.id)), { code: "run_ended" });
+      await assert.rejects(store.send(aMessage(run.id)), {
+        code: "run_ended",
+        message: `Cannot send to run "${run.id}": it has closed its inbox`,
+      });
+      host.advance(-3_600_000); // the refusal has committed the timeout
+      await assert.rejects(store.send(aMessage(run.id)), { code: "run_ended" });
 
-    host.advance(3_600_000);
-    assert.deepEqual(await inboxOf(store, run.id), []);
-    const { pauses: [next] } = await claimOne(store);
-    assert.equal(next!.resolution?.outcome, "timeout");
-  }
-});
+      host.advance(3_600_000);
+      assert.deepEqual(await inboxOf(store, run.id), []);
+      const { pauses: [next] } = await claimOne(store);
+      assert.equal(next!.resolution?.outcome, "timeout");
+    }
+  },
+);
 
 timed("a message strictly before the deadline keeps the inbox open", async ({ store, host }) => {
   const { lease, run } = await startRun(store);
@@ -131,7 +134,7 @@ for (const from of ["failure", "start"] as const) {
     await send(store, run.id, "m1", "m2", "m3", "m4");
     await receive(store, lease, aReceive({ max: 2 }, { name: "a" }));
     await store.saveStep(lease, aStep(), []);
-    await receive(store, lease, aReceive({}, { name: "b" })); // the last record: it is copied all the same
+    await receive(store, lease, aReceive({}, { name: "b" })); // the last record: it is copied, too
     await fail(store, lease);
 
     const { run: retry } = await add(store, { retriggerOf: { runId: run.id, from } });
