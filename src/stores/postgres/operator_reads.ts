@@ -206,7 +206,10 @@ function toAwaited(row: AwaitedRow): BlockerFacts["awaited"] {
 
 /** Something outside of the store that makes it slow. */
 export interface PostgresWarning {
-  /** `held_snapshot`: a transaction is open for so long that dead rows cannot be removed, so claims become slower. */
+  /**
+   * `held_snapshot`: a transaction is open for so long that dead rows cannot be removed. So tables grow, and claims of runs
+   * with keys become slower.
+   */
   code: "held_snapshot";
   /** What is wrong, and what to do. */
   message: string;
@@ -232,8 +235,9 @@ export async function readWarnings(database: PostgresDatabase, olderThanMs: numb
   return rows.map(({ pid, user, application, state, since: at }) => {
     const since = isoTime(at);
     const who = `Process ${pid} of role "${user}"${application ? ` ("${application}")` : ""}`;
-    const message = `${who} has had a transaction open since ${since} (${state}): dead rows cannot be removed, and ` +
-      `claims become slower, until it ends. To end it: SELECT pg_terminate_backend(${pid})`;
+    const message =
+      `${who} has had a transaction open since ${since} (${state}): dead rows cannot be removed, tables ` +
+      `grow, and claims of runs with keys become slower, until it ends. To end it: SELECT pg_terminate_backend(${pid})`;
     return { code: "held_snapshot", message, pid, user, since };
   });
 }
