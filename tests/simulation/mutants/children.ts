@@ -41,7 +41,7 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a child that waits is left when its parent ends",
-    from: 3,
+    from: 8,
     rule: "F7: the children of an ended parent are cancelled",
     code: () => leaveChildren(({ status }) => status === "waiting"),
   },
@@ -67,7 +67,7 @@ export const CHILD_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a repeated slice makes its children again",
-    from: 18,
+    from: 28,
     rule: "F7: what a call has is known by its name and the number of the child",
     store: over((store) => {
       const counts = new Map<string, number>();

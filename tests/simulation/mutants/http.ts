@@ -28,7 +28,7 @@ export const HTTP_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a stream leaves out a step",
-    from: 5,
+    from: 12,
     rule: "a stream tells each thing once",
     fetch: withStreams((messages, chance) =>
       messages.filter((message) => !message.includes('"step:complete"') || chance.happens(0.9))

@@ -104,6 +104,7 @@ export const JOURNAL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "reports that come again set the progress back",
+    from: 49,
     // Branches that report and record side by side, and answers that are lost: older writes come again after newer ones.
     plan: (plan) => ({
       ...plan,

@@ -20,19 +20,19 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a run is ended under a lost lease",
-    from: 392,
+    from: 454,
     rule: "only the newest lease can write",
     store: over((store) => ({ finish: underAnyLease(store, (lease, ...rest) => store.finish(lease, ...rest)) })),
   },
   {
     name: "a run is parked under a lost lease",
-    from: 21,
+    from: 25,
     rule: "only the newest lease can write",
     store: over((store) => ({ pause: underAnyLease(store, (lease, request) => store.pause(lease, request)) })),
   },
   {
     name: "a lost lease is renewed",
-    from: 3,
+    from: 7,
     rule: "a renewal is fenced like any other write",
     store: over((store) => ({
       renew: async (renewals, leaseMs) => {
@@ -159,7 +159,7 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a body overlaps after a stop",
-    from: 252,
+    from: 295,
     rule: "a lease is released when no code of the job runs any more",
     stopTimeout: () => 0,
   },

@@ -151,6 +151,7 @@ export const MESSAGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a key is taken from a run that counts",
+    from: 7,
     rule: "at most one run of a key counts",
     store: over((store) => ({
       enqueue: (runs) =>

@@ -84,7 +84,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retrigger forgets a wait",
-    from: 22,
+    from: 32,
     rule: "a retry from the failure asks no question that was answered",
     database: (store, database) =>
       double(store, {
@@ -101,7 +101,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retrigger keeps the answer of which its run has failed",
-    from: 9,
+    from: 18,
     rule: "a retry from the failure asks again for the answer that was recorded last",
     // Runs fail of the answer that they get, and are retried.
     plan: (plan) => ({
@@ -126,7 +126,7 @@ export const RUN_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a retrigger forgets a sleep",
-    from: 3,
+    from: 23,
     rule: "a retry from the failure does not sleep again",
     store: over((store) => {
       const retries = new Set<string>();

@@ -97,6 +97,7 @@ export const STREAM_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "items are stored under a lost lease",
+    from: 57,
     rule: "items are written under the lease, and after it is lost none are",
     store: over((store) => {
       const leases = new Map<string, Lease>();
@@ -120,6 +121,7 @@ export const STREAM_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "open items count in a run that has ended",
+    from: 11,
     rule: "open items count in a run that has not completed, and kept its lease to its end",
     store: over((store) => withOpenItems(store, true)),
   },
