@@ -15,6 +15,11 @@ for (const mutant of MUTANTS) {
   });
 }
 
+Deno.test("each mutant has a name of its own", () => {
+  const names = MUTANTS.map(({ name }) => name);
+  assert.deepEqual(names.filter((name, at) => names.indexOf(name) < at), []);
+});
+
 Deno.test("shrink() leaves out what a broken promise does not need", async () => {
   const mutant = MUTANTS.find(({ name }) => name === "an error of the store fails the run")!;
   const failed = await simulate({ seed: 1, store: "memory", mutant });

@@ -250,7 +250,7 @@ export const FLOW_MUTANTS: readonly Mutant[] = [
     })),
   },
   {
-    name: "a retry comes too early",
+    name: "an engine waits for half of the delay of a retry",
     rule: "F9: an attempt begins no earlier than its delay after the one before",
     client: overClient((store) => ({
       saveStep: async (...parameters) => {
