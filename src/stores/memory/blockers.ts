@@ -58,6 +58,8 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
 }
 
 function toWorkerFacts({ runs, workers }: ClaimState): WorkerFacts[] {
+  const leases = new Map<string, number>();
+  for (const { lease } of runs.open) if (lease !== null) leases.set(lease.owner, (leases.get(lease.owner) ?? 0) + 1);
   return [...workers].sort(([one], [other]) => one < other ? -1 : 1).map((
     [id, { jobs, leaseMs, seenAt, details }],
   ) => ({
@@ -67,7 +69,7 @@ function toWorkerFacts({ runs, workers }: ClaimState): WorkerFacts[] {
     leaseMs,
     queues: jobs.flatMap(queuesOf).filter((queue) => !isAloneQueue(queue)),
     limits: limitsOf(jobs),
-    leases: runs.open.filter(({ lease }) => lease?.owner === id).length,
+    leases: leases.get(id) ?? 0,
   }));
 }
 
@@ -218,9 +220,10 @@ function countReady(
 ): number {
   const queues = new Set(able.flatMap((worker) => worker.queues));
   const groups = new Set([JSON.stringify([queueOf(run), run.flow.fairnessKey])]);
+  const position = due.positionOf(run);
   let count = 0;
   for (const other of due.inOrder) {
-    if (due.positionOf(other) >= due.positionOf(run) || count >= MAX_AHEAD) break;
+    if (due.positionOf(other) >= position || count >= MAX_AHEAD) break;
     const queue = queueOf(other);
     if (other === run || !queues.has(queue) || paused.has(other.jobName) || due.keyOpensAt(other) > now) continue;
     const group = JSON.stringify([queue, other.flow.fairnessKey]);

@@ -41,7 +41,7 @@ export class MemoryKeys {
 
   /** Whether a run holds its key. */
   isHeldBy({ id, concurrencyKey }: { id: string; concurrencyKey: string | null }): boolean {
-    return this.#holdersOf(concurrencyKey).some(({ runId }) => runId === id);
+    return concurrencyKey !== null && this.#holdersOf(concurrencyKey).some(({ runId }) => runId === id);
   }
 
   /** Gives a key to a run under a new lease. */
