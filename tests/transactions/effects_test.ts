@@ -1,6 +1,5 @@
 import { sqliteDataSource } from "../../src/stores/sqlite/transactions/sqlite_data_source.ts";
 import assert from "node:assert/strict";
-import { PGlite } from "@electric-sql/pglite";
 import { sweep } from "../../src/engine/transactions/sweep.ts";
 import type { ChangeDefinition } from "../../src/model/job/job_changes.ts";
 import { StoreError } from "../../src/model/error.ts";
@@ -8,7 +7,7 @@ import { defineJob, type Job } from "../../src/model/job.ts";
 import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { postgresDataSource } from "../../src/stores/postgres/transactions/postgres_data_source.ts";
-import { forEachSource, type Rows } from "./for_each_source.ts";
+import { emptyPglite, forEachSource, ON_PGLITE, type Rows } from "./for_each_source.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { anything, LEASE_MS, pass } from "../support/stores/for_each_store.ts";
@@ -336,10 +335,10 @@ forEachSource("a lease that is in doubt at the commit is renewed before it", asy
   assert.deepEqual(await rows.names(), ["a"]);
 });
 
-Deno.test("PostgreSQL: a transaction that takes too long ends, and its attempt fails", async () => {
+Deno.test("PostgreSQL: a transaction that takes too long ends, and its attempt fails", ON_PGLITE, async () => {
   const host = new FakeHost();
   await using store = new MemoryStore({ host });
-  const database = await PGlite.create();
+  const database = await emptyPglite();
   const source = postgresDataSource(database);
   const reached = Promise.withResolvers<void>();
   const job = defineJob({
@@ -360,22 +359,20 @@ Deno.test("PostgreSQL: a transaction that takes too long ends, and its attempt f
   await idle;
 
   assert.match((await engine.getRun(id))!.error!, /Transaction "book" of job "order" took longer than 50 ms/);
-  await database.close();
 });
 
-Deno.test("postgresDataSource() refuses a wrap that is no function", async () => {
-  const database = await PGlite.create();
+Deno.test("postgresDataSource() refuses a wrap that is no function", ON_PGLITE, async () => {
+  const database = await emptyPglite();
 
   assert.throws(() => postgresDataSource(database, { wrap: 5 as never }), {
     name: "TypeError",
     message: "wrap of postgresDataSource() must be a function, not a number",
   });
-  await database.close();
 });
 
-Deno.test("PostgreSQL: wrap() makes tx.db of the client, and an isolation is set", async () => {
+Deno.test("PostgreSQL: wrap() makes tx.db of the client, and an isolation is set", ON_PGLITE, async () => {
   await using store = new MemoryStore({ host: new FakeHost() });
-  const database = await PGlite.create();
+  const database = await emptyPglite();
   const source = postgresDataSource(database, {
     wrap: (client: { query(sql: string): Promise<{ rows: { v: string }[] }> }) => ({
       show: async (name: string) => (await client.query(`SELECT current_setting('${name}') AS v`)).rows[0]!.v,
@@ -388,7 +385,6 @@ Deno.test("PostgreSQL: wrap() makes tx.db of the client, and an isolation is set
   });
 
   assert.equal(value, "serializable");
-  await database.close();
 });
 
 Deno.test("postgresDataSource() refuses what is no pool, and unknown options", () => {

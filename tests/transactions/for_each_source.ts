@@ -19,6 +19,18 @@ export interface Rows {
   begin(work: (client: unknown) => Promise<unknown>): Promise<void>;
 }
 
+let embedded: Promise<PGlite> | undefined;
+
+/** An empty PGlite: the same one for all tests of a file, since each takes seconds to start. */
+export async function emptyPglite(): Promise<PGlite> {
+  const database = await (embedded ??= PGlite.create());
+  await database.exec("DROP SCHEMA IF EXISTS holdfast CASCADE; DROP TABLE IF EXISTS rows");
+  return database;
+}
+
+/** Options of tests with a PGlite, which has timers, some of which end after the test in which they began. */
+export const ON_PGLITE = { sanitizeOps: false, sanitizeResources: false };
+
 /** A test on SQLite and on PostgreSQL. */
 export function forEachSource(title: string, body: (rows: Rows) => Promise<void>): void {
   Deno.test(`SQLite: ${title}`, async () => {
@@ -44,9 +56,8 @@ export function forEachSource(title: string, body: (rows: Rows) => Promise<void>
     await source.close();
     database.close();
   });
-  // PGlite has timers that end by themselves, some after the test in which they have begun.
-  Deno.test(`PostgreSQL: ${title}`, { sanitizeOps: false, sanitizeResources: false }, async () => {
-    const database = await PGlite.create();
+  Deno.test(`PostgreSQL: ${title}`, ON_PGLITE, async () => {
+    const database = await emptyPglite();
     await database.exec("CREATE TABLE rows (no serial, name text NOT NULL)");
     const all = async (sql: string) => (await database.query<{ v: string }>(sql)).rows.map(({ v }) => v);
     const insert = (tx: { client: { query(sql: string, names: string[]): Promise<unknown> } }, name: string) =>
@@ -61,6 +72,5 @@ export function forEachSource(title: string, body: (rows: Rows) => Promise<void>
       execute: (sql) => database.query(sql),
       begin: (work) => database.transaction(async (tx) => void await work(tx)),
     });
-    await database.close();
   });
 }
