@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { FOUND_SEEDS } from "./seeds.ts";
 import { range, simulateMany } from "./simulate_many.ts";
 import { simulate, type SimulationOptions, type Verdict } from "./simulation.ts";
 
@@ -29,13 +28,6 @@ Deno.test("a simulation over a SqliteStore breaks no promise", async () => {
 Deno.test("a MemoryStore and a SqliteStore do and answer the same in a simulation", async () => {
   await simulateMany(range(1, TWIN_SEEDS), "twin");
 });
-
-for (const { seed, store, parts = [] } of FOUND_SEEDS) {
-  const has = parts.length === 0 ? "" : ` with ${parts.join(", ")}`;
-  Deno.test(`seed ${seed} over ${store}${has} breaks no promise`, async () => {
-    await simulateMany([seed], store, { parts });
-  });
-}
 
 Deno.test("two simulations of one seed are the same", async () => {
   for (const store of ["memory", "sqlite"] as const) {
