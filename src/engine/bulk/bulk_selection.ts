@@ -2,6 +2,7 @@ import { ValidationError } from "../../model/error.ts";
 import type { ActorOptions } from "../../model/origin.ts";
 import { kindOf } from "../../values/unknown_values.ts";
 import { checkName } from "../../values/name.ts";
+import { checkInteger } from "../../values/integer.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { BulkOperation, RunFilter } from "../../model/run.ts";
 import type { ResumeOptions } from "../runs/run_changes.ts";
@@ -85,9 +86,7 @@ export function checkBulk(selection: BulkSelection, options: BulkOptions, subjec
   checkOptionNames(selection, SELECTION, subject);
   const { dryRun = false, limit = DEFAULT_LIMIT, cursor } = options;
   if (typeof dryRun !== "boolean") throw new ValidationError("dryRun must be true or false");
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_BULK_LIMIT) {
-    throw new ValidationError(`limit must be an integer from 1 to ${MAX_BULK_LIMIT}`);
-  }
+  checkInteger(limit, "limit", 1, MAX_BULK_LIMIT);
   if ((selection.runIds === undefined) === (selection.filter === undefined)) {
     throw new ValidationError("A bulk operation takes either runIds or a filter");
   }

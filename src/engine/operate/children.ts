@@ -14,6 +14,7 @@ import {
 import type { Counts } from "../../store/operate.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import type { Store } from "../../store/store.ts";
+import { checkInteger } from "../../values/integer.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { checkRunFilter } from "../runs/run_filter.ts";
 
@@ -82,9 +83,7 @@ function checkQuery(query: ChildrenQuery): Pick<ChildrenQuery, "status" | "held"
   checkOptionNames(query, QUERY, "getChildren()");
   const { limit = DEFAULT_LIMIT, cursor, ...filter } = query;
   checkRunFilter(filter);
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
-    throw new ValidationError(`limit must be an integer from 1 to ${MAX_LIMIT}`);
-  }
+  checkInteger(limit, "limit", 1, MAX_LIMIT);
   if (cursor === undefined) return { ...filter, limit, place: { group: 0, before: null } };
   const [, group, before] = (typeof cursor === "string" ? CURSOR.exec(cursor) : null) ?? [];
   if (group === undefined) throw new ValidationError("cursor must be the next of an earlier page");

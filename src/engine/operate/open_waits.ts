@@ -1,6 +1,7 @@
 import { ValidationError } from "../../model/error.ts";
 import { type Host, nextTurn } from "../../model/host.ts";
 import type { Json } from "../../values/json.ts";
+import { checkInteger } from "../../values/integer.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { type Labels, type ListFilter, matches, type RunIdentity } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
@@ -75,7 +76,8 @@ export async function listOpenWaits(
 ): Promise<OpenWaitsPage> {
   checkOptionNames(query, QUERY, "getOpenWaits()");
   const { limit: _, cursor: __, ...filter } = query;
-  const { limit, cursor } = checkPage(query);
+  const { limit = DEFAULT_LIMIT, cursor } = query;
+  checkInteger(limit, "limit", 1, MAX_LIMIT);
   const checked = checkRunFilter(filter);
   const start = cursor === undefined ? null : toPlace(cursor);
   let after = start;
@@ -117,7 +119,8 @@ export async function listOwnWaits(
   runIds: readonly string[],
   { store, host, mayShow }: Omit<OpenWaitsDeps, "access"> & Pick<WaitAccess, "mayShow">,
 ): Promise<OpenWaitsPage> {
-  const { limit, cursor } = checkPage(query);
+  const { limit = DEFAULT_LIMIT, cursor } = query;
+  checkInteger(limit, "limit", 1, MAX_LIMIT);
   const own: OpenWaitRecord[] = [];
   for (let after: OpenWaitPlace | null = null;;) {
     const { waits } = await store.getOpenWaits(after, SLICE, runIds);
@@ -156,11 +159,6 @@ function afterCursor(own: readonly OpenWaitRecord[], [deadlineAt, id]: OwnPlace)
     const deadline = place.deadlineAt ?? Infinity;
     return deadline > deadlineAt || (deadline === deadlineAt && wait.id.slice(0, MS_LENGTH) >= since);
   });
-}
-
-function checkPage({ limit = DEFAULT_LIMIT, cursor }: OpenWaitsQuery): { limit: number; cursor: string | undefined } {
-  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return { limit, cursor };
-  throw new ValidationError(`limit must be an integer from 1 to ${MAX_LIMIT}`);
 }
 
 function toOpenWait({ wait, run: { jobName, labels }, payloadSchema }: OpenWaitRecord): OpenWait {

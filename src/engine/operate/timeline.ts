@@ -1,5 +1,6 @@
 import { ValidationError } from "../../model/error.ts";
 import { isoTime } from "../../values/iso_time.ts";
+import { checkInteger } from "../../values/integer.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Store } from "../../store/store.ts";
 import type {
@@ -106,9 +107,7 @@ export async function readTimeline(
 ): Promise<Timeline | null> {
   checkOptionNames(options, OPTIONS, "getTimeline()");
   const { limit = DEFAULT_LIMIT } = options;
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
-    throw new ValidationError(`limit must be an integer from 1 to ${MAX_LIMIT}`);
-  }
+  checkInteger(limit, "limit", 1, MAX_LIMIT);
   const from = options.from === undefined ? null : toPlace(options.from);
   const records = await store.getTimeline(runId, from ?? NO_RECORDS, limit);
   return records === null ? null : toTimeline(records, from, limit);

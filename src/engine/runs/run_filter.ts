@@ -1,5 +1,6 @@
 import { ValidationError } from "../../model/error.ts";
 import { readInstant } from "../../values/instant.ts";
+import { checkInteger } from "../../values/integer.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { checkLabels, checkName } from "../../values/name.ts";
 import { kindOf } from "../../values/unknown_values.ts";
@@ -58,8 +59,8 @@ export function checkFields(filter: RunFilter): RunFilter {
     if (!isRunStatus(one)) throw new ValidationError(`status must be one of ${RUN_STATUSES.join(", ")}`);
   }
   if (labels !== undefined) checkLabels(labels);
-  checkInteger(limit, "limit", MAX_RUN_LIMIT);
-  checkInteger(offset, "offset", MAX_RUN_OFFSET);
+  if (limit !== undefined) checkInteger(limit, "limit", 0, MAX_RUN_LIMIT);
+  if (offset !== undefined) checkInteger(offset, "offset", 0, MAX_RUN_OFFSET);
   const instants = conditionsOf(filter).flatMap(({ name, by, values, value }) => {
     if (by === "has") {
       if (typeof value !== "boolean") throw new ValidationError(`${name} must be true or false`);
@@ -82,11 +83,4 @@ function listOf(value: string | readonly string[] | undefined, name: string): re
     throw new TypeError(`${name} must be a string or an array of strings, not ${kindOf(value)}`);
   }
   return value;
-}
-
-function checkInteger(value: number | undefined, name: string, largest: number): void {
-  if (value === undefined) return;
-  if (!Number.isInteger(value) || value < 0 || value > largest) {
-    throw new ValidationError(`${name} must be an integer from 0 to ${largest}`);
-  }
 }

@@ -10,6 +10,7 @@ import {
   RUN_STATUSES,
   type RunFilter,
 } from "../../model/run.ts";
+import { checkInteger } from "../../values/integer.ts";
 import { checkName } from "../../values/name.ts";
 import { conditionSchema, COUNT, FLAG, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
 import { withoutUndefined } from "../without_undefined.ts";
@@ -127,8 +128,8 @@ export function limit(defaultLimit?: number): Query<{ limit?: number }> {
   const schema = withoutUndefined({ type: "integer", minimum: 1, maximum: 1_000, default: defaultLimit });
   return optional("limit", schema, {}, (query) => {
     const limit = readInteger(query, "limit");
-    if (limit === undefined || (limit >= 1 && limit <= 1_000)) return limit;
-    throw new ValidationError("limit must be an integer from 1 to 1000");
+    if (limit !== undefined) checkInteger(limit, "limit", 1, 1_000);
+    return limit;
   });
 }
 
