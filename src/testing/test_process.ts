@@ -23,17 +23,18 @@ export type Fault = "dies" | "answer lost" | "overtaken";
 
 /** What a process shares with the others of its test. */
 export interface SharedWorld {
-  clock: TestClock;
-  store: Store;
-  trace: Trace;
-  seed: number;
-  dataSources: NonNullable<EngineOptions<Jobs>["dataSources"]>;
-  surroundingsOf: (process: TestProcess) => Surroundings;
+  readonly clock: TestClock;
+  readonly store: Store;
+  readonly trace: Trace;
+  readonly options: { seed: number; dataSources: NonNullable<EngineOptions<Jobs>["dataSources"]> };
+  surroundingsOf(process: TestProcess): Surroundings;
   /** Decides what goes wrong at a checkpoint. */
-  faultAt: (checkpoint: Checkpoint, moment: Moment, process: TestProcess) => Fault | null;
-  onEvent: (event: EngineEvent, process: TestProcess) => void;
-  onActivity: () => void;
-  onWarning: (text: string) => void;
+  faultAt(checkpoint: Checkpoint, moment: Moment, process: TestProcess): Fault | null;
+  onEvent(event: EngineEvent, process: TestProcess): void;
+  /** Called when a process does something. */
+  onActivity(): void;
+  /** Adds a warning, once. */
+  warn(text: string): void;
 }
 
 /** The error of a call whose answer was lost on purpose. */
@@ -69,8 +70,8 @@ export class TestProcess {
       store: this.#storeOf(world.store),
       host: this.#hostOf(no),
       jobs,
-      dataSources: world.dataSources,
-      logger: { info: () => {}, warn: world.onWarning, error: () => {} },
+      dataSources: world.options.dataSources,
+      logger: { info: () => {}, warn: (text) => world.warn(text), error: () => {} },
     });
     this.engine.on("*", (event) => world.onEvent(event, this));
   }
@@ -137,8 +138,8 @@ export class TestProcess {
   }
 
   #hostOf(no: number): Host {
-    const { clock, seed } = this.#world;
-    const random = randomNumbers(seed + no * 7_919);
+    const { clock, options } = this.#world;
+    const random = randomNumbers(options.seed + no * 7_919);
     let ids = 0;
     return {
       now: () => clock.now,

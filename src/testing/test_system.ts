@@ -6,10 +6,9 @@ import type { EngineEvent } from "../model/event.ts";
 import type { Surroundings } from "../execution/surroundings.ts";
 import { systemHost } from "../model/host.ts";
 import { MemoryStore } from "../stores/memory/memory_store.ts";
-import type { Checkpoint, Moment } from "./checkpoint.ts";
 import { Fakes } from "./fakes.ts";
 import { TestClock } from "./test_clock.ts";
-import { type Fault, LostAnswerError, TestProcess } from "./test_process.ts";
+import { LostAnswerError, type SharedWorld, TestProcess } from "./test_process.ts";
 import { Trace } from "./trace.ts";
 import type { Store } from "../store/store.ts";
 import { getRuns, getWaits } from "../store/reads.ts";
@@ -46,10 +45,8 @@ export interface TestSystemOptions {
   patience: number;
 }
 
-type FaultAt = (checkpoint: Checkpoint, moment: Moment, process: TestProcess) => Fault | null;
-
 /** Processes with one store and one clock, which does not move unless a test moves it. */
-export class TestSystem {
+export class TestSystem implements SharedWorld {
   readonly clock: TestClock;
   readonly store: MemoryStore;
   readonly trace: Trace;
@@ -64,21 +61,21 @@ export class TestSystem {
   /** Where the code is that calls now; `undefined`: it is no code of a job. */
   readonly place = new AsyncLocalStorage<CodePlace>();
   /** Decides what goes wrong. */
-  faultAt: FaultAt = () => null;
+  faultAt: SharedWorld["faultAt"] = () => null;
   /** Called before the transaction of a step commits. It may kill the process. */
   onCommit: (stepName: string, process: TestProcess) => void = () => {};
-  readonly #options: TestSystemOptions;
+  readonly options: TestSystemOptions;
   readonly #processes: TestProcess[] = [];
   readonly #inputs = new Map<string, unknown>();
   /** The functions of steps that are executed and that somebody still waits for. */
   readonly #functions = new Map<object, TestProcess>();
   /** Runs whose jobs hang outside of their steps. */
   readonly #hanging = new Set<string>();
-  #onActivity: () => void = () => {};
+  onActivity: () => void = () => {};
   #version = 0;
 
   constructor(options: TestSystemOptions) {
-    this.#options = options;
+    this.options = options;
     this.clock = new TestClock(options.now);
     this.trace = new Trace(this.clock);
     this.store = new MemoryStore({ host: { ...systemHost, now: () => this.clock.now } });
@@ -90,20 +87,8 @@ export class TestSystem {
   }
 
   /** Starts another process. */
-  async addProcess(jobs: Jobs = this.#options.jobs): Promise<TestProcess> {
-    const { clock, store, trace } = this;
-    const process = new TestProcess(this.#processes.length + 1, jobs, {
-      clock,
-      store,
-      trace,
-      seed: this.#options.seed,
-      dataSources: this.#options.dataSources,
-      surroundingsOf: (process) => this.#surroundingsOf(process),
-      faultAt: (checkpoint, moment, process) => this.faultAt(checkpoint, moment, process),
-      onEvent: (event, process) => this.#note(event, process),
-      onActivity: () => this.#onActivity(),
-      onWarning: (text) => this.warn(text),
-    });
+  async addProcess(jobs: Jobs = this.options.jobs): Promise<TestProcess> {
+    const process = new TestProcess(this.#processes.length + 1, jobs, this);
     this.#processes.push(process);
     await process.engine.start();
     return process;
@@ -157,14 +142,14 @@ export class TestSystem {
     return this.executed.get(keyOf(runId, stepName)) ?? 0;
   }
 
-  #note(event: EngineEvent, process: TestProcess): void {
+  onEvent(event: EngineEvent, process: TestProcess): void {
     this.events.push(event);
     if (event.type !== "worker:error" || event.error instanceof LostAnswerError) return;
     if (process.wasSuspended) return; // it reports that it was
     this.workerErrors.push(event.error);
   }
 
-  #surroundingsOf(process: TestProcess): Surroundings {
+  surroundingsOf(process: TestProcess): Surroundings {
     return {
       polls: false,
       callJob: ({ run: { id: runId, jobName } }, input, step, body) => {
@@ -193,12 +178,12 @@ export class TestSystem {
   async #awaitFunction(process: TestProcess, work: () => unknown): Promise<unknown> {
     const token = {};
     this.#functions.set(token, process);
-    this.#onActivity();
+    this.onActivity();
     try {
       return await work();
     } finally {
       this.#functions.delete(token);
-      this.#onActivity();
+      this.onActivity();
     }
   }
 
@@ -212,12 +197,12 @@ export class TestSystem {
   #untilActivity(): Promise<boolean> {
     return new Promise((resolve) => {
       const end = (isActive: boolean) => {
-        this.#onActivity = () => {};
+        this.onActivity = () => {};
         cancelRealTimer(timer);
         resolve(isActive);
       };
-      const timer = realTimer(() => end(false), Math.min(this.#options.patience, MAX_TIMER_MS));
-      this.#onActivity = () => end(true);
+      const timer = realTimer(() => end(false), Math.min(this.options.patience, MAX_TIMER_MS));
+      this.onActivity = () => end(true);
     });
   }
 

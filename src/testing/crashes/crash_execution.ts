@@ -7,6 +7,7 @@ import { describeOpenRuns, TestSystem } from "../test_system.ts";
 import type { Fault, TestProcess } from "../test_process.ts";
 import type { CheckpointKey, CrashKit, CrashPlan, PlannedCrash } from "./crash_plan.ts";
 import { withStableIds } from "./stable_ids.ts";
+import { andThen } from "../../values/at_once.ts";
 import { getRun, getSteps, getWaits } from "../../store/reads.ts";
 
 /** What an execution with at most one crash led to. */
@@ -73,9 +74,12 @@ class CrashExecution {
     this.#crash = crash;
     this.#plan = setUp({
       world: (world) =>
-        watchedWorld(world, {
-          system: () => this.#system,
-          begin: (method, stepName, process) => this.#beginCall(method, stepName, process),
+        new Proxy(world, {
+          get: (target, name) => {
+            const value = Reflect.get(target, name, target);
+            if (typeof value !== "function" || typeof name === "symbol") return value;
+            return (...parameters: unknown[]) => this.#call(name, () => Reflect.apply(value, target, parameters));
+          },
         }),
     });
     const { job, jobs = {}, dataSources = {} } = this.#plan;
@@ -222,6 +226,21 @@ class CrashExecution {
     return this.#strike("dies");
   }
 
+  /** Calls a method of a world: a checkpoint, if a job does it. */
+  #call(method: string, perform: () => unknown): unknown {
+    const place = this.#system.place.getStore();
+    if (place === undefined) return perform(); // the test itself looks
+    const { process, stepName } = place;
+    if (!process.isAlive) throw new ProcessDiedError();
+    const dies = this.#beginCall(method, stepName, process);
+    if (dies("before")) throw new ProcessDiedError();
+    return andThen(perform(), (value) => {
+      if (!process.isAlive || dies("after")) throw new ProcessDiedError();
+      return value;
+    });
+  }
+
+  /** Begins such a call. The returned function says whether the process dies right before or after it. */
   #beginCall(method: string, stepName: string | null, process: TestProcess): (moment: Moment) => boolean {
     const name = stepName === null ? `call of ${method}() outside of steps` : `call of ${method}() in "${stepName}"`;
     const no = this.#pass({ name, kind: "call", stepName });
@@ -266,14 +285,6 @@ class CrashExecution {
   }
 }
 
-/** What is asked at each call of a world. */
-export interface WorldCalls {
-  /** Where the callers are. */
-  system(): TestSystem;
-  /** Begins a call. The returned function says whether the process dies right before or after it. */
-  begin(method: string, stepName: string | null, process: TestProcess): (moment: Moment) => boolean;
-}
-
 /** The end of a process inside a call of its world. The job may catch it; nothing that it does then counts. */
 class ProcessDiedError extends Error {
   override readonly name = "ProcessDiedError";
@@ -281,36 +292,4 @@ class ProcessDiedError extends Error {
   constructor() {
     super("The process has died");
   }
-}
-
-/** The same object; each call of one of its methods by a job is a checkpoint. */
-function watchedWorld<T extends object>(world: T, calls: WorldCalls): T {
-  return new Proxy(world, {
-    get: (target, name) => {
-      const value = Reflect.get(target, name, target);
-      if (typeof value !== "function" || typeof name === "symbol") return value;
-      return (...parameters: unknown[]) => call(name, () => Reflect.apply(value, target, parameters), calls);
-    },
-  });
-}
-
-function call(method: string, perform: () => unknown, calls: WorldCalls): unknown {
-  const place = calls.system().place.getStore();
-  if (place === undefined) return perform(); // the test itself looks
-  const { process, stepName } = place;
-  if (!process.isAlive) throw new ProcessDiedError();
-  const dies = calls.begin(method, stepName, process);
-  if (dies("before")) throw new ProcessDiedError();
-  const result = perform();
-  if (!isPromise(result)) return afterwards(result);
-  return result.then(afterwards);
-
-  function afterwards(value: unknown): unknown {
-    if (!process.isAlive || dies("after")) throw new ProcessDiedError();
-    return value;
-  }
-}
-
-function isPromise(value: unknown): value is Promise<unknown> {
-  return typeof value === "object" && value !== null && "then" in value && typeof value.then === "function";
 }
