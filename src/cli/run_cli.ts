@@ -1,5 +1,5 @@
 import { HoldfastError, StoreError } from "../model/error.ts";
-import { toFailure } from "../model/failure/to_failure.ts";
+import { toFailure } from "../model/to_failure.ts";
 import { PACKAGE_VERSION } from "../model/version.ts";
 import {
   type Command,

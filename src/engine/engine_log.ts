@@ -2,7 +2,7 @@ import type { Hub } from "../events/hub.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import { StoreError } from "../model/error.ts";
 import { describeFailedRun, failureReport } from "../model/failure.ts";
-import { toFailure } from "../model/failure/to_failure.ts";
+import { toFailure } from "../model/to_failure.ts";
 import type { StrandedJob } from "../model/hold.ts";
 import { type Host, pause } from "../model/host.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";

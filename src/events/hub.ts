@@ -1,6 +1,6 @@
 import { isoTime } from "../values/iso_time.ts";
 import type { EngineEvent, EventOf, EventType, JobHappening, RunHappening, ScheduleSkip } from "../model/event.ts";
-import { toFailure } from "../model/failure/to_failure.ts";
+import { toFailure } from "../model/to_failure.ts";
 import { failureReport } from "../model/failure.ts";
 import type { Host } from "../model/host.ts";
 import type { RunIdentity } from "../model/run.ts";

@@ -4,7 +4,7 @@ import type { RunHappening } from "../model/event.ts";
 import type { Hub } from "../events/hub.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { Failure, FailureKind } from "../model/failure.ts";
-import { toFailure, withoutStacks } from "../model/failure/to_failure.ts";
+import { toFailure, withoutStacks } from "../model/to_failure.ts";
 import type { Host } from "../model/host.ts";
 import type { AroundHooks, ExecutionInfo } from "../model/around.ts";
 import type { Soon } from "../values/at_once.ts";

@@ -1,4 +1,4 @@
-import { toFailure } from "./failure/to_failure.ts";
+import { toFailure } from "./to_failure.ts";
 import { type Issue, TimeoutError } from "./error.ts";
 import type { Host } from "./host.ts";
 import { kindOf, propertyOf } from "../values/unknown_values.ts";

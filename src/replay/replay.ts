@@ -9,7 +9,7 @@ import { findOldNames, type JobChanges } from "../model/job/job_changes.ts";
 import { decode, isSameJson, type JsonText } from "../values/json.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { isTerminal } from "../model/run.ts";
-import { toFailure } from "../model/failure/to_failure.ts";
+import { toFailure } from "../model/to_failure.ts";
 import { executeHistory, type ReplayEnd, type ReplayLimits } from "./execute_history.ts";
 import type { NeededChanges } from "./observed_replay.ts";
 import { type ReplayReport, toReport } from "./replay_report.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { toFailure } from "../../src/model/failure/to_failure.ts";
+import { toFailure } from "../../src/model/to_failure.ts";
 import {
   ConflictError,
   HoldfastError,

@@ -5,7 +5,7 @@ import { listen } from "../../node/listen.ts";
 import { EVERYTHING } from "../service/database_service.ts";
 import { dashboard } from "../../ui/dashboard.ts";
 import type { AddressInfo } from "node:net";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import { UsageError } from "../command.ts";
 
 const TOKEN_BYTES = 32;

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import { type Arguments, UsageError } from "../command.ts";
 import type { Terminal } from "../terminal.ts";
 import { openPostgresService } from "./postgres_service.ts";

@@ -5,7 +5,7 @@ import { SQLITE_CHECKS, SQLITE_RECOUNT, SQLITE_STUCK_CHECKS } from "../../stores
 import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
 import { MIGRATIONS } from "../../stores/sqlite/schema.ts";
 import { SqliteStore } from "../../stores/sqlite/sqlite_store.ts";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import { checkVersion, type Database, type Service } from "./service.ts";
 import { databaseService } from "./database_service.ts";
 

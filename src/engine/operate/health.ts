@@ -1,7 +1,7 @@
 import { type Host, within } from "../../model/host.ts";
 import type { StoreInfo } from "../../store/operate.ts";
 import type { StuckRows } from "../../model/effects.ts";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import { type JobInfo, sumHeld } from "./job_info.ts";
 import { SharedRead } from "./shared_read.ts";
 import type { WorkerInfo } from "./worker_info.ts";

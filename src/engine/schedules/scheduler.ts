@@ -12,7 +12,7 @@ import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Firing, ScheduleRecord } from "../../store/schedule_record.ts";
 import type { AroundHooks } from "../../model/around.ts";
 import { addAround } from "../triggers/add_around.ts";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import { Calendar, toSlot } from "./calendar.ts";
 import { inputAt, type InputOf, readOptions, SCHEDULE_KEYS, type StoredOptions } from "./schedule_options.ts";

@@ -1,4 +1,4 @@
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import type { Job, PayloadOptions, StepContext, WaitForSignalOptions } from "../../model/job.ts";
 import type { ReceiveOptions } from "../../model/job/job_messages.ts";
 import { type JsonText, parseValue } from "../../values/json.ts";

@@ -2,7 +2,7 @@ import { type Issue, ValidationError } from "../../model/error.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { decode, type Json, type JsonText } from "../../values/json.ts";
 import { parse } from "../../model/schema.ts";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import type { Execution } from "../execution.ts";
 
 /** The input for the job's function, or why the stored one does not fit any more. */

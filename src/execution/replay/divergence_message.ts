@@ -1,5 +1,5 @@
 import type { RecordName } from "../../model/hold.ts";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import { baseOf } from "./recorded_history.ts";
 import type { Divergence } from "./replay_guard.ts";
 

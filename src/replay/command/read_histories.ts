@@ -4,7 +4,7 @@ import type { RunStatus } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import type { SqliteDriver } from "../../stores/sqlite/sqlite_database.ts";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import { UsageError } from "./command_options.ts";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";

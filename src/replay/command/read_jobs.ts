@@ -3,7 +3,7 @@ import { pathToFileURL } from "node:url";
 import type { Job } from "../../model/job.ts";
 import { JobCatalog } from "../../model/job/job_catalog.ts";
 import { propertyOf } from "../../values/unknown_values.ts";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import { type CommandOptions, UsageError } from "./command_options.ts";
 
 /**

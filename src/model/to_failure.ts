@@ -1,8 +1,8 @@
-import { StepError } from "../error.ts";
-import type { Failure, FailureKind } from "../failure.ts";
-import { isInstance } from "../../values/unknown_values.ts";
-import { encode } from "../../values/json.ts";
-import { cutBytes, tidyText } from "../../values/text.ts";
+import { StepError } from "./error.ts";
+import type { Failure, FailureKind } from "./failure.ts";
+import { isInstance } from "../values/unknown_values.ts";
+import { encode } from "../values/json.ts";
+import { cutBytes, tidyText } from "../values/text.ts";
 
 const MAX_MESSAGE_LENGTH = 8_192;
 const MAX_STACK_BYTES = 8_192;
