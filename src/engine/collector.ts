@@ -6,6 +6,7 @@ import { isInstance, kindOf, propertyOf } from "../values/unknown_values.ts";
 import type { Json, Jsonify } from "../values/json.ts";
 import { checkName } from "../values/name.ts";
 import { checkOptionNames, namesOf } from "../values/option_names.ts";
+import { byteLength } from "../values/text.ts";
 import type { Engine } from "./engine.ts";
 
 /** Nothing, if a job takes what is given to it; else what it should have. */
@@ -186,7 +187,7 @@ function timeOf({ acceptedAt }: ReceivedMessage): number {
 
 /** Triggers a job with items: several times, if they are too large together. */
 async function handOverAll(step: StepContext, into: Job, items: Json[]): Promise<void> {
-  if (items.length === 1 || new TextEncoder().encode(JSON.stringify(items)).length <= MAX_BATCH_BYTES) {
+  if (items.length === 1 || byteLength(JSON.stringify(items)) <= MAX_BATCH_BYTES) {
     try {
       return void await step.trigger("hand over", into, items);
     } catch (error) {

@@ -31,28 +31,6 @@ import { ReportOutbox } from "./reports.ts";
 import type { Slot } from "./slots.ts";
 import { RunStreams } from "./streams/run_streams.ts";
 
-/** Starts the runs that jobs ask for. */
-export interface RunStarter {
-  /**
-   * Checks a request and builds its run: at once, if the schema of the job answers at once.
-   *
-   * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
-   */
-  create(
-    job: Job | string,
-    input: unknown,
-    options: StepTriggerOptions & { labels: Labels },
-  ): Soon<NewRun>;
-  /** Adds a run, or finds one, and publishes that. One that was added before and deleted since counts as created. */
-  add(run: NewRun): Promise<StepTriggerResult>;
-}
-
-/** Sends the messages of jobs. */
-export interface MessageSender {
-  /** Sends a message. One with the same id was sent by an earlier attempt. */
-  send(to: string | KeyedRun, name: string, payload: unknown, id: string): Promise<SentMessage>;
-}
-
 /** The dependencies that all executions share. */
 export interface ExecutionDeps {
   /** Stores the records. */
@@ -70,9 +48,18 @@ export interface ExecutionDeps {
   /** Whether the stacks of failures are stored. */
   storesStacks: boolean;
   /** Starts the runs that jobs ask for. */
-  runs: RunStarter;
-  /** Sends the messages of jobs. */
-  messages: MessageSender;
+  runs: {
+    /**
+     * Checks a request and builds its run: at once, if the schema of the job answers at once.
+     *
+     * @throws {ValidationError} The input does not fit the job's schema, or an option is not valid.
+     */
+    create(job: Job | string, input: unknown, options: StepTriggerOptions & { labels: Labels }): Soon<NewRun>;
+    /** Adds a run, or finds one, and publishes that. One that was added before and deleted since counts as created. */
+    add(run: NewRun): Promise<StepTriggerResult>;
+  };
+  /** Sends a message of a job. One with the same id was sent by an earlier attempt. */
+  send(to: string | KeyedRun, name: string, payload: unknown, id: string): Promise<SentMessage>;
   /** What is done with a run that diverges, if its job does not say it. */
   onDivergence: OnDivergence;
   /** Counts what happens. */

@@ -2,7 +2,7 @@ import type { RunHappening } from "../model/event.ts";
 import type { Hub } from "../events/hub.ts";
 import type { Report } from "../model/execution_report.ts";
 import type { Host } from "../model/host.ts";
-import { byteLength } from "../model/log.ts";
+import { byteLength } from "../values/text.ts";
 import type { RunIdentity } from "../model/run.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { type Json, type JsonText, parseValue } from "../values/json.ts";
-import { tidyText } from "../values/text.ts";
+import { byteLength, tidyText } from "../values/text.ts";
 
 /** The level of a log line. */
 export type LogLevel = "info" | "warn" | "error";
@@ -65,11 +65,6 @@ function cutMessage(message: string, maxBytes: number): string {
     else longest = length - 1;
   }
   return tidyText(message, shortest);
-}
-
-/** How many bytes a string takes in UTF-8. */
-export function byteLength(text: string): number {
-  return new TextEncoder().encode(text).length;
 }
 
 /** The line before the stored ones. It has the position, the id and the time of the last dropped line. */

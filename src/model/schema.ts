@@ -2,7 +2,8 @@ import { toFailure } from "./to_failure.ts";
 import { type Issue, TimeoutError } from "./error.ts";
 import type { Host } from "./host.ts";
 import { kindOf, propertyOf } from "../values/unknown_values.ts";
-import { tidyText } from "../values/text.ts";
+import { isPromise } from "../values/at_once.ts";
+import { byteLength, tidyText } from "../values/text.ts";
 
 /**
  * A validator of any library that follows Standard Schema, version 1 (https://standardschema.dev): zod, valibot,
@@ -109,7 +110,7 @@ export function parseNow<Output>(
 ): Parsed<Output> | Promise<Parsed<Output>> {
   try {
     const validating = schema["~standard"].validate(value);
-    if (!isThenable(validating)) return toParsed(validating);
+    if (!isPromise(validating)) return toParsed(validating);
     return inTime(validating, limits).then((result) => toParsed(result)).catch(refused);
   } catch (cause) {
     return refused(cause);
@@ -158,10 +159,6 @@ async function inTime<T>(checking: PromiseLike<T>, { host, subject, abortSignal 
   }
 }
 
-function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
-  return typeof propertyOf(value, "then") === "function";
-}
-
 /**
  * The first issues, at most 20 and 8 KiB of JSON, equal ones once. The first one always fits: its path and its message
  * are cut.
@@ -175,15 +172,13 @@ function keepIssues(refused: readonly SchemaIssue[]): { issues: Issue[]; issuesL
     if (issues.size === MAX_ISSUES) break;
     const issue = toIssue(each);
     const text = JSON.stringify(issue);
-    if (!issues.has(text)) bytes += encoder.encode(text).length + 1;
+    if (!issues.has(text)) bytes += byteLength(text) + 1;
     if (bytes > MAX_ISSUES_BYTES) break;
     issues.set(text, issue);
     examined += 1;
   }
   return { issues: [...issues.values()], issuesLeftOut: refused.length - examined };
 }
-
-const encoder = new TextEncoder();
 
 function toIssue({ path, message }: SchemaIssue): Issue {
   return { path: toPath(Array.from(path ?? [])), message: tidyText(String(message), MAX_MESSAGE_LENGTH) };

@@ -2,7 +2,7 @@ import { StepError } from "./error.ts";
 import type { Failure, FailureKind } from "./failure.ts";
 import { isInstance } from "../values/unknown_values.ts";
 import { encode } from "../values/json.ts";
-import { cutBytes, tidyText } from "../values/text.ts";
+import { byteLength, cutBytes, tidyText } from "../values/text.ts";
 
 const MAX_MESSAGE_LENGTH = 8_192;
 const MAX_STACK_BYTES = 8_192;
@@ -40,14 +40,14 @@ function describe(thrown: unknown, kind: FailureKind, { outer, bytesLeft, next }
   const causes = [...outer, thrown];
   if (!isInstance(thrown, Error)) {
     const message = cutBytes(describeOther(thrown, outer.length > 0), bytesLeft);
-    const described = { outer: causes, bytesLeft: bytesLeft - bytesOf(message), next: [] };
+    const described = { outer: causes, bytesLeft: bytesLeft - byteLength(message), next: [] };
     const isLast = next.length === 0 || causes.length === MAX_ERRORS;
     const cause = isLast ? null : describe(next[0], "error", { ...described, next: next.slice(1) });
     return { kind, name: "Error", message, stack: null, cause };
   }
   const cut = (text: string | null, left = 0) => {
     const kept = text === null ? null : cutBytes(text, Math.max(0, bytesLeft - left));
-    bytesLeft -= bytesOf(kept ?? "");
+    bytesLeft -= byteLength(kept ?? "");
     return kept;
   };
   const name = cut(readText(() => thrown.name)) ?? "Error";
@@ -70,10 +70,6 @@ function causesOf(thrown: Error): unknown[] {
   if (cause !== null) return [cause];
   const errors = read(() => (thrown as AggregateError).errors);
   return Array.isArray(errors) ? read(() => errors.slice(0, MAX_ERRORS - 1)) ?? [] : [];
-}
-
-function bytesOf(text: string): number {
-  return new TextEncoder().encode(text).length;
 }
 
 /** Describes a value that was thrown, or given as a cause, and is not an `Error`. */

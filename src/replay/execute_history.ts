@@ -84,7 +84,7 @@ class HistoryExecution {
         create: (job, input, options) => this.#newChild(job as Job, input, options), // no step calls anything
         add: () => this.#blocked(null),
       },
-      messages: { send: () => this.#blocked(null) },
+      send: () => this.#blocked(null),
       onDivergence: "hold",
       recorder: new Recorder(),
       warn: () => {},

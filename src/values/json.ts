@@ -1,6 +1,6 @@
 import { SerializationError } from "../model/error.ts";
 import { kindOf, propertyOf } from "./unknown_values.ts";
-import { tidyText } from "./text.ts";
+import { byteLength, tidyText } from "./text.ts";
 
 /** A value that survives a round trip through JSON. */
 export type Json =
@@ -307,5 +307,5 @@ function describe(value: unknown): string {
 export function isLongerThan(text: string, maxBytes: number): boolean {
   if (text.length > maxBytes) return true;
   if (text.length * 3 <= maxBytes) return false;
-  return new TextEncoder().encode(text).length > maxBytes;
+  return byteLength(text) > maxBytes;
 }

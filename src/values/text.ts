@@ -7,9 +7,16 @@ export function tidyText(text: string, maxLength: number): string {
   return cut.toWellFormed().replaceAll("\0", "\uFFFD");
 }
 
+const encoder = new TextEncoder();
+
+/** How many bytes a string takes in UTF-8. */
+export function byteLength(text: string): number {
+  return encoder.encode(text).length;
+}
+
 /** The longest prefix of a string that takes at most a number of bytes of UTF-8. */
 export function cutBytes(text: string, maxBytes: number): string {
-  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(maxBytes));
+  const { read } = encoder.encodeInto(text, new Uint8Array(maxBytes));
   return text.slice(0, read);
 }
 

@@ -100,7 +100,7 @@ export class MessageCalls {
       const id = derivedRunId(claim.originId, idempotencyKey);
       const settle = async () => {
         try {
-          return { sent: await deps.messages.send(to, message, payload, id) };
+          return { sent: await deps.send(to, message, payload, id) };
         } catch (error) {
           if (isInstance(error, StoreError)) throw error; // it is sent again
           return { error };

@@ -5,6 +5,7 @@ import type { StepWrite } from "../../model/step.ts";
 import type { Store } from "../../store/store.ts";
 import type { StreamEnd } from "../../store/run_query.ts";
 import type { Json, JsonText } from "../../values/json.ts";
+import { byteLength } from "../../values/text.ts";
 
 // A writer waits while its stream has so many bytes of items that are not stored.
 const MAX_UNSTORED_BYTES = 262_144;
@@ -302,12 +303,6 @@ export class OpenStream {
 
 function endOf({ position, first, count, size }: Chunk): StreamEnd {
   return { position, items: first + count, bytes: size };
-}
-
-const encoder = new TextEncoder();
-
-function byteLength(text: string): number {
-  return encoder.encode(text).length;
 }
 
 // About how many bytes of items are read at once.
