@@ -100,7 +100,7 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
         ? (step: StepContext) => job.run(step, value)
         : (step: StepContext) => cleanUp(execution, job, step, end);
       const returned = await surroundings.callJob(execution.claim, value, context, call);
-      execution.warnOfUnawaited(); // not of one that has thrown, perhaps before its `await`
+      execution.calls.warnOfUnawaited(); // not of one that has thrown, perhaps before its `await`
       return returned;
     });
     await execution.track(checkOutput(execution, job, output)); // prevents parking meanwhile

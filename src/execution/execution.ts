@@ -22,7 +22,7 @@ import type { Recorder } from "../statistics/recorder.ts";
 import type { Store } from "../store/store.ts";
 import type { Claim } from "../store/claim.ts";
 import type { NewRun } from "../store/new_run.ts";
-import { CallPromise, describeCall } from "./calls/call_promise.ts";
+import { JobCalls } from "./calls/job_calls.ts";
 import { ExecutionState } from "./execution_state.ts";
 import type { Surroundings } from "./surroundings.ts";
 import type { Transactions } from "./transactions.ts";
@@ -119,8 +119,8 @@ export class Execution {
   readonly state: ExecutionState;
   /** Orders the results that reach the job. */
   readonly order: ResultOrder;
-  /** What the job has called without looking at the promise. */
-  readonly #unseen = new Set<CallPromise<unknown>>();
+  /** What the job has called. */
+  readonly calls: JobCalls;
   /** Publishes reports, and sends them with the next write. */
   readonly reports: ReportOutbox;
   /** Its slot: nothing begins without it. */
@@ -139,8 +139,6 @@ export class Execution {
   /** The attempts at steps, and other work of the job, that are under way. */
   #working = 0;
   readonly #whenQuiet: (() => void)[] = [];
-  /** How many calls of the job have not settled. */
-  #awaited = 0;
 
   constructor(claim: Claim, options: ExecutionOptions, deps: ExecutionDeps) {
     this.claim = claim;
@@ -154,6 +152,7 @@ export class Execution {
     this.leaseSureUntil = options.leaseSureUntil;
     this.claimedAt = deps.host.monotonic();
     this.state = new ExecutionState(claim.lease, () => this.nudge());
+    this.calls = new JobCalls(this.state, (what) => deps.warn(`Job "${claim.run.jobName}" ${what}`));
     this.order = new ResultOrder(recordedNos(claim), deps.host);
     this.reports = new ReportOutbox(claim.run, deps.hub, deps.host, () => {
       if (!this.state.isOver) options.onReport();
@@ -253,60 +252,9 @@ export class Execution {
     return this.#working === 1 && !this.order.isHolding;
   }
 
-  /**
-   * Returns a promise for the job that settles as the given one does. It never settles once the run has parked or was
-   * interrupted, or the job's function has returned: what is left of the job does not go on, and cannot cause an
-   * unhandled rejection. Nor does it settle once a branch of a stopping job has reached its checkpoint: the other
-   * branches stop too.
-   *
-   * @param method What was called, and `givenName` the name that it was given, for warnings.
-   */
-  forJob<T>(promise: Promise<T>, method: string, givenName: unknown): Promise<T> {
-    if (this.state.hasParked) {
-      this.#warn(
-        `has called ${
-          describeCall(method, givenName)
-        } after its run had parked: it awaits something that is no step, ` +
-          "and what follows never happens here. Put that into the function of a step",
-      );
-    }
-    this.#awaited += 1;
-    const forJob = new CallPromise<T>((resolve, reject) => {
-      promise.then((value) => {
-        this.#awaited -= 1;
-        if (this.state.mayContinue) resolve(value);
-        else this.state.noteWaiting();
-      }, (error) => {
-        this.#awaited -= 1;
-        if (!this.state.mayContinue) return this.state.noteWaiting();
-        const isUnseen = this.#unseen.has(forJob);
-        forJob.catch(() => {}); // a failed step that nobody awaits must not end the process
-        if (isUnseen) this.#unseen.add(forJob); // it was this `catch()` that looked at it
-        reject(error);
-      });
-    });
-    forJob.method = method;
-    forJob.givenName = givenName;
-    forJob.unseen = this.#unseen;
-    this.#unseen.add(forJob);
-    return forJob;
-  }
-
-  /** Warns of the calls of a job that has returned at whose promises it has not looked. */
-  warnOfUnawaited(): void {
-    for (const { method, givenName } of this.#unseen) {
-      const call = describeCall(method, givenName);
-      this.#warn(`does not await ${call}: the job can return before it has ended, and nobody sees that it failed`);
-    }
-  }
-
-  #warn(what: string): void {
-    this.deps.warn(`Job "${this.claim.run.jobName}" ${what}`);
-  }
-
   /** Whether the job does something of its own: its function has not returned, and awaits none of its calls here. */
   get isInOwnCode(): boolean {
-    return this.#awaited === 0 && !this.state.isOver && !this.state.isBodyWaiting;
+    return this.calls.areSettled && !this.state.isOver && !this.state.isBodyWaiting;
   }
 
   /** Resolves when the store may be asked about existing records; never, if the job is over. */

@@ -28,7 +28,7 @@ interface StepWork {
   /** The function that the job has given. */
   work: Work;
   /** Calls it in a transaction that records the step, too; `null`: it is called as it is. */
-  transact: ((attempt: TransactedAttempt) => Promise<Committed>) | null;
+  transact: ((tools: StepTools, current: () => ExecutingStep) => Promise<Committed>) | null;
 }
 
 /** A step with its options. */
@@ -37,14 +37,6 @@ interface Attempted extends StepWork {
   index: number;
   retry: RetryPolicy;
   timeout: number | undefined;
-}
-
-/** The attempt that a transaction is made for. */
-export interface TransactedAttempt {
-  /** The argument of the function. */
-  tools: StepTools;
-  /** The step, as it is now. */
-  current: () => ExecutingStep;
 }
 
 /** The result of a transaction: of one that has recorded its step (`saved`), or of one whose record has to follow. */
@@ -358,7 +350,7 @@ export class StepCalls {
       readStream: (stream) => streams.read(stream),
     };
     // A lazy result (a query with `then()`) also runs in the step's context.
-    const perform = transact === null ? () => work(tools) : () => transact({ tools, current });
+    const perform = transact === null ? () => work(tools) : () => transact(tools, current);
     const call = { claim, stepName: name, tools, work: perform };
     return deps.currentStep.run(name, () => Promise.resolve(deps.surroundings.callStep(call)));
   }

@@ -35,7 +35,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
   const isSilent = () =>
     execution.state.isOver || (execution.order.isReplaying && deps.currentStep.getStore() === undefined);
   const forJob = <T>(method: keyof StepContext, name: unknown, call: Promise<T>): Promise<T> =>
-    execution.forJob(call, method, name);
+    execution.calls.forJob(call, method, name);
   const log = (level: LogLevel) => (message: string, data?: unknown) => {
     if (isSilent()) return;
     const text = tidyText(String(message), MAX_LOG_LENGTH);

@@ -3,13 +3,14 @@ import type { StepTools } from "../../model/job.ts";
 import type { DataSource, StepTransactionOptions } from "../../model/data_source.ts";
 import type { Report } from "../../model/execution_report.ts";
 import { idempotencyKeyOf } from "../../model/end.ts";
+import type { ExecutingStep } from "../../model/step.ts";
 import type { Json, JsonText } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Execution } from "../execution.ts";
 import { Mistake, type TransactedStep } from "../transactions.ts";
 import { oldNamesOf } from "../replay/recorded_history.ts";
 import { startedRun, STEP_TRIGGER_OPTIONS } from "./child_calls.ts";
-import { Committed, type StepCalls, type TransactedAttempt } from "./step_calls.ts";
+import { Committed, type StepCalls } from "./step_calls.ts";
 
 const OPTIONS: Record<keyof StepTransactionOptions, true> = { retry: true, isolation: true, timeout: true };
 
@@ -38,7 +39,7 @@ export class TransactionCalls {
     const { retry, ...rest } = options;
     return await this.#steps.step(givenName, {
       work: work as () => unknown, // it is called with its own parameters, below
-      transact: (attempt) => this.#transact(source, work, rest, attempt),
+      transact: (tools, current) => this.#transact(source, work, rest, tools, current),
     }, retry === undefined ? {} : { retry }); // its timeout ends the transaction
   }
 
@@ -46,7 +47,8 @@ export class TransactionCalls {
     source: DataSource,
     work: Work,
     options: Omit<StepTransactionOptions, "retry">,
-    { tools, current }: TransactedAttempt,
+    tools: StepTools,
+    current: () => ExecutingStep,
   ): Promise<Committed> {
     const execution = this.#execution;
     const { deps: { transactions, surroundings }, claim, definition: { job: { changes } } } = execution;
