@@ -5,21 +5,13 @@ import { createHandler } from "../../http/handler.ts";
 import type { Store } from "../../store/store.ts";
 import type { Database, Service } from "./service.ts";
 import type { Engine } from "../../engine/engine.ts";
-import type { EngineParts } from "../../engine/assemble_engine.ts";
-import { INTERNALS, internalsOf } from "../../engine/engine_internals.ts";
-import {
-  type BulkRetriggerOptions,
-  type BulkSelection,
-  checkBulk,
-  type CheckedBulk,
-} from "../../engine/bulk/bulk_selection.ts";
-import { type BulkResult, performBulk } from "../../engine/bulk/perform_bulk.ts";
+import { internalsOf } from "../../engine/engine_internals.ts";
 import { derivedRunId } from "../../model/end.ts";
 import { retryFlow } from "../../engine/triggers/trigger_flow.ts";
 import type { JobFlow } from "../../model/flow.ts";
 import { type Host, systemHost } from "../../model/host.ts";
-import { encodeOrigin, readActor } from "../../model/origin.ts";
-import { isTerminal, type RetriggerFrom } from "../../model/run.ts";
+import { encodeOrigin } from "../../model/origin.ts";
+import { isTerminal } from "../../model/run.ts";
 import type { NewRun } from "../../store/new_run.ts";
 
 /**
@@ -41,8 +33,7 @@ export async function databaseService(
     await close();
     throw error;
   }
-  const idle = createEngine({ store: withoutMigration(store), jobs: {}, logger: null });
-  const engine = engineOfStoredRuns(idle, retryStoredRuns(store));
+  const engine = engineOfStoredRuns(Object.assign(store, { migrate: () => Promise.resolve() }));
   let hidden: unknown = null;
   const handler = createHandler(engine, {
     showFailures: true,
@@ -76,91 +67,43 @@ export const EVERYTHING: Omit<HandlerAuth<unknown>, "authenticate"> = {
   scopeRuns: (_, filter) => filter,
 };
 
-function withoutMigration(store: Store): Store {
-  return Object.assign(store, { migrate: () => Promise.resolve() });
-}
-
 /**
- * The same engine, which retriggers runs without the code of their jobs.
- *
- * @param retry Retriggers runs.
+ * An engine without jobs, which retriggers runs of jobs whose code is not here: with the stored input, which nothing checks
+ * again, and the version that the old run has. The limits of a concurrency key are in the code: such a retry shares its key
+ * with no other run. Nor does a run that was retriggered before get another retry.
  */
-function engineOfStoredRuns(engine: Engine, retry: Retrigger): Engine {
-  const retrigger: Engine["retrigger"] = async (runId, { from = "start", ...actor } = {}) => {
-    const { done } = await retry({ runIds: [runId] }, { from, ...actor });
-    const old = await engine.getRun(runId);
-    if (old === null) throw new NotFoundError(`There is no run "${runId}"`);
-    const made = old.retriggeredAs === null ? null : await engine.getRun(old.retriggeredAs);
-    if (made === null) throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
-    return { ...made, disposition: done === 1 ? "created" : "idempotent" };
-  };
-  const internals = internalsOf(engine);
-  const bulk: Pick<EngineParts["bulk"], "perform"> = {
-    perform: (operation, selection, options, guard) =>
-      operation === "retrigger"
-        ? retry(selection, options)
-        : internals.bulk.perform(operation, selection, options, guard),
-  };
-  const replaced = new Map<PropertyKey, unknown>([
-    ["retrigger", retrigger],
-    [INTERNALS, { ...internals, bulk }],
-  ]);
-  return new Proxy(engine, {
-    get: (target, name) => {
-      const member = replaced.get(name) ?? Reflect.get(target, name);
-      return typeof member === "function" ? member.bind(target) : member; // the engine has private fields
-    },
-  });
-}
-
-/** Retriggers runs, as `Engine.retriggerRuns()` does. */
-type Retrigger = (selection: BulkSelection, options: BulkRetriggerOptions) => Promise<BulkResult>;
-
-/**
- * Retriggers runs of jobs whose code is not here: with the stored input, which nothing checks again, and the version that
- * the old run has. The limits of a concurrency key are in the code: such a retry shares its key with no other run.
- */
-export function retryStoredRuns(store: Store, host: Host = systemHost): Retrigger {
-  return async (selection, { from = "failure", by, ...options }) => {
-    const bulk: CheckedBulk = checkBulk(selection, options, "retry");
-    const prepare = async (runId: string) => {
-      const request = await requestRetry(store, runId, from, readActor({ by }));
-      return () => store.enqueue([request]);
+export function engineOfStoredRuns(store: Store, host: Host = systemHost): Engine {
+  const engine = createEngine({ store, host, jobs: {}, logger: null });
+  internalsOf(engine).triggers.requestRetry = async (runId, from, by) => {
+    const history = await store.getHistory(runId);
+    if (history === null) throw new NotFoundError(`There is no run "${runId}"`);
+    const { run: old, input, schemaPrint } = history;
+    if (!isTerminal(old.status)) throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
+    const { jobName, version, payload, labels, concurrencyKey, scheduleName, slotAt, retriggeredAs } = old;
+    if (retriggeredAs !== null && await store.getRunState(retriggeredAs) === null) {
+      throw new ConflictError(`Cannot retrigger run "${runId}": it was retriggered before`);
+    }
+    const request: NewRun = {
+      // That of bulk operations: of calls at the same time, all find the one run that the first has made.
+      id: retriggeredAs ?? derivedRunId(runId, `bulk retrigger of ${runId}`),
+      jobName,
+      version,
+      aliases: [],
+      schemaPrint,
+      payload,
+      input,
+      labels,
+      idempotencyKey: null,
+      concurrencyKey,
+      coalesce: null,
+      trace: encodeOrigin(null, by),
+      retriggerOf: { runId, from },
+      flow: retryFlow(old, { job: UNKNOWN, hasKey: concurrencyKey !== null }),
+      schedule: scheduleName === null ? null : { name: scheduleName, slotAt },
     };
-    return await performBulk("retrigger", bulk, { store, host, guard: null, prepare });
+    return { request, old };
   };
-}
-
-async function requestRetry(
-  store: Store,
-  runId: string,
-  from: RetriggerFrom,
-  by: string | null,
-): Promise<NewRun> {
-  const history = await store.getHistory(runId);
-  if (history === null) throw new NotFoundError(`There is no run "${runId}"`);
-  const { run, input, schemaPrint } = history;
-  if (!isTerminal(run.status)) throw new ConflictError(`Cannot retrigger run "${runId}": it is ${run.status}`);
-  if (run.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
-  const { jobName, version, payload, labels, concurrencyKey, scheduleName, slotAt } = run;
-  return {
-    // That of the engine: of calls at the same time, all find the one run that the first has made.
-    id: derivedRunId(runId, `bulk retrigger of ${runId}`),
-    jobName,
-    version,
-    aliases: [],
-    schemaPrint,
-    payload,
-    input,
-    labels,
-    idempotencyKey: null,
-    concurrencyKey,
-    coalesce: null,
-    trace: encodeOrigin(null, by),
-    retriggerOf: { runId, from },
-    flow: retryFlow(run, { job: UNKNOWN, hasKey: concurrencyKey !== null }),
-    schedule: scheduleName === null ? null : { name: scheduleName, slotAt },
-  };
+  return engine;
 }
 
 // What a retry takes of the flow of its job.

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { defineJob, type ScheduleSlot } from "../../../src/model/job.ts";
 import { replay } from "../../../src/replay/mod.ts";
-import { retryStoredRuns } from "../../../src/cli/service/database_service.ts";
+import { engineOfStoredRuns } from "../../../src/cli/service/database_service.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 
@@ -53,7 +53,7 @@ forEachStore(
     await goOn();
     const fromFailure = await engine.retrigger(fromStart.id, { from: "failure" });
     await goOn();
-    await retryStoredRuns(store, host)({ runIds: [fromFailure.id] }, { from: "start" });
+    await engineOfStoredRuns(store, host).retrigger(fromFailure.id);
     await goOn();
 
     assert.deepEqual(seen, Array(7).fill(SLOT)); // the retry from the failure has the nap as a copy
