@@ -5,11 +5,9 @@ import { PACKAGE_VERSION } from "../../model/version.ts";
 import type { ParameterDescription } from "../requests/parameters.ts";
 import { CLIENT_CODES, statusOf } from "../response.ts";
 import type { AnswerDescription, Route } from "../route.ts";
-import { EVENT_SCHEMAS } from "./event_schemas.ts";
 import { COUNT, type JsonSchema, listOf, objectOf, oneOf, optional, ref, TEXT } from "./json_schema.ts";
-import { OPERATOR_SCHEMAS } from "./operator_schemas.ts";
-import { READ_SCHEMAS } from "./read_schemas.ts";
-import { RUN_SCHEMAS } from "./run_schemas.ts";
+import { OPERATOR_SCHEMAS, READ_SCHEMAS } from "./operator_schemas.ts";
+import { EVENT_SCHEMAS, RUN_SCHEMAS } from "./run_schemas.ts";
 
 const EVERYWHERE: readonly ErrorCode[] = ["invalid_request", "forbidden", "unknown_host", "internal", "unavailable"];
 const WITH_BODY: readonly ErrorCode[] = ["body_timeout", "body_too_large", "unsupported_encoding"];
