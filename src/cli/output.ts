@@ -7,7 +7,7 @@ import type { Latency } from "../statistics/latencies.ts";
  * A column: its title, what it shows of an item, and whether its cells are aligned to the right, or cut if the terminal is
  * too narrow.
  */
-export type ShownColumn<T> = readonly [title: string, toCell: (item: T) => Cell, style?: "right" | "cut"];
+type ShownColumn<T> = readonly [title: string, toCell: (item: T) => Cell, style?: "right" | "cut"];
 
 /** Writes results: as JSON for programs, or as text for people. */
 export class Output {

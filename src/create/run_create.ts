@@ -89,7 +89,7 @@ function describeNextSteps(folder: string, name: string, runtime: AppRuntime): s
 }
 
 /** An app cannot be made. */
-export class CreateError extends Error {
+class CreateError extends Error {
   override readonly name = "CreateError";
   /** The exit code of the command. */
   readonly exitCode: 1 | 2;
@@ -111,7 +111,7 @@ const DEVICE = /^(?:con|prn|aux|nul|com[0-9]|lpt[0-9])$/;
  *
  * @throws {CreateError} It is not allowed.
  */
-export function checkAppName(name: string): void {
+function checkAppName(name: string): void {
   if (name.length <= MAX_LENGTH && NAME.test(name) && !DEVICE.test(name)) return;
   throw new CreateError(
     `"${name}" cannot be the name of an app: use lower-case letters, digits and dashes between them, such as my-app`,
@@ -125,7 +125,7 @@ export function checkAppName(name: string): void {
  * @param files By their paths in the folder.
  * @throws {CreateError} The folder has something in it, is a file, or cannot be written to.
  */
-export async function writeApp(folder: string, files: ReadonlyMap<string, string>): Promise<void> {
+async function writeApp(folder: string, files: ReadonlyMap<string, string>): Promise<void> {
   try {
     await mkdir(folder, { recursive: true });
     const [first] = await readdir(folder);
@@ -147,7 +147,7 @@ function reasonOf(error: unknown): string {
 }
 
 /** What an app is made for. */
-export type AppRuntime = "deno" | "node";
+type AppRuntime = "deno" | "node";
 
 // The versions that this package is tested with.
 const ZOD = "^4.6.7";

@@ -15,7 +15,7 @@ import type { Store } from "../store/store.ts";
 import { type RetryDeps, retryStoreCall } from "./retry_store_call.ts";
 
 /** The consumers that receive the events of rows. */
-export interface Receivers {
+interface Receivers {
   /** Consumers of single runs, by row number. */
   ofRun(seq: number): Iterable<Receiver>;
   /** Consumers of several runs. */

@@ -75,7 +75,7 @@ export interface ExecutionDeps {
 }
 
 /** The parameters of one execution. */
-export interface ExecutionOptions {
+interface ExecutionOptions {
   /** The definition of the job. */
   definition: CatalogJob;
   /** Its slot. */

@@ -86,7 +86,7 @@ const MAX_LOG_BYTES = 262_144;
 const LINE_BYTES = 60;
 
 /** The content of a report, without its number and its time. */
-export type Said = Report extends infer R ? R extends Report ? Omit<R, "no" | "at"> : never : never;
+type Said = Report extends infer R ? R extends Report ? Omit<R, "no" | "at"> : never : never;
 
 const NONE: readonly Report[] = [];
 

@@ -3,7 +3,7 @@ import { TimeoutError } from "../model/error.ts";
 import type { Execution } from "./execution.ts";
 
 /** The countdown to the end of a run's `finishWithin`. */
-export interface RunDeadline {
+interface RunDeadline {
   /** Resolves with why the run fails, when it is late; never, if it has no deadline. */
   exceeded: Promise<Failure>;
   /**

@@ -15,7 +15,7 @@ import type { WorkerSettings } from "./worker_settings.ts";
 const FULL_REST_MS = 100;
 
 /** What {@linkcode Worker.drain} has done. */
-export interface Drained {
+interface Drained {
   /** How many runs it has executed. */
   executed: number;
   /** When the next timer expires, by the store's clock; `null`: there is none; `now`: it ended before it had looked. */

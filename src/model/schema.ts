@@ -53,7 +53,7 @@ export type SchemaInput<S extends Schema> = NonNullable<S["~standard"]["types"]>
 export type SchemaOutput<S extends Schema> = NonNullable<S["~standard"]["types"]>["output"];
 
 /** The result of a check. `cause` is what the validator threw, if it did. */
-export type Parsed<Output = unknown> =
+type Parsed<Output = unknown> =
   | { ok: true; value: Output }
   | { ok: false; issues: Issue[]; issuesLeftOut: number; cause?: unknown };
 

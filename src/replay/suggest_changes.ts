@@ -4,7 +4,7 @@ import type { ReplayReport } from "./replay_report.ts";
 import type { NeededChanges } from "./observed_replay.ts";
 
 /** A run that would be held. */
-export type Hold = Pick<ReplayReport, "outcome" | "code" | "isNew" | "unasked">;
+type Hold = Pick<ReplayReport, "outcome" | "code" | "isNew" | "unasked">;
 
 // A run that needs more declarations than this one by one is the run of another job.
 const MAX_DECLARATIONS = 20;

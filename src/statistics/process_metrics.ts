@@ -1,5 +1,5 @@
 /** Numbers by the value of one label. */
-export class Counter {
+class Counter {
   /** The numbers. */
   readonly values = new Map<string, number>();
 

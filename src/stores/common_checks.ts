@@ -4,7 +4,7 @@ import { checksOf, type TableCheck } from "./table_check.ts";
 const ENDED = "('completed', 'failed', 'cancelled')";
 
 /** The checks that are the same statements in SQLite and in PostgreSQL. */
-export interface CommonChecks {
+interface CommonChecks {
   /** The number of runs of each job and status that is kept is right. */
   count: TableCheck;
   /** K1 and K2 of concurrency keys, and T1 of fairness keys. */

@@ -28,7 +28,7 @@ const PART = /(\d{1,15}(?:\.\d{1,9})?) ?(milliseconds?|seconds?|minutes?|hours?|
 const DURATION = new RegExp(`^(?:${PART.source} ?)*${PART.source}$`);
 
 /** The rule of {@linkcode Duration}, for messages. */
-export const DURATION_RULE = 'milliseconds, or a duration such as "30s", "5m", "2h" or "3 days"';
+const DURATION_RULE = 'milliseconds, or a duration such as "30s", "5m", "2h" or "3 days"';
 
 /** The milliseconds of a duration that is a string; any other value as it is. */
 export function toMs(duration: unknown): unknown {

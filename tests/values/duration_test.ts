@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type Duration, DURATION_RULE, readDuration, toMs } from "../../src/values/duration.ts";
+import { type Duration, readDuration, toMs } from "../../src/values/duration.ts";
 import { RetryAfterError } from "../../src/model/error.ts";
 import { defineJob } from "../../src/model/job.ts";
 import { retryAfter, retryDelay } from "../../src/model/retry.ts";
@@ -89,6 +89,8 @@ Deno.test("a trigger, a wait and a sleep take durations with a unit", async () =
 });
 
 const TEXT = "2 fortnights" as Duration;
+
+const DURATION_RULE = 'milliseconds, or a duration such as "30s", "5m", "2h" or "3 days"';
 
 const IN_JOBS: Record<string, [subject: string, run: (step: StepContext) => Promise<unknown>]> = {
   "step.run()": ['The timeout of step "read"', (step) => step.run("read", () => 1, { timeout: TEXT })],

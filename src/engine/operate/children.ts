@@ -19,7 +19,7 @@ import { checkOptionNames } from "../../values/option_names.ts";
 import { checkRunFilter } from "../runs/run_filter.ts";
 
 /** Which children a caller may see. */
-export interface ChildAccess {
+interface ChildAccess {
   /** Finds only runs that the caller may list. */
   scope: RunQuery;
   /** Whether the caller may know how many there are. */

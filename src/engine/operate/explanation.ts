@@ -19,7 +19,7 @@ export interface Explanation {
 }
 
 /** What holds up a run, with a child that is held. */
-export interface Causes extends Omit<RunBlockers, "blockers"> {
+interface Causes extends Omit<RunBlockers, "blockers"> {
   /** The reasons: at least one. */
   blockers: readonly (Blocker | HeldChild)[];
 }

@@ -170,7 +170,7 @@ const PART_LENGTH = 262_144;
 const MAX_MS = 100;
 
 /** How to read runs. */
-export interface NewestRunsOptions {
+interface NewestRunsOptions {
   /** Where they are. */
   store: Pick<Store, "findRuns" | "readRuns">;
   /** Time. */

@@ -47,7 +47,7 @@ export function checkPurge(options: PurgeOptions): { retention: Retention; limit
 }
 
 /** Limits of a purge. */
-export interface PurgeLimits {
+interface PurgeLimits {
   /** The maximum number of deleted runs. Default: all. */
   limit?: number;
   /** Whether another slice may follow. */

@@ -24,7 +24,7 @@ export async function currentWait(store: Store, wait: Wait): Promise<Wait> {
 }
 
 /** The wait that a link is for. */
-export interface LinkedWait {
+interface LinkedWait {
   /** Its wait of that name; `null`: it has none. */
   wait: Wait | null;
   /** Whether the run may still prepare it. */

@@ -19,7 +19,7 @@ export interface WaitOptions {
 }
 
 /** The dependencies of waiting for a run. */
-export type WaitForRunDeps = Pick<ExecutionDeps, "hub" | "host" | "store" | "warn"> & {
+type WaitForRunDeps = Pick<ExecutionDeps, "hub" | "host" | "store" | "warn"> & {
   changes: ChangePoller;
   reader: RunReader;
 };

@@ -5,7 +5,7 @@ import type { ScheduleSlot } from "../../model/job.ts";
 import { isoTime } from "../../values/iso_time.ts";
 
 /** The slots that passed while nobody looked. */
-export interface MissedSlots {
+interface MissedSlots {
   /** The newest of them, oldest first. */
   newest: number[];
   /** How many there were in all. */
@@ -13,7 +13,7 @@ export interface MissedSlots {
 }
 
 /** The part of croner that a {@linkcode Calendar} asks. */
-export type CronClock = Pick<Cron, "nextRun" | "previousRuns">;
+type CronClock = Pick<Cron, "nextRun" | "previousRuns">;
 
 const NICKNAMES: ReadonlyMap<string, string> = new Map([
   ["@yearly", "0 0 1 1 *"],
@@ -110,7 +110,7 @@ export class Calendar {
 }
 
 /** A pattern without a function: it has no timer. */
-export function newCron(pattern: string, timezone: string): Cron {
+function newCron(pattern: string, timezone: string): Cron {
   return new Cron(pattern, { timezone, paused: true });
 }
 

@@ -48,7 +48,7 @@ export interface FlowOptions {
 }
 
 /** The run that a trigger asks for, as far as its flow depends on it. */
-export interface Flowing {
+interface Flowing {
   /** The flow of its job. */
   job: JobFlow;
   /** Its labels. */

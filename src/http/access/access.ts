@@ -44,7 +44,7 @@ export interface AccessDeps {
 }
 
 /** What a handler serves. */
-export interface Served {
+interface Served {
   /** The engine that is served. */
   readonly engine: Engine;
   /** Its internals. */

@@ -16,7 +16,7 @@ import { MethodNotAllowedError, refuse } from "../response.ts";
 import { askPage, controlOf, PAGE_HEADERS, sayPage, textOf } from "./link_page.ts";
 
 /** What is needed to answer people with a link. */
-export interface LinkDeps {
+interface LinkDeps {
   /** Reads the tokens. */
   links: HandlerLinks;
   /** Takes the answers. */

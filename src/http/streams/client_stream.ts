@@ -9,7 +9,7 @@ import { type EncodedEvent, encodedOf, EventStream, type Message } from "./event
 import { ProgressThrottle } from "./progress_throttle.ts";
 
 /** Options of a stream. */
-export interface ClientStreamOptions {
+interface ClientStreamOptions {
   /** Which runs it shows; `null`: one run, whose row number is set as soon as it is known. */
   filter: ListFilter | null;
   /** Whether the client is sent ids of events, from which it can resume. */

@@ -19,7 +19,7 @@ const CURSOR_MS = 20_000;
 const MAX_JITTER = 10;
 
 /** What it needs to follow a stream. */
-export interface ItemsSource {
+interface ItemsSource {
   /** Keeps the items. */
   store: Store;
   /** Reads them. */

@@ -19,7 +19,7 @@ import type { Resume } from "../requests/parameters.ts";
 const KEEP_ALIVE_MS = 15_000;
 
 /** Settings of the streams. */
-export interface StreamSettings {
+interface StreamSettings {
   /** How many may be open at once. */
   maxStreams: number;
   /** How many may be open at once for one tenant. */

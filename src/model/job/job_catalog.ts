@@ -18,7 +18,7 @@ export interface CatalogJob {
 }
 
 /** What identifies the code of all jobs of an engine. */
-export interface CodeOptions {
+interface CodeOptions {
   /** The code, such as a commit. Left out: the text of each function and the schema of each input identify it. */
   build?: string;
   /** What is done with runs that diverge, of jobs that do not say it. */

@@ -12,7 +12,7 @@ import { summarize } from "./summary.ts";
 import { escapeLines } from "../../values/text.ts";
 
 /** Where the command writes: each call gets one string. */
-export interface CommandOutput {
+interface CommandOutput {
   /** Writes a result. */
   log(text: string): void;
   /** Writes why there is none, and notes. */

@@ -10,7 +10,7 @@ import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 
 /** Which runs to read. */
-export interface RunChoice {
+interface RunChoice {
   /** The names and aliases of each job. */
   jobNames: readonly (readonly string[])[];
   /** Whether the open runs of other jobs are read, too. */

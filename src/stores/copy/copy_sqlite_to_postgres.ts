@@ -181,7 +181,7 @@ type Row = Readonly<Record<string, unknown>>;
 const MODULUS = 2n ** 128n;
 
 /** Builds the digest of a table, row by row. */
-export class RowDigester {
+class RowDigester {
   readonly #columns: readonly string[];
   readonly #hash: (text: string) => string;
   #rows = 0;

@@ -12,7 +12,7 @@ import { namesOf, type Words } from "../../values/option_names.ts";
 import { raw, type SqlPart } from "./statement.ts";
 
 /** The columns of `holdfast_runs`: see schema.ts. */
-export interface RunTable extends Omit<RunColumns, "payload" | "priority"> {
+interface RunTable extends Omit<RunColumns, "payload" | "priority"> {
   seq: number;
   queue: string;
   position: number;

@@ -5,7 +5,7 @@ import { checkDatabaseUrl, loadDriver } from "../database/client.ts";
 import { Servers } from "../database/servers.ts";
 
 /** The dependencies of a {@linkcode NotifyListener}. */
-export interface NotifyListenerDeps {
+interface NotifyListenerDeps {
   /** Listens on a connection of its own. */
   listen: Listen;
   /** Sends a notification as a commit does: on another connection. */

@@ -1,7 +1,7 @@
 import { kindOf, propertyOf } from "../../../values/unknown_values.ts";
 
 /** A row of an answer. */
-export type SqlRow = { [column: string]: unknown };
+type SqlRow = { [column: string]: unknown };
 
 /** Begins transactions with the client of a user. */
 export interface SqlDriver {

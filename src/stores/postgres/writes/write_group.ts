@@ -57,7 +57,7 @@ export interface GroupedWrite {
 }
 
 /** A group as it is sent, and the indexes of its writes in each list. */
-export interface WriteGroup {
+interface WriteGroup {
   text: string;
   lists: Record<WriteList, number[]>;
 }
