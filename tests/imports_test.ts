@@ -210,6 +210,7 @@ const HELPER_FILES = [
   "store_calls.ts",
 ];
 const HELPERS = [
+  "addCounts",
   "addHeld",
   "addLatencies",
   "addUnread",
@@ -218,6 +219,8 @@ const HELPERS = [
   "isOneOf",
   "isSameJson",
   "MESSAGE_VALUES",
+  "NO_COUNTS",
+  "NO_SAMPLE",
   "RUN_VALUES",
   "SEARCHED_BY_END",
   "STEP_VALUES",

@@ -1,6 +1,7 @@
 import type { RunHappening } from "../model/event.ts";
 import type { Disposition } from "../model/run.ts";
 import type { JobStatistics, StatisticsCounts } from "../store/operate.ts";
+import { addCounts, NO_COUNTS } from "./counts.ts";
 import { bucketOf, type Histogram } from "./latencies.ts";
 import { JobMetrics, ProcessMetrics } from "./process_metrics.ts";
 
@@ -177,22 +178,12 @@ export class Recorder {
   }
 }
 
-const NOTHING: StatisticsCounts = {
-  triggered: 0,
-  started: 0,
-  completed: 0,
-  failed: 0,
-  cancelled: 0,
-  steps: 0,
-  stepFailures: 0,
-};
-
 function newUnreported(): Unreported {
-  return { counts: { ...NOTHING }, latencies: {} };
+  return { counts: { ...NO_COUNTS }, latencies: {} };
 }
 
 function addTo({ counts, latencies }: Unreported, other: Omit<JobStatistics, "jobName">): void {
-  for (const name of Object.keys(NOTHING) as (keyof StatisticsCounts)[]) counts[name] += other[name];
+  addCounts(counts, other);
   for (const [key, count] of Object.entries(other.latencies)) {
     const bucket = Number(key);
     latencies[bucket] = (latencies[bucket] ?? 0) + count;

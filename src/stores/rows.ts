@@ -2,6 +2,7 @@ import type { FactValue } from "../model/fact.ts";
 import type { Failure } from "../model/failure.ts";
 import { firstResumed } from "./record_rules.ts";
 import type { JobPause } from "../store/operate.ts";
+import type { OpenWaitRecord } from "../store/operator_reads.ts";
 import type { ScheduleRecord } from "../store/schedule_record.ts";
 import { isoTime } from "../values/iso_time.ts";
 import type { JsonText } from "../values/json.ts";
@@ -126,6 +127,22 @@ export interface WaitRow {
 /** A row of `pauses` as a wait of the run. */
 export function toWait(runId: string, row: WaitRow): Wait {
   return parseWait(toWaitText(runId, row));
+}
+
+/** A row of `pauses` that is an open wait, with columns of its run. */
+export interface OpenWaitRow extends WaitRow, Omit<IdentityRow, "id"> {
+  seq: number;
+  run_id: string;
+}
+
+/** Such a row as a list of open waits shows it. */
+export function toOpenWait(row: OpenWaitRow): OpenWaitRecord {
+  return {
+    wait: toWait(row.run_id, row),
+    run: toRunIdentity({ ...row, id: row.run_id }),
+    payloadSchema: row.payload_schema,
+    place: { deadlineAt: row.deadline_at, seq: row.seq },
+  };
 }
 
 /** A row of `pauses` with the id and the queue of its run. */

@@ -5,7 +5,7 @@ import type { HeldQuery, NewHold } from "../../store/hold_record.ts";
 import type { StrandedJob } from "../../model/hold.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { queueName } from "../queue_name.ts";
-import { latestSince } from "../holds.ts";
+import { byNameAndVersion, latestSince } from "../holds.ts";
 import { MAX_OFFERS } from "../rules.ts";
 import { hadLease, type KeptRun, queueOf, triedPrints } from "./records.ts";
 import type { MemoryRuns } from "./runs.ts";
@@ -49,9 +49,7 @@ export function findStrandedJobs(runs: MemoryRuns, liveQueues: ReadonlySet<strin
     const job = stranded.get(queue) ?? { jobName, version, runs: 0, oldestAt: isoTime(createdAt) };
     stranded.set(queue, { ...job, runs: job.runs + 1 });
   }
-  return [...stranded.values()].sort((left, right) =>
-    left.jobName === right.jobName ? left.version - right.version : left.jobName < right.jobName ? -1 : 1
-  );
+  return [...stranded.values()].sort(byNameAndVersion);
 }
 
 /** Holds a run, and releases its lease and its concurrency key. See `Store.hold()`. */

@@ -1,4 +1,4 @@
-import type { JobNumbers, LatencyCounts, StatisticsSpan } from "../../store/operate.ts";
+import type { JobNumbers, LatencyCounts, StatisticsRow, StatisticsSpan } from "../../store/operate.ts";
 import { jobNameOf } from "../queue_name.ts";
 
 /** How many runs of a queue are held, and since when the first of them is. */
@@ -52,6 +52,9 @@ export const STATISTICS_SPANS: readonly { span: StatisticsSpan; keptMs: number }
   { span: MINUTE_MS, keptMs: 2 * HOUR_MS },
   { span: 900_000, keptMs: 8 * 24 * HOUR_MS },
 ];
+
+/** The numbers of runs in a slot in which nobody has counted them. */
+export const NO_SAMPLE: StatisticsRow["sampled"] = { samples: 0, pending: 0, running: 0, waiting: 0, busy: 0 };
 
 /** When the slot of an instant began. */
 export function slotAt(now: number, span: StatisticsSpan): number {

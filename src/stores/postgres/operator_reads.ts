@@ -12,15 +12,7 @@ import { findBlockers } from "../operate/find_blockers.ts";
 import { type AttemptRow, type TimelineStepRow, toFailures, toTimelineStep } from "../operate/timeline_rows.ts";
 import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../operate/numbers.ts";
 import { isAloneQueue, jobNameOf } from "../queue_name.ts";
-import {
-  type IdentityRow,
-  type JobPauseRow,
-  toFailure,
-  toJobPause,
-  toRunIdentity,
-  toWait,
-  type WaitRow,
-} from "../rows.ts";
+import { type JobPauseRow, type OpenWaitRow, toFailure, toJobPause, toOpenWait } from "../rows.ts";
 import { parseWorkerDetails, toNamedWorker } from "../record_rules.ts";
 import type { DatabaseCalls, PostgresDatabase } from "./database/postgres_database.ts";
 import { type RunRow, toRunText } from "./run_answers.ts";
@@ -46,15 +38,7 @@ export const OPERATOR_READS = {
     })),
   getOpenWaits: async (database, after, limit, runIds) => {
     const { waits, total } = await database.read<OpenWaitsAnswer>("get_open_waits", { after, limit, runIds });
-    return {
-      waits: waits.map((row) => ({
-        wait: toWait(row.run_id, row),
-        run: toRunIdentity({ ...row, id: row.run_id }),
-        payloadSchema: row.payload_schema,
-        place: { deadlineAt: row.deadline_at, seq: row.seq },
-      })),
-      total,
-    };
+    return { waits: waits.map(toOpenWait), total };
   },
   searchRuns: async (database, text, limit) => {
     // Each run once, by what has found it first.
@@ -101,7 +85,7 @@ interface FailuresAnswer {
 
 /** What `fn.get_open_waits()` returns. */
 interface OpenWaitsAnswer {
-  waits: (WaitRow & Omit<IdentityRow, "id"> & { seq: number; run_id: string; payload_schema: JsonText | null })[];
+  waits: OpenWaitRow[];
   total: number;
 }
 

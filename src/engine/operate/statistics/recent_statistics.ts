@@ -1,5 +1,6 @@
 import type { Store } from "../../../store/store.ts";
 import type { StatisticsRow } from "../../../store/operate.ts";
+import { addCounts, NO_COUNTS } from "../../../statistics/counts.ts";
 import { type Latency, LatencySums } from "../../../statistics/latencies.ts";
 
 const MINUTE_MS = 60_000;
@@ -133,23 +134,21 @@ export interface Windows {
   "1h": Rates;
 }
 
-const COUNTS = ["triggered", "started", "completed", "failed", "cancelled", "steps", "stepFailures"] as const;
-
 /** The sums of some rows of statistics. */
 class RateSums {
-  readonly #counts = { triggered: 0, started: 0, completed: 0, failed: 0, cancelled: 0, steps: 0, stepFailures: 0 };
+  readonly #counts = { ...NO_COUNTS };
   readonly #latencies = new LatencySums();
 
   /** Adds a row. Returns the same sums. */
   add(row: StatisticsRow): this {
-    for (const name of COUNTS) this.#counts[name] += row[name];
+    addCounts(this.#counts, row);
     this.#latencies.add(row.latencies);
     return this;
   }
 
   /** Adds other sums. Returns the same sums. */
   addAll(other: RateSums): this {
-    for (const name of COUNTS) this.#counts[name] += other.#counts[name];
+    addCounts(this.#counts, other.#counts);
     this.#latencies.addAll(other.#latencies);
     return this;
   }

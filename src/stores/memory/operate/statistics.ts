@@ -1,8 +1,8 @@
 import type { JobStatistics, StatisticsQuery, StatisticsRow, StatisticsSpan } from "../../../store/operate.ts";
-import { addLatencies, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
+import { addCounts, NO_COUNTS } from "../../../statistics/counts.ts";
+import { addLatencies, NO_SAMPLE, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
 
-const COUNTS = ["triggered", "started", "completed", "failed", "cancelled", "steps", "stepFailures"] as const;
-const SAMPLES = ["samples", "pending", "running", "waiting", "busy"] as const;
+const SAMPLES = Object.keys(NO_SAMPLE) as (keyof typeof NO_SAMPLE)[]; // it has no others
 
 /** The statistics of a memory store. */
 export class MemoryStatistics {
@@ -16,7 +16,7 @@ export class MemoryStatistics {
     for (const { span, keptMs } of STATISTICS_SPANS) {
       const rows = this.#rows.get(span)!; // each length has its rows
       const at = slotAt(now, span);
-      for (const counts of statistics) addTo(rows, at, counts, counts.jobName === "" ? sampled : null);
+      for (const counts of statistics) addTo(rows, at, counts, counts.jobName === "" ? sampled : NO_SAMPLE);
       for (const [key, row] of rows) if (row.at < at - keptMs) rows.delete(key);
     }
   }
@@ -37,24 +37,18 @@ function addTo(
   rows: Map<string, StatisticsRow>,
   at: number,
   counts: JobStatistics,
-  sampled: StatisticsRow["sampled"] | null,
+  sampled: StatisticsRow["sampled"],
 ): void {
   const key = JSON.stringify([at, counts.jobName]);
   const row = rows.get(key) ?? {
     at,
     jobName: counts.jobName,
-    triggered: 0,
-    started: 0,
-    completed: 0,
-    failed: 0,
-    cancelled: 0,
-    steps: 0,
-    stepFailures: 0,
+    ...NO_COUNTS,
     latencies: {},
-    sampled: { samples: 0, pending: 0, running: 0, waiting: 0, busy: 0 },
+    sampled: { ...NO_SAMPLE },
   };
   rows.set(key, row);
-  for (const name of COUNTS) row[name] += counts[name];
+  addCounts(row, counts);
   row.latencies = addLatencies(row.latencies, counts.latencies);
-  if (sampled !== null) { for (const name of SAMPLES) row.sampled[name] += sampled[name]; }
+  for (const name of SAMPLES) row.sampled[name] += sampled[name];
 }

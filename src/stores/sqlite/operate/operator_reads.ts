@@ -1,19 +1,12 @@
-import type { JsonText } from "../../../values/json.ts";
 import type { FoundBy, OpenWaitPlace, OpenWaits, SearchHit } from "../../../store/operator_reads.ts";
 import { MAX_COUNTED_WAITS } from "../../../model/wait.ts";
 import { SEARCHED_BY_END } from "../../operate/timeline_rows.ts";
-import { type IdentityRow, toRunIdentity, toWait, type WaitRow } from "../../rows.ts";
+import { type OpenWaitRow, toOpenWait } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw, sql, type SqlPart } from "../statement.ts";
 
 // The place of a wait without a deadline.
 const LAST = 9e15;
-
-interface OpenRow extends WaitRow, Omit<IdentityRow, "id"> {
-  seq: number;
-  run_id: string;
-  payload_schema: JsonText | null;
-}
 
 /** Open waits, the soonest deadline first. See `Store.getOpenWaits()`. */
 export function readOpenWaits(
@@ -32,15 +25,7 @@ export function readOpenWaits(
   const { total } = db.one<{ total: number }>`
     SELECT count(*) AS total FROM (SELECT 1 FROM holdfast_pauses INDEXED BY holdfast_pauses_open_waits
     WHERE kind = 'wait' AND status = 'pending' LIMIT ${raw(MAX_COUNTED_WAITS + 1)})`;
-  return {
-    waits: rows.map((row) => ({
-      wait: toWait(row.run_id, row),
-      run: toRunIdentity({ ...row, id: row.run_id }),
-      payloadSchema: row.payload_schema,
-      place: { deadlineAt: row.deadline_at, seq: row.seq },
-    })),
-    total,
-  };
+  return { waits: rows.map(toOpenWait), total };
 }
 
 function readOwnRows(
@@ -48,8 +33,8 @@ function readOwnRows(
   runIds: readonly string[],
   [deadline, seq]: readonly [deadline: number, seq: number],
   limit: number,
-): OpenRow[] {
-  return db.all<OpenRow>`
+): OpenWaitRow[] {
+  return db.all<OpenWaitRow>`
     SELECT p.*, r.id AS run_id, r.job, r.labels FROM json_each(${JSON.stringify(runIds)}) j
     CROSS JOIN holdfast_runs r ON r.id = j.value
     CROSS JOIN holdfast_pauses p INDEXED BY holdfast_pauses_by_kind ON p.run_seq = r.seq AND p.kind = 'wait'
@@ -58,8 +43,8 @@ function readOwnRows(
 }
 
 // In one statement, `(ifnull(p.deadline_at, 9e15), p.seq) > (?, ?)` reads the index from its beginning.
-function readOpenRows(db: SqliteDatabase, isAfter: SqlPart, limit: number): OpenRow[] {
-  return db.all<OpenRow>`
+function readOpenRows(db: SqliteDatabase, isAfter: SqlPart, limit: number): OpenWaitRow[] {
+  return db.all<OpenWaitRow>`
     SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p INDEXED BY holdfast_pauses_open_waits
     CROSS JOIN holdfast_runs r ON r.seq = p.run_seq
     WHERE p.kind = 'wait' AND p.status = 'pending' AND ${isAfter}

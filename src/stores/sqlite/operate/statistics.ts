@@ -6,7 +6,7 @@ import type {
   StatisticsSpan,
   StoreInfo,
 } from "../../../store/operate.ts";
-import { addLatencies, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
+import { addLatencies, NO_SAMPLE, slotAt, STATISTICS_SPANS } from "../../operate/numbers.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { namesOf } from "../../../values/option_names.ts";
 import { raw, rowLimit, sql } from "../statement.ts";
@@ -24,8 +24,6 @@ export function addStatistics(db: SqliteDatabase, statistics: readonly JobStatis
   }
   noteTimes(db);
 }
-
-const NO_SAMPLE: StatisticsRow["sampled"] = { samples: 0, pending: 0, running: 0, waiting: 0, busy: 0 };
 
 /** How many runs are pending, running and waiting now, and how many are under leases of live workers. */
 function readSample(db: SqliteDatabase, now: number): StatisticsRow["sampled"] {
