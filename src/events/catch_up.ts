@@ -1,5 +1,5 @@
 import { StoreError } from "../model/error.ts";
-import type { Host } from "../model/host.ts";
+import { type Host, nextTurn } from "../model/host.ts";
 import type { Cursor, JournalPage, JournalRow } from "../model/journal.ts";
 import type { EventConsumer, FactEvents, Receiver } from "./fact_events.ts";
 
@@ -156,7 +156,7 @@ export class CatchUp {
 
   async #turn(): Promise<void> {
     const { host } = this.#deps;
-    await new Promise<void>((resolve) => host.defer(resolve));
+    await nextTurn(host);
     this.#turnedAt = host.monotonic();
   }
 }

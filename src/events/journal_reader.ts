@@ -1,3 +1,4 @@
+import { nextTurn } from "../model/host.ts";
 import type { Cursor, JournalRow } from "../model/journal.ts";
 import type { Store } from "../store/store.ts";
 import { CatchUp, missingError, toPlace } from "./catch_up.ts";
@@ -167,11 +168,11 @@ export class JournalReader {
       reading.place = toPlace(last);
       this.#notifyTouched(page.rows);
       const receivers = { ofRun: (seq: number) => this.#ofRuns.get(seq) ?? [], ofLists: this.#ofLists };
-      await this.#events.publish(page.rows, receivers, () => this.#breathe(), abortSignal);
+      await this.#events.publish(page.rows, receivers, () => nextTurn(this.#deps.host), abortSignal);
       if (abortSignal.aborted) return;
       reading.publishedPlace = toPlace(last);
       if (last.position >= page.end.position) return;
-      await this.#breathe();
+      await nextTurn(this.#deps.host);
     }
   }
 
@@ -192,10 +193,6 @@ export class JournalReader {
 
   #read({ position, at }: Cursor, abortSignal: AbortSignal) {
     return retryStoreCall(() => this.#deps.store.readJournal(position, PAGE_LENGTH, at), this.#deps, abortSignal);
-  }
-
-  #breathe(): Promise<void> {
-    return new Promise((resolve) => this.#deps.host.defer(resolve));
   }
 }
 

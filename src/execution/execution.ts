@@ -5,7 +5,7 @@ import type { Hub } from "../events/hub.ts";
 import { retryStoreCall } from "../events/retry_store_call.ts";
 import type { Failure, FailureKind } from "../model/failure.ts";
 import { toFailure, withoutStacks } from "../model/to_failure.ts";
-import type { Host } from "../model/host.ts";
+import { type Host, nextTurn } from "../model/host.ts";
 import type { AroundHooks, ExecutionInfo } from "../model/around.ts";
 import type { Soon } from "../values/at_once.ts";
 import { decode, encode, type Json, type JsonText } from "../values/json.ts";
@@ -211,7 +211,7 @@ export class Execution {
     do {
       await this.workEnded();
       // Another branch of the job may have waited for this, and the job may return now.
-      await new Promise<void>((resolve) => this.deps.host.defer(resolve));
+      await nextTurn(this.deps.host);
     } while (this.#working > 0);
     if (!this.state.hasReturned) this.state.interrupt(reason);
   }

@@ -42,6 +42,9 @@ export function createTestEngine<const J extends Jobs>(options: TestEngineOption
 }
 
 class KitEngine<J extends Jobs> implements TestEngine<J> {
+  readonly store: MemoryStore;
+  readonly events: readonly EngineEvent[];
+  readonly warnings: readonly string[];
   readonly #system: TestSystem;
   readonly #options: TestEngineOptions<J>;
   readonly #started: Promise<unknown>;
@@ -77,6 +80,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
       seed,
       patience: readDuration(patience, "patience"),
     });
+    ({ store: this.store, events: this.events, warnings: this.warnings } = this.#system);
     this.#started = this.#startWorkers(workers);
     this.#started.catch(() => {}); // the first call throws it
   }
@@ -87,20 +91,8 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
     return process.engine as unknown as Engine<J>; // an engine of these jobs
   }
 
-  get store(): MemoryStore {
-    return this.#system.store;
-  }
-
   get now(): Date {
     return new Date(this.#system.clock.now);
-  }
-
-  get events(): readonly EngineEvent[] {
-    return this.#system.events;
-  }
-
-  get warnings(): readonly string[] {
-    return this.#system.warnings;
   }
 
   get trace(): string {

@@ -1,5 +1,5 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
-import { pause } from "../../model/host.ts";
+import { nextTurn, pause } from "../../model/host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Retention, TerminalStatus } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
@@ -72,7 +72,7 @@ export async function purgeInSlices(
     for (const run of purged) deps.hub.publish(run, { type: "run:delete", by: null });
     if (purged.length === 0) break;
     deleted += purged.length;
-    await new Promise<void>((resolve) => deps.host.defer(resolve));
+    await nextTurn(deps.host);
   }
   return deleted;
 }

@@ -1,4 +1,5 @@
 import { ConflictError, NotFoundError, ValidationError } from "../../model/error.ts";
+import { nextTurn } from "../../model/host.ts";
 import { type ActorOptions, checkActor } from "../../model/origin.ts";
 import type { Labels } from "../../model/run.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
@@ -139,7 +140,7 @@ export class ScheduleRegistry<L> implements Schedules<L> {
     const list: Schedule[] = [];
     for (const record of schedules) {
       if (list.length > 0 && list.length % SLICE === 0) {
-        await new Promise<void>((resolve) => this.#deps.host.defer(resolve));
+        await nextTurn(this.#deps.host);
       }
       list.push(toSchedule(record, now));
     }

@@ -3,7 +3,7 @@ import type { ChangeWatch } from "../../events/change_watch.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import { Throttle } from "../../events/throttle.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
-import { InterruptibleSleep } from "../../model/host.ts";
+import { InterruptibleSleep, nextTurn } from "../../model/host.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { PRODUCTION, type Surroundings } from "../../execution/surroundings.ts";
 import type { Job } from "../../model/job.ts";
@@ -91,7 +91,7 @@ export class Scheduler {
       }
       if (abortSignal.aborted) break;
       if (idleMs > 0) await this.#idle.sleep(idleMs);
-      else await new Promise<void>((resolve) => host.defer(resolve));
+      else await nextTurn(host);
     }
     stopWatching();
     throttle.cancel();
@@ -121,7 +121,7 @@ export class Scheduler {
     this.#known = new Map(mine.map(({ record, known }) => [record.name, known]));
     let nextAt = Infinity;
     for (let from = 0; from < mine.length && !abortSignal.aborted; from += SLICE) {
-      if (from > 0) await new Promise<void>((resolve) => host.defer(resolve));
+      if (from > 0) await nextTurn(host);
       const slice = mine.slice(from, from + SLICE);
       const instants = await Promise.all(slice.map(({ record, known }) => this.#care(record, known, now, abortSignal)));
       nextAt = Math.min(nextAt, ...instants);

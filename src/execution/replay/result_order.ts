@@ -1,4 +1,4 @@
-import type { Host } from "../../model/host.ts";
+import { type Host, nextTurn } from "../../model/host.ts";
 
 interface Held {
   recordedNo: number;
@@ -108,7 +108,7 @@ export class ResultOrder {
   async settled(): Promise<void> {
     do {
       if (this.isHolding) await new Promise<void>((resolve) => this.#whenEmpty.push(resolve));
-      await new Promise<void>((resolve) => this.#host.defer(resolve));
+      await nextTurn(this.#host);
     } while (this.isHolding);
   }
 

@@ -36,10 +36,10 @@ export async function runCommand(args: readonly string[], output: CommandOutput)
     }
     const jobs = await readJobs(options);
     const { reports, others } = await replayAll(readAll(options, jobs), jobs);
-    if (options.json) output.log(JSON.stringify(reports, null, 2));
-    else {for (const job of jobs.newest.values()) {
-        output.log(summarize(job, reports.filter((report) => isOf(job, report))));
-      }}
+    const results = options.json
+      ? [JSON.stringify(reports, null, 2)]
+      : [...jobs.newest.values()].map((job) => summarize(job, reports.filter((report) => isOf(job, report))));
+    for (const result of results) output.log(result);
     for (const [name, count] of others) {
       output.error(
         `${name}  ${count} open ${count === 1 ? "run" : "runs"} of a job that ${options.jobs} does not export`,

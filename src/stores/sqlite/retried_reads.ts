@@ -1,5 +1,5 @@
 import { StoreError } from "../../model/error.ts";
-import { type Host, pause } from "../../model/host.ts";
+import { type Host, nextTurn, pause } from "../../model/host.ts";
 import type { DatabaseFileGuard } from "./connection.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
 
@@ -63,7 +63,7 @@ export class RetriedReads {
         }
       });
       if (done) return value as T; // the value of the end is that of the generator
-      await new Promise<void>((resolve) => this.#host.defer(resolve));
+      await nextTurn(this.#host);
     }
   }
 }

@@ -1,5 +1,5 @@
 import { HoldfastError, StoreError } from "../../model/error.ts";
-import { type Host, pause } from "../../model/host.ts";
+import { type Host, nextTurn, pause } from "../../model/host.ts";
 import { writeCounts } from "./run_counts.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
 import { writeJournal } from "./journal/journal.ts";
@@ -97,7 +97,7 @@ export class WriteBatch {
     do {
       // A macrotask between two batches: it gathers what is ready, and leaves the lock free for a moment, since
       // SQLite has no queue for it.
-      await new Promise<void>((resolve) => this.#host.defer(resolve));
+      await nextTurn(this.#host);
       if (this.#commitBatch()) {
         busySince = null;
         continue;

@@ -14,7 +14,8 @@ const REFUSED = [
  * made to the current one; a caller that finds no server there that takes writes passes on to the next.
  */
 export class Servers {
-  readonly #urls: readonly string[];
+  /** The addresses, one for each server. */
+  readonly urls: readonly string[];
   #current = 0;
 
   /**
@@ -40,27 +41,17 @@ export class Servers {
       throw new TypeError("PostgresStore does not support Aurora DSQL: it has no PL/pgSQL. Use PostgreSQL");
     }
     checkParameters(after);
-    this.#urls = hosts.map((host) => before + host + after);
-  }
-
-  /** How many there are. */
-  get count(): number {
-    return this.#urls.length;
-  }
-
-  /** The addresses, one for each server. */
-  get urls(): readonly string[] {
-    return this.#urls;
+    this.urls = hosts.map((host) => before + host + after);
   }
 
   /** The address of the server to which new connections are made. */
   get url(): string {
-    return this.#urls[this.#current]!;
+    return this.urls[this.#current]!;
   }
 
   /** Goes on to the next server, unless somebody else has done so since. */
   leave(url: string): void {
-    if (url === this.url) this.#current = (this.#current + 1) % this.#urls.length;
+    if (url === this.url) this.#current = (this.#current + 1) % this.urls.length;
   }
 
   /**
@@ -69,7 +60,7 @@ export class Servers {
    * @throws The error of the last one.
    */
   async connect<T>(attempt: (url: string) => Promise<T>): Promise<T> {
-    for (let left = this.count;; left--) {
+    for (let left = this.urls.length;; left--) {
       const { url } = this;
       try {
         return await attempt(url);

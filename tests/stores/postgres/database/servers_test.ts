@@ -25,7 +25,7 @@ Deno.test("Servers takes the addresses that pg takes", () => {
 
 Deno.test("Servers takes the attributes that it has anyway, and refuses what it would ignore", () => {
   for (const attributes of ["read-write", "primary"]) {
-    assert.equal(new Servers(`postgres://a,b/jobs?target_session_attrs=${attributes}`).count, 2);
+    assert.equal(new Servers(`postgres://a,b/jobs?target_session_attrs=${attributes}`).urls.length, 2);
   }
 
   for (
