@@ -89,7 +89,8 @@ function parse(args: readonly string[], options: ParseOptions) {
       allowPositionals: true,
     });
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
+    const message = error instanceof Error ? error.message : String(error);
+    throw new UsageError(message.replaceAll("\n", " "), { cause: error });
   }
 }
 

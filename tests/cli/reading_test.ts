@@ -270,3 +270,31 @@ Deno.test("holdfast help lists every command, and each command lists its options
   assert.match(runs.lines.join("\n"), /--label KEY=VALUE/);
   assert.match(show.lines.join("\n"), /holdfast show RUN/);
 });
+
+Deno.test("holdfast says in one line what an option lacks", async () => {
+  const { code, notes } = await callCli(["purge", "--older-than", "-1"]);
+
+  assert.equal(code, 2);
+  assert.match(notes.join(), /^Option '--older-than' argument is ambiguous\. Did you forget [^\\]*$/);
+});
+
+Deno.test("holdfast exits with 3 if an answer is cut off, or a proxy says that the service is away", async () => {
+  const cut = new TransformStream<Uint8Array, Uint8Array>();
+  await using server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen: () => {}, onError: () => new Response() },
+    (request) => {
+      if (request.url.endsWith("/workers")) return new Response("<h1>Bad Gateway</h1>", { status: 502 });
+      const writer = cut.writable.getWriter();
+      void writer.write(new TextEncoder().encode('{"total":')).then(() => writer.abort("cut off")).catch(() => {});
+      return new Response(cut.readable);
+    },
+  );
+  const store = ["--store", `http://127.0.0.1:${server.addr.port}`];
+
+  const stats = await callCli(["stats", ...store]);
+  const workers = await callCli(["workers", ...store]);
+
+  assert.equal(stats.code, 3);
+  assert.match(stats.notes.join(), /^The answer of the service was cut off: /);
+  assert.deepEqual([workers.code, workers.notes], [3, ["The service cannot answer: 502 Bad Gateway"]]);
+});

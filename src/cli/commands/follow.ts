@@ -1,7 +1,7 @@
 import { describeDuration } from "../../values/duration.ts";
 import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import { type Command, type CommandCall, UsageError } from "../command.ts";
-import { findRunId, refusalOf, toSearch } from "../service/api.ts";
+import { findRunId, readText, refusalOf, toSearch } from "../service/api.ts";
 import { toJsonLine } from "../../values/text.ts";
 import type { Color, Output } from "../output.ts";
 import { type Followed, followEvents, pauseUnlessAborted } from "../service/follow_events.ts";
@@ -104,9 +104,11 @@ export const stream: Command = {
     while (!abortSignal.aborted) {
       const query = { runId, name, offset, live: isUpToDate ? "long-poll" : undefined };
       let response: Response;
+      let text: string;
       try {
         response = await service.ask(`/stream${toSearch(query)}`, { signal: abortSignal });
-        if (response.status >= 500) throw refusalOf(response, await response.text());
+        text = await readText(response);
+        if (response.status >= 500) throw refusalOf(response, text);
       } catch (error) {
         if (abortSignal.aborted) break;
         if (!isKnown || !args.has("follow") || !(error instanceof StoreError)) throw error;
@@ -118,7 +120,6 @@ export const stream: Command = {
       if (isAway) output.note("The service is back");
       isAway = false;
       isKnown = true;
-      const text = await response.text();
       if (response.status === 410) {
         const reset: { from: number; offset: string } = JSON.parse(text);
         printer.flush();

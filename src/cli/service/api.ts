@@ -1,4 +1,5 @@
 import { ConflictError, type ErrorCode, HoldfastError, NotFoundError, StoreError } from "../../model/error.ts";
+import { toFailure } from "../../model/failure/to_failure.ts";
 import type { Json } from "../../values/json.ts";
 import type { Route } from "../../http/route.ts";
 import type { routes } from "../../http/routes.ts";
@@ -35,12 +36,25 @@ export async function askApi<Name extends RouteName>(
     ? { method }
     : { method, body: JSON.stringify(body), headers: { "content-type": "application/json" } };
   const response = await service.ask(`${path}${toSearch(query)}`, init);
-  const text = await response.text();
+  const text = await readText(response);
   if (!response.ok) throw refusalOf(response, text);
   try {
     return JSON.parse(text); // a service of this version answers what the route promises
   } catch (error) {
     throw new StoreError(`The service has answered something else than JSON to ${route}`, { cause: error });
+  }
+}
+
+/**
+ * The text of a response.
+ *
+ * @throws {StoreError} The connection broke before its end.
+ */
+export async function readText(response: Response): Promise<string> {
+  try {
+    return await response.text();
+  } catch (error) {
+    throw new StoreError(`The answer of the service was cut off: ${toFailure(error).message}`, { cause: error });
   }
 }
 
@@ -65,6 +79,7 @@ export function refusalOf(response: Response, text: string): HoldfastError {
     if (status === 401 || status === 403) {
       return new HoldfastError("forbidden", `The service has refused this: ${answer}`);
     }
+    if (status >= 500) return new StoreError(`The service cannot answer: ${answer}`); // a proxy before it says so
     return new StoreError(`There is no Holdfast service at this address: it has answered ${answer}`);
   }
   const message = [body.error, ...body.issues.map(({ path, message }) => `${path.join(".")}: ${message}`)].join("; ");

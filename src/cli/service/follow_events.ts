@@ -1,7 +1,7 @@
 import type { RunEvent } from "../../model/event.ts";
 import { StoreError } from "../../model/error.ts";
 import { sseLines } from "../../client/follow.ts";
-import { type Query, refusalOf, toSearch } from "./api.ts";
+import { type Query, readText, refusalOf, toSearch } from "./api.ts";
 import type { Service } from "./service.ts";
 import { setTimeout } from "node:timers/promises";
 
@@ -73,7 +73,7 @@ async function openStream(
 ): Promise<ReadableStream<Uint8Array<ArrayBuffer>> | null> {
   const response = await service.ask(path, init);
   if (response.status === 204) return null;
-  if (!response.ok || response.body === null) throw refusalOf(response, await response.text());
+  if (!response.ok || response.body === null) throw refusalOf(response, await readText(response));
   return response.body;
 }
 
