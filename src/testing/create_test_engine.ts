@@ -27,6 +27,7 @@ const OPTIONS = namesOf<keyof TestEngineOptions<Jobs>>()("jobs dataSources now s
 const SIGNAL_OPTIONS = { signalId: true, occurrence: true } as const;
 
 const DEFAULT_START = "2030-01-01T00:00:00Z";
+const LAST_INSTANT = Date.parse("9999-12-31T23:59:59.999Z");
 // Far more than a test needs: something repeats itself without end.
 const MAX_STEPS = 100_000;
 
@@ -135,16 +136,14 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
 
   async advance(duration: Duration): Promise<void> {
     const ms = readDuration(duration, "The duration of advance()");
-    await this.#ready();
-    await this.#system.moveTo(this.#system.clock.now + ms);
+    await this.#moveTo(this.#system.clock.now + ms);
   }
 
   async advanceTo(date: Date | string): Promise<void> {
     const instant = toInstant(date);
     const { now } = this.#system.clock;
     if (instant < now) throw new RangeError(`${isoTime(instant)} has passed: it is ${isoTime(now)}`);
-    await this.#ready();
-    await this.#system.moveTo(instant);
+    await this.#moveTo(instant);
   }
 
   next(): Date | null {
@@ -172,7 +171,9 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
     return this.#system.fakes.of(job.name, stepName) as FakeStep<never> as FakeStep<Input>; // inputs of this job
   }
 
-  async crash({ worker }: { worker?: number } = {}): Promise<void> {
+  async crash(options: { worker?: number } = {}): Promise<void> {
+    checkOptionNames(options, { worker: true }, "crash()");
+    const { worker } = options;
     await this.#ready();
     await this.#system.settle();
     const victims = this.#system.alive.filter(({ name }) => worker === undefined || name === `worker ${worker}`);
@@ -247,6 +248,12 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
     if (crash !== undefined) throw new Error(`crashAt("${crash.stepName}", "${crash.moment}"): no such record came`);
     const [unused] = fakes.unused();
     if (unused !== undefined && this.#options.unusedFakes !== "ignore") throw new Error(unused);
+  }
+
+  async #moveTo(instant: number): Promise<void> {
+    if (instant > LAST_INSTANT) throw new RangeError("The clock of a test does not go past the year 9999");
+    await this.#ready();
+    await this.#system.moveTo(instant);
   }
 
   /** Waits until the first workers have started. */

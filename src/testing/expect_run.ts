@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { EngineEvent, EventType, RunEvent } from "../model/event.ts";
 import type { HoldCode } from "../model/hold.ts";
 import { isoTime } from "../values/iso_time.ts";
+import { checkOptionNames } from "../values/option_names.ts";
 import { toInstant } from "./test_clock.ts";
 import type { Run, RunStatus } from "../model/run.ts";
 import type { TestSystem } from "./test_system.ts";
@@ -56,10 +57,12 @@ export class ExpectedRun implements RunExpectations {
     if (!isDeepStrictEqual(run.output, expected[0])) this.#fail("has another output", run.output, expected[0]);
   }
 
-  async failed(error?: RegExp | string, { step }: { step?: string } = {}): Promise<void> {
+  async failed(error?: RegExp | string, options: { step?: string } = {}): Promise<void> {
+    checkOptionNames(options, { step: true }, "failed()");
     if (error !== undefined && typeof error !== "string" && !(error instanceof RegExp)) {
       throw new TypeError("failed() takes a string or a regular expression");
     }
+    const { step } = options;
     const run = await this.#withStatus("failed", "to have failed");
     const message = run.error ?? "";
     const fits = error === undefined ||
@@ -72,19 +75,25 @@ export class ExpectedRun implements RunExpectations {
     await this.#withStatus("cancelled", "to be cancelled");
   }
 
-  async waitsFor(name: string, { until }: { until?: Date | string | null } = {}): Promise<void> {
+  async waitsFor(name: string, options: { until?: Date | string | null } = {}): Promise<void> {
+    checkOptionNames(options, { until: true }, "waitsFor()");
+    const { until } = options;
     const expected = `to wait for "${name}"`;
     const pause = await this.#parkedOn(expected, (pause) => pause.waitId !== null && pause.waitName === name);
     if (until !== undefined) this.#checkInstant(`waits for "${name}"`, pause.deadlineAt, until);
   }
 
-  async sleeps(name: string, { until }: { until?: Date | string } = {}): Promise<void> {
+  async sleeps(name: string, options: { until?: Date | string } = {}): Promise<void> {
+    checkOptionNames(options, { until: true }, "sleeps()");
+    const { until } = options;
     const isIt = (pause: Pause) => pause.waitId === null && pause.waitName === name && !this.#isRetry(pause);
     const pause = await this.#parkedOn(`to sleep in "${name}"`, isIt);
     if (until !== undefined) this.#checkInstant(`sleeps in "${name}"`, pause.deadlineAt, until);
   }
 
-  async retries(step: string, { at }: { at?: Date | string } = {}): Promise<void> {
+  async retries(step: string, options: { at?: Date | string } = {}): Promise<void> {
+    checkOptionNames(options, { at: true }, "retries()");
+    const { at } = options;
     const isIt = (pause: Pause) => pause.waitId === null && pause.waitName === step && this.#isRetry(pause);
     const pause = await this.#parkedOn(`to retry "${step}"`, isIt);
     if (at !== undefined) this.#checkInstant(`retries "${step}"`, pause.deadlineAt, at);

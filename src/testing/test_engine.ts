@@ -77,12 +77,16 @@ export interface TestEngine<J extends Jobs = Jobs> extends AsyncDisposable {
   cancel(run: RunRef): Promise<Run>;
   /** Triggers a run again. */
   retrigger(run: RunRef, options?: RetriggerOptions): Promise<TriggerResult>;
-  /** Lets time pass, from one due instant to the next: `"2d"`, `"90m"`, `"1d12h"`, or milliseconds. */
+  /**
+   * Lets time pass, from one due instant to the next: `"2d"`, `"90m"`, `"1d12h"`, or milliseconds.
+   *
+   * @throws {RangeError} It is negative, or goes past the year 9999.
+   */
   advance(duration: Duration): Promise<void>;
   /**
    * Lets time pass up to an instant.
    *
-   * @throws {RangeError} It has passed.
+   * @throws {RangeError} It has passed, or is past the year 9999.
    */
   advanceTo(date: Date | string): Promise<void>;
   /** When something is due next; `null`: nothing is. */

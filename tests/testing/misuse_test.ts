@@ -44,6 +44,25 @@ Deno.test("createTestEngine() and its calls refuse what would be ignored or misu
   );
 });
 
+Deno.test("expectations and crash() refuse an option that they do not have, and time ends with the year 9999", async () => {
+  await using t = createTestEngine({ jobs: { checkout } });
+  const run = t.expectRun(await t.trigger(checkout, { order: "o-1" }));
+  const misspelt = { untl: "2030-01-01T00:00:00Z" } as object;
+
+  await assert.rejects(
+    run.waitsFor("review", misspelt),
+    /^TypeError: waitsFor\(\) has no option "untl"; it has until$/,
+  );
+  await assert.rejects(run.sleeps("review", misspelt), /^TypeError: sleeps\(\) has no option "untl"; it has until$/);
+  await assert.rejects(run.retries("charge", misspelt), /^TypeError: retries\(\) has no option "untl"; it has at$/);
+  await assert.rejects(run.failed("", misspelt), /^TypeError: failed\(\) has no option "untl"; it has step$/);
+  await assert.rejects(t.crash(misspelt), /^TypeError: crash\(\) has no option "untl"; it has worker$/);
+  const past = /^RangeError: The clock of a test does not go past the year 9999$/;
+  await assert.rejects(t.advance(Infinity), past);
+  await assert.rejects(t.advance("999999w"), past);
+  await assert.rejects(t.advanceTo("+010000-01-01T00:00:00Z"), past);
+});
+
 Deno.test("failed() takes an expression with the flag g again and again, and refuses an error", async () => {
   const fails = defineJob({ name: "fails", input: z.null(), run: () => Promise.reject(new Error("carrier away")) });
   await using t = createTestEngine({ jobs: { fails } });
