@@ -107,6 +107,9 @@ export const PERIOD_RULE = `must be an integer from 1 to ${
   LONGEST_MS.toLocaleString("en-US")
 }, in milliseconds, or a duration such as "30s", "5m" or "2 days"`;
 
+/** What the option `idempotencyUntil` of a trigger can be, for messages. */
+export const IDEMPOTENCY_UNTIL_RULE = `must be "forever", "ended" or "failed", or it ${PERIOD_RULE}`;
+
 /** Whether a value can be the length of a window, or the time within which a run has to start or to end. */
 export function isPeriod(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= LONGEST_MS; // an integer is a number

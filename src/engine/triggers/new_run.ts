@@ -1,7 +1,7 @@
 import { type Issue, ValidationError } from "../../model/error.ts";
 import type { NewEnd } from "../../model/end.ts";
 import type { JobEnd } from "../../model/job.ts";
-import { type Flow, isPeriod, type JobFlow, PERIOD_RULE } from "../../model/flow.ts";
+import { type Flow, IDEMPOTENCY_UNTIL_RULE, isPeriod, type JobFlow } from "../../model/flow.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import type { Host } from "../../model/host.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
@@ -218,7 +218,7 @@ function readIdempotencyUntil(until: unknown, hasKey: boolean): "ended" | "faile
   if (until === "forever") return undefined;
   const ms = toMs(until);
   if (ms === "ended" || ms === "failed" || isPeriod(ms)) return ms;
-  throw new ValidationError(`idempotencyUntil must be "forever", "ended" or "failed", or it ${PERIOD_RULE}`);
+  throw new ValidationError(`idempotencyUntil ${IDEMPOTENCY_UNTIL_RULE}`);
 }
 
 function checkCoalesce(coalesce: unknown, { concurrencyKey, startAt, delay }: TriggerOptions): void {

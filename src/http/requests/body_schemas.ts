@@ -5,6 +5,7 @@ import { MAX_BULK_IDS, MAX_BULK_LIMIT, MAX_ERROR_LENGTH } from "../../engine/bul
 import { ValidationError } from "../../model/error.ts";
 import {
   DELAY_RULE,
+  IDEMPOTENCY_UNTIL_RULE,
   isDelay,
   isPeriod,
   isPriority,
@@ -53,7 +54,7 @@ const triggerFields = z.object({
   // The schema of the job decides, also about one that is missing.
   input: z.optional(z.custom<Json | undefined>()),
   idempotencyKey: z.optional(name),
-  idempotencyUntil: z.optional(z.union([z.enum(["forever", "ended", "failed"]), period])),
+  idempotencyUntil: z.optional(z.union([z.enum(["forever", "ended", "failed"]), period], IDEMPOTENCY_UNTIL_RULE)),
   concurrencyKey: z.optional(name),
   coalesce: z.optional(z.enum(COALESCE_MODES)),
   labels: z.optional(labels),
@@ -118,7 +119,8 @@ const sendBody = z.object({
   z.refine(({ start, key }) => start === undefined || key !== undefined, { path: ["start"], message: "needs a key" }),
 );
 
-const listOf = <T>(value: z.ZodMiniType<T>) => z.union([value, z.array(value)]);
+const listOf = <T>(value: z.ZodMiniType<T>, rule: string) =>
+  z.union([value, z.array(value)], `${rule}, or a list of such`);
 
 const schemaOf = (by: string, values: readonly string[] | undefined): z.ZodMiniType<string | boolean> =>
   by === "has" ? z.boolean() : by !== "is" ? instant : values === undefined ? name : z.enum(values);
@@ -127,8 +129,8 @@ const bulkFields = {
   runIds: z.optional(z.array(name).check(z.meta({ maxItems: MAX_BULK_IDS }))),
   filter: z.optional(
     z.strictObject({
-      jobName: z.optional(listOf(name)),
-      status: z.optional(listOf(z.enum(RUN_STATUSES))),
+      jobName: z.optional(listOf(name, NAME_RULE)),
+      status: z.optional(listOf(z.enum(RUN_STATUSES), `must be one of ${RUN_STATUSES.join(", ")}`)),
       labels: z.optional(labels),
       ...Object.fromEntries(CONDITION_LIST.map(({ name, by, values }) => [name, z.optional(schemaOf(by, values))])),
       error: z.optional(z.string().check(z.meta({ minLength: 1, maxLength: MAX_ERROR_LENGTH }))),

@@ -64,6 +64,22 @@ Deno.test("POST /trigger says which field is missing", async () => {
   assert.deepEqual(body.issues, [{ path: ["jobName"], message: "is missing" }]);
 });
 
+Deno.test("a field that takes one of several types is refused with what it takes", async () => {
+  await using service = aService();
+  const ask = (path: string, body: Record<string, unknown>) => service.ask("POST", path, { body });
+
+  const answers = [
+    await ask("/trigger", { jobName: "echo", input: {}, idempotencyKey: "k", idempotencyUntil: "sometimes" }),
+    await ask("/runs/cancel", { filter: { jobName: "" } }),
+    await ask("/runs/cancel", { filter: { status: ["failed", "lost"] } }),
+  ];
+
+  const [until, jobName, status] = answers.map(({ body }) => body.issues[0].message);
+  assert.match(until, /^must be "forever", "ended" or "failed", or it must be an integer from 1 to /);
+  assert.match(jobName, /^must be a string of 1 to 255 characters, .*, or a list of such$/);
+  assert.match(status, /^must be one of pending, leased, .*, or a list of such$/);
+});
+
 const MISSPELLED: [name: string, meant: string][] = [
   ["idempotency_key", "idempotencyKey"],
   ["idempotencykey", "idempotencyKey"],
