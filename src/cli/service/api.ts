@@ -1,5 +1,5 @@
 import { ConflictError, type ErrorCode, HoldfastError, NotFoundError, StoreError } from "../../model/error.ts";
-import { toFailure } from "../../model/failure/to_failure.ts";
+import { toFailure } from "../../model/to_failure.ts";
 import type { Json } from "../../values/json.ts";
 import type { Route } from "../../http/route.ts";
 import type { routes } from "../../http/routes.ts";
