@@ -77,7 +77,7 @@ export class Hub {
    *
    * @param at When it happened, if not now.
    */
-  publish(run: RunIdentity, happening: RunHappening, at = this.#host.now()): void {
+  publish(run: RunIdentity, happening: RunHappening, at?: number): void {
     this.#observer?.(run.jobName, happening);
     if (this.hears(happening.type)) {
       this.#publish({ ...happening, runId: run.id, jobName: run.jobName, labels: run.labels }, at);
