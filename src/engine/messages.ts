@@ -1,16 +1,26 @@
 import type { Worker } from "../execution/worker.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
-import { refused, runAround, type SendInfo } from "../model/around.ts";
+import { refused, runAround, type SendEnd, type SendInfo } from "../model/around.ts";
 import { NotFoundError, StoreError, ValidationError } from "../model/error.ts";
 import type { JobFlow } from "../model/flow.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
 import type { Job } from "../model/job.ts";
 import { type KeyedRun, parseMessagePayload } from "../model/job/job_messages.ts";
 import { describeTarget, MAX_MESSAGE_ID, type SendResult, type SentMessage } from "../model/message.ts";
-import { actorOf, type ActorOptions, encodeOrigin, type OriginText, readActor, traceOf } from "../model/origin.ts";
+import {
+  actorOf,
+  type ActorOptions,
+  encodeOrigin,
+  type OriginText,
+  readActor,
+  type TraceContext,
+  traceOf,
+} from "../model/origin.ts";
 import type { Labels, RunText } from "../model/run.ts";
 import type { NewRun } from "../store/new_run.ts";
-import type { SendOutcome, SendRequest } from "../store/send_request.ts";
+import type { SendOutcome, SendReceipt, SendRequest } from "../store/send_request.ts";
+import type { FindRun } from "../store/transaction.ts";
+import { andThen, explained, type Soon } from "../values/at_once.ts";
 import { decode, encode, type Json, type JsonText } from "../values/json.ts";
 import { kindOf } from "../values/unknown_values.ts";
 import { checkName } from "../values/name.ts";
@@ -106,6 +116,31 @@ export class Messages {
     guard: MessageGuard | null = null,
     jobNames?: readonly string[],
   ): Promise<SendResult> {
+    const findRun = (runId: string) => this.#findRun(runId, guard, jobNames);
+    const request = await this.request(to, name, payload, options, findRun, guard);
+    const outcome = await this.#sendAround(
+      request,
+      (traced) => guard === null ? this.#post(traced) : this.#postGuarded(to, traced, guard),
+    );
+    if ("changed" in outcome) throw new TypeError("A message without an expected run cannot find another one");
+    const result = this.noteSent(outcome, request);
+    // A call without an id has sent a message of its own, also if the store knows it from the first try.
+    return options.id === undefined ? { ...result, disposition: "accepted" } : result;
+  }
+
+  /**
+   * The checked request for a message: at once, if the run is found at once and the schemas answer at once.
+   *
+   * @param findRun Finds the run of an id. `null`: nobody can look yet, so the payload of a message to it is not checked.
+   */
+  request(
+    to: string | KeyedRun,
+    name: string,
+    payload: unknown,
+    options: SendOptions<unknown>,
+    findRun: FindRun | null,
+    guard: MessageGuard | null = null,
+  ): Soon<SendRequest> {
     checkOptionNames(options, SEND_OPTIONS, "send()");
     const { id, start: given } = options;
     if (given !== undefined && (given === null || typeof given !== "object")) {
@@ -115,60 +150,60 @@ export class Messages {
     const asked: AskedMessage = { name, payload, id, by };
     // Who sends the message starts the run, unless that says otherwise.
     const start = given === undefined || by === null ? given : { by, ...given };
-    const request = typeof to === "string"
-      ? await this.#toRun(to, asked, start, guard, jobNames)
-      : await this.#toKey(to, asked, start, guard);
-    const outcome = await this.#sendAround(
-      request,
-      (traced) => guard === null ? this.#post(traced) : this.#postGuarded(to, traced, guard),
-    );
-    if ("changed" in outcome) throw new TypeError("A message without an expected run cannot find another one");
-    const { run: { id: runId }, started } = outcome;
-    if (started !== null && request.start !== null) this.#deps.triggers.publish(started, request.start);
-    // A call without an id has sent a message of its own, also if the store knows it from the first try.
-    const disposition = id === undefined || started !== null ? "accepted" : outcome.disposition;
-    return { runId, messageId: request.message.id, disposition, started: started !== null };
+    return typeof to === "string" ? this.#toRun(to, asked, start, findRun) : this.#toKey(to, asked, start, guard);
+  }
+
+  /** Publishes the run that a message has started, and looks at once for what the message makes due. */
+  noteSent({ run: { id: runId }, disposition, started }: SendReceipt, { message, start }: SendRequest): SendResult {
+    const { triggers, worker } = this.#deps;
+    worker().nudge(runId);
+    worker().wake();
+    if (started !== null && start !== null) triggers.publish(started, start);
+    return {
+      runId,
+      messageId: message.id,
+      disposition: started === null ? disposition : "accepted",
+      started: started !== null,
+    };
   }
 
   /** Sends the message of a step. */
   async sendFromStep(to: string | KeyedRun, name: string, payload: unknown, id: string): Promise<SentMessage> {
-    try {
-      const { runId, messageId } = await this.send(to, name, payload, { id });
-      return { runId, messageId };
-    } catch (error) {
-      if (!(error instanceof UnknownJobError)) throw error;
-      // The error lists the jobs of the engine. This one becomes that of the run, which clients see.
-      throw new TypeError(
-        `step.send() cannot send to a run of job "${error.jobName}": the engine that executes it has no such job`,
-      );
-    }
+    const { runId, messageId } = await explained(
+      () => this.send(to, name, payload, { id }),
+      (error) => explainUnknownJob(error, "step.send()"),
+    );
+    return { runId, messageId };
   }
 
-  async #toRun(
-    runId: string,
-    asked: AskedMessage,
-    start: unknown,
-    guard: MessageGuard | null,
-    jobNames?: readonly string[],
-  ): Promise<SendRequest> {
-    if (start !== undefined) {
-      throw new ValidationError("start needs a key: a run that is named by its id is not started");
-    }
+  async #findRun(runId: string, guard: MessageGuard | null, jobNames?: readonly string[]): Promise<RunText> {
     await guard?.beforeReading(runId);
     const [found] = await this.#deps.store.readRuns([runId], 1); // its values are not needed
     const run = found ?? await refuseUnknownRun(this.#deps.store, runId);
     if (jobNames?.includes(run.jobName) === false) {
       throw new NotFoundError(`There is no run "${runId}" of job "${jobNames[0]}"`);
     }
-    return { to: { runId }, message: await this.#check(this.#jobOf(run), asked), start: null };
+    return run;
   }
 
-  async #toKey(
+  #toRun(runId: string, asked: AskedMessage, start: unknown, findRun: FindRun | null): Soon<SendRequest> {
+    if (start !== undefined) {
+      throw new ValidationError("start needs a key: a run that is named by its id is not started");
+    }
+    const job = findRun && andThen(findRun(runId), (run) => {
+      if (run === null) throw noSuchTarget(runId);
+      return this.#jobOf(run);
+    });
+    const message = andThen(job, (job) => this.#check(job, asked));
+    return andThen(message, (message) => ({ to: { runId }, message, start: null }));
+  }
+
+  #toKey(
     to: KeyedRun,
     asked: AskedMessage,
     start: StartOptions<unknown> | undefined,
     guard: MessageGuard | null,
-  ): Promise<SendRequest> {
+  ): Soon<SendRequest> {
     if (typeof to !== "object" || to === null) {
       throw new TypeError(`A message is sent to the id of a run, or to { job, key }, not to ${kindOf(to)}`);
     }
@@ -177,40 +212,35 @@ export class Messages {
     const { jobs, triggers } = this.#deps;
     const job = triggers.findJob(typeof to.job === "string" ? to.job : to.job?.name);
     const { aliases } = jobs.find(job.name)!; // it was found
-    const message = await this.#check(job, asked);
+    const checked = this.#check(job, asked);
     const jobNames = [job.name, ...aliases];
     if (start === undefined) {
-      return { to: { jobNames, key: await guard?.ownKey(to.key) ?? to.key }, message, start: null };
+      return andThen(
+        checked,
+        (message) =>
+          andThen(guard?.ownKey(to.key) ?? to.key, (key) => ({ to: { jobNames, key }, message, start: null })),
+      );
     }
     const { input, ...options } = start;
     for (const name of ["idempotencyKey", "idempotencyUntil", "coalesce"]) {
       if (Object.hasOwn(options, name)) throw new ValidationError(`start cannot have ${name}: the run gets the key`);
     }
     const keyed = { ...options, idempotencyKey: to.key, idempotencyUntil: "ended" as const };
-    const built = await triggers.request(job, input, keyed, guard !== null);
-    const run = await guard?.beforeStarting(built, start as StartOptions, job.flow) ?? built;
-    return { to: { jobNames, key: run.idempotencyKey ?? to.key }, message, start: run };
+    return andThen(checked, (message) => {
+      const built = triggers.requestNow(job, input, keyed, guard !== null);
+      const run = andThen(built, (run) => guard?.beforeStarting(run, start as StartOptions, job.flow) ?? run);
+      return andThen(run, (run) => ({ to: { jobNames, key: run.idempotencyKey ?? to.key }, message, start: run }));
+    });
   }
 
   /** Sends a message, and calls the plugins' hooks around messages. */
   #sendAround(request: SendRequest, send: (traced: SendRequest) => Promise<SendOutcome>): Promise<SendOutcome> {
     const { send: around } = this.#deps.around;
     if (around === null) return send(request);
-    const { to, message, start } = request;
-    const info: SendInfo = {
-      to: "runId" in to ? to : { jobName: to.jobNames[0]!, key: to.key },
-      name: message.name,
-      messageId: message.id,
-      trace: null,
-    };
+    const info = newSendInfo(request);
     return runAround(around, info, async (end) => {
-      const traced = <T extends { trace: OriginText | null }>(given: T): T => {
-        return { ...given, trace: encodeOrigin(info.trace, actorOf(given.trace)) };
-      };
-      const outcome = await send({ ...request, message: traced(message), start: start && traced(start) });
-      if ("changed" in outcome) return outcome;
-      const { run: { id: runId, jobName }, disposition: kind, started } = outcome;
-      end({ kind, runId, jobName, started: started !== null });
+      const outcome = await send(withTrace(request, info.trace));
+      if (!("changed" in outcome)) end(toSendEnd(outcome));
       return outcome;
     }, refused);
   }
@@ -238,25 +268,22 @@ export class Messages {
     return outcome;
   }
 
-  async #post(request: SendRequest): Promise<SendOutcome> {
-    const outcome = await untilKnown(() => this.#deps.store.send(request));
-    if ("changed" in outcome) return outcome;
-    const worker = this.#deps.worker();
-    worker.nudge(outcome.run.id);
-    worker.wake();
-    return outcome;
+  #post(request: SendRequest): Promise<SendOutcome> {
+    return untilKnown(() => this.#deps.store.send(request));
   }
 
-  /** Checks a message by the schema of its job. */
-  async #check(job: Job, { name, payload, id, by }: AskedMessage): Promise<SendRequest["message"]> {
+  /** Checks a message by the schema of its job; `null`: that is not known yet. */
+  #check(job: Job | null, { name, payload, id, by }: AskedMessage): Soon<SendRequest["message"]> {
     checkName(name, "The name of a message");
     if (id !== undefined) checkMessageId(id);
     const given = this.#encode(payload, `The payload of message "${name}"`);
     if (given === null) throw new ValidationError("A message must have a payload, which may be null");
     const value = decode(given) as Json; // it is no `undefined`
-    const parsed = await parseMessagePayload(job, { name, payload: value }, this.#deps.host);
-    const input = this.#encode(parsed, `What the schema of message "${name}" has made of its payload`);
-    return { id: id ?? this.#deps.host.newId(), name, payload: given, input, trace: encodeOrigin(null, by) };
+    const parsed = job === null ? value : parseMessagePayload(job, { name, payload: value }, this.#deps.host);
+    return andThen(parsed, (parsed) => {
+      const input = this.#encode(parsed, `What the schema of message "${name}" has made of its payload`);
+      return { id: id ?? this.#deps.host.newId(), name, payload: given, input, trace: encodeOrigin(null, by) };
+    });
   }
 
   #encode(value: unknown, subject: string): JsonText | null {
@@ -270,6 +297,33 @@ export class Messages {
     if (found === undefined) throw new UnknownJobError(jobName, jobs.newest.keys());
     return found.job;
   }
+}
+
+/** What plugins are told of a message that is to be sent. */
+export function newSendInfo({ to, message: { name, id: messageId } }: SendRequest): SendInfo {
+  return { to: "runId" in to ? to : { jobName: to.jobNames[0]!, key: to.key }, name, messageId, trace: null };
+}
+
+/** What plugins are told of a message that was sent. */
+export function toSendEnd({ run: { id: runId, jobName }, disposition: kind, started }: SendReceipt): SendEnd {
+  return { kind, runId, jobName, started: started !== null };
+}
+
+/** A message with the trace that a plugin has set, also for the run that is started for it. */
+export function withTrace(request: SendRequest, trace: TraceContext | null): SendRequest {
+  const traced = <T extends { trace: OriginText | null }>(given: T): T => {
+    return { ...given, trace: encodeOrigin(trace, actorOf(given.trace)) };
+  };
+  const { message, start } = request;
+  return { ...request, message: traced(message), start: start && traced(start) };
+}
+
+/** Explains to a run why a step cannot send: the error of an unknown job lists those of the engine, and clients see the error of a run. */
+export function explainUnknownJob(error: unknown, call: string): never {
+  if (!(error instanceof UnknownJobError)) throw error;
+  throw new TypeError(
+    `${call} cannot send to a run of job "${error.jobName}": the engine that executes it has no such job`,
+  );
 }
 
 /** The refusal of a message to a run that does not exist. */

@@ -27,15 +27,18 @@ export interface SendRequest {
   expect?: string | null;
 }
 
+/** What a store did with a message that it has taken. */
+export interface SendReceipt {
+  /** The run that has the message. */
+  run: RunIdentity;
+  /** Whether this call was the first with the id of the message. */
+  disposition: "accepted" | "duplicate";
+  /** The new run, if the call, or an earlier one of which it is a repetition, has added one. */
+  started: Enqueued | null;
+}
+
 /** What a store did with a message. */
 export type SendOutcome =
-  | {
-    /** The run that has the message. */
-    run: RunIdentity;
-    /** Whether this call was the first with the id of the message. */
-    disposition: "accepted" | "duplicate";
-    /** The new run, if the call, or an earlier one of which it is a repetition, has added one. */
-    started: Enqueued | null;
-  }
+  | SendReceipt
   /** The run is not the expected one: it is `found`. */
   | { changed: true; found: RunIdentity | null };

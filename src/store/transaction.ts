@@ -14,14 +14,21 @@ export interface StepPlace {
 }
 
 /** A wait with the job of its run. */
-export interface WaitOfJob {
+export interface WaitOfJob extends RunOfJob {
   /** The wait. */
   wait: Wait;
+}
+
+/** The job of a run. */
+export interface RunOfJob {
   /** The job. */
   jobName: string;
   /** The version of the job. */
   version: number;
 }
+
+/** Finds the run that a message is for, by means of the connection of a transaction, at once on SQLite. `null`: there is none. */
+export type FindRun = (runId: string) => RunOfJob | null | Promise<RunOfJob | null>;
 
 /**
  * Finds the wait that a signal to this one is for, by means of the connection of a transaction, at once on SQLite: if it

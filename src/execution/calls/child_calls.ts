@@ -26,7 +26,7 @@ import type { RecordedHistory } from "../replay/recorded_history.ts";
 import type { Replay, ReplayGuard } from "../replay/replay_guard.ts";
 import type { StepCalls } from "./step_calls.ts";
 import { StepNameNumbers } from "../replay/step_name_numbers.ts";
-import { isPromise, type Soon } from "../../values/at_once.ts";
+import { explained, type Soon } from "../../values/at_once.ts";
 import { checkLabels } from "../../values/name.ts";
 
 const INVOKE_OPTIONS = namesOf<keyof InvokeOptions>()(
@@ -282,15 +282,12 @@ export function startedRun(
     // The error lists the jobs of the engine. This one becomes that of the run, which clients see.
     throw new TypeError(`${call} cannot start a run of job "${name}": the engine that executes it has no such job`);
   };
-  try {
-    const started = deps.runs.create(job, input, {
+  const create = () =>
+    deps.runs.create(job, input, {
       priority,
       ...(fairnessKey === null ? {} : { fairnessKey }),
       ...options,
       labels: { ...run.labels, ...checkLabels(labels) },
     });
-    return isPromise(started) ? started.catch(explain) : started;
-  } catch (error) {
-    return explain(error);
-  }
+  return explained(create, explain);
 }

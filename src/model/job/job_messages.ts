@@ -1,6 +1,7 @@
 import { ValidationError } from "../error.ts";
 import type { CloseInbox, ReceivedMessage } from "../message.ts";
-import { parse, type ParseLimits, type Schema, type SchemaOutput } from "../schema.ts";
+import { type ParseLimits, parseNow, type Schema, type SchemaOutput } from "../schema.ts";
+import { andThen, type Soon } from "../../values/at_once.ts";
 import type { Duration } from "../../values/duration.ts";
 import type { Json, Jsonify } from "../../values/json.ts";
 
@@ -52,20 +53,21 @@ export function describeUnknownMessage(job: { name: string; messages: MessageSch
 }
 
 /**
- * Parses the payload of a message by the schema of its job.
+ * Parses the payload of a message by the schema of its job: at once, if that answers at once.
  *
  * @throws {ValidationError} The job has no such message, or the payload does not fit its schema.
  */
-export async function parseMessagePayload(
+export function parseMessagePayload(
   job: { name: string; messages: MessageSchemas },
   { name, payload }: { name: string; payload: Json },
   host: ParseLimits["host"],
-): Promise<unknown> {
+): Soon<unknown> {
   const schema = Object.hasOwn(job.messages, name) ? job.messages[name] : undefined;
   if (schema === undefined) throw new ValidationError(describeUnknownMessage(job, name));
   const subject = `The payload of message "${name}" of job "${job.name}"`;
-  const parsed = await parse(schema, payload, { host, subject: `The schema of message "${name}"` });
-  if (parsed.ok) return parsed.value;
-  const { ok: _, ...refusal } = parsed;
-  throw new ValidationError(`${subject} does not fit its schema`, { ...refusal, code: "invalid_input" });
+  return andThen(parseNow(schema, payload, { host, subject: `The schema of message "${name}"` }), (parsed) => {
+    if (parsed.ok) return parsed.value;
+    const { ok: _, ...refusal } = parsed;
+    throw new ValidationError(`${subject} does not fit its schema`, { ...refusal, code: "invalid_input" });
+  });
 }
