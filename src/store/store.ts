@@ -36,7 +36,7 @@ import type {
 } from "./operate.ts";
 import type { Firing, ScheduleList, ScheduleRecord } from "./schedule_record.ts";
 import type { DataSource } from "../model/data_source.ts";
-import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionLimits } from "./transaction.ts";
+import type { FindRun, FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionLimits } from "./transaction.ts";
 import type { OriginText } from "../model/origin.ts";
 import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../model/wait.ts";
 
@@ -471,8 +471,8 @@ export interface Store extends AsyncDisposable {
   getStreams(runId: string): Promise<StreamInfo[]>;
 
   /**
-   * Executes `work` in a transaction of a joined data source, writes what it returns as `saveStep`, `enqueue` and
-   * `signal` would, and commits: the rows of `work` and of the store are there together, or neither. `work` can be
+   * Executes `work` in a transaction of a joined data source, writes what it returns as `saveStep`, `enqueue`, `signal`
+   * and `send` would, and commits: the rows of `work` and of the store are there together, or neither. `work` can be
    * executed several times; of all executions at most one is committed. Optional: without it no data source is joined
    * with the store.
    *
@@ -480,13 +480,13 @@ export interface Store extends AsyncDisposable {
    * that record. A refusal rolls back everything, the timeout of an expired wait included, and is thrown.
    *
    * @param work Is given a new object with what the database can do, which the engine adds its calls to, and what finds
-   * the waits that it signals.
+   * the waits that it signals, and the runs that it sends messages to.
    * @throws {WorkError} `work` has thrown, which is its `cause`: all is rolled back.
    */
   transact?(
     source: DataSource,
     step: StepPlace | null,
-    work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
+    work: (tx: object, findWait: FindWait, findRun: FindRun) => StoreWrites | Promise<StoreWrites>,
     limits?: TransactionLimits,
   ): Promise<StoreAnswers>;
 

@@ -4,6 +4,7 @@ import type { SavedStep, StepRecord, StepWrite } from "../model/step.ts";
 import type { OriginText } from "../model/origin.ts";
 import type { Signal, SignalOutcome, Wait } from "../model/wait.ts";
 import type { Enqueued, NewRun } from "./new_run.ts";
+import type { SendReceipt, SendRequest } from "./send_request.ts";
 
 /** The step that a transaction is made in. */
 export interface StepPlace {
@@ -44,6 +45,8 @@ export interface StoreWrites {
   runs: readonly NewRun[];
   /** The signals to deliver. */
   signals: readonly TransactionSignal[];
+  /** The messages to send, when the runs are added. Left out: none. */
+  messages?: readonly SendRequest[];
 }
 
 /** A signal that a transaction sends. */
@@ -64,6 +67,8 @@ export interface StoreAnswers {
   runs: Enqueued[];
   /** In the order of the signals. */
   signals: SignalOutcome[];
+  /** In the order of the messages. */
+  messages: SendReceipt[];
 }
 
 /** How long a transaction may take, and how it is isolated. On SQLite it has neither. */

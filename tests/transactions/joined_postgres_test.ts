@@ -232,7 +232,7 @@ test("a transaction that triggers has to be READ COMMITTED", async () => {
 
   const { run } = await bank.perform((tx) => tx.trigger(note, 1), { isolation: "serializable" });
 
-  assert.match(run.error!, /A transaction that triggers or signals has to be READ COMMITTED/);
+  assert.match(run.error!, /A transaction that triggers, signals or sends has to be READ COMMITTED/);
 });
 
 test("a transaction whose backend is terminated takes effect once", async () => {

@@ -54,7 +54,14 @@ import {
 } from "../rows.ts";
 import type { WriteKind } from "./sql/writes/apply.ts";
 import type { DataSource } from "../../model/data_source.ts";
-import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionLimits } from "../../store/transaction.ts";
+import type {
+  FindRun,
+  FindWait,
+  StepPlace,
+  StoreAnswers,
+  StoreWrites,
+  TransactionLimits,
+} from "../../store/transaction.ts";
 import type { PostgresPool } from "./transactions/drivers.ts";
 import {
   joinedDataSource,
@@ -195,7 +202,7 @@ export class PostgresStore {
   async transact(
     source: DataSource,
     step: StepPlace | null,
-    work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
+    work: (tx: object, findWait: FindWait, findRun: FindRun) => StoreWrites | Promise<StoreWrites>,
     limits: TransactionLimits = NO_LIMITS,
   ): Promise<StoreAnswers> {
     const deps = this.#sources.get(source as PostgresDataSource<unknown, unknown>);

@@ -47,7 +47,7 @@ import { RetriedReads } from "./retried_reads.ts";
 import { WriteBatch } from "./write_batch.ts";
 import { addCalls } from "../store_calls.ts";
 import type { DataSource } from "../../model/data_source.ts";
-import type { FindWait, StepPlace, StoreAnswers, StoreWrites } from "../../store/transaction.ts";
+import type { FindRun, FindWait, StepPlace, StoreAnswers, StoreWrites } from "../../store/transaction.ts";
 import { transactNow } from "./transactions/transact.ts";
 import { SqliteDataSource } from "./transactions/sqlite_data_source.ts";
 import { UserStatements } from "./transactions/sqlite_transaction.ts";
@@ -191,7 +191,7 @@ export class SqliteStore {
   async transact(
     source: DataSource,
     step: StepPlace | null,
-    work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
+    work: (tx: object, findWait: FindWait, findRun: FindRun) => StoreWrites | Promise<StoreWrites>,
   ): Promise<StoreAnswers> {
     if (source !== this.#source) throw new TypeError("The data source is not that of this store");
     const deps = { db: this.#db, statements: this.#statements, host: this.#host };

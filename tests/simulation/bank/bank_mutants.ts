@@ -1,7 +1,7 @@
 import { HoldfastError, LeaseLostError, WorkError } from "../../../src/model/error.ts";
 import type { Effects } from "../../../src/model/effects.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { FindWait, StepPlace, StoreAnswers, StoreWrites } from "../../../src/store/transaction.ts";
+import type { FindRun, FindWait, StepPlace, StoreAnswers, StoreWrites } from "../../../src/store/transaction.ts";
 import { SqliteDatabase } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { double } from "../mutants/doubles.ts";
 import { replace } from "../mutants/replace.ts";
@@ -25,7 +25,7 @@ export interface BankMutant {
 }
 
 type Transact = NonNullable<Store["transact"]>;
-type Work = (tx: never, findWait: FindWait) => StoreWrites | Promise<StoreWrites>;
+type Work = (tx: never, findWait: FindWait, findRun: FindRun) => StoreWrites | Promise<StoreWrites>;
 
 /** A store whose `transact` is made wrong. */
 function transacting(
@@ -96,8 +96,8 @@ export const BANK_MUTANTS: readonly BankMutant[] = [
       if (recorded !== null) return recorded;
       await world.pass(30);
       let record: StoreWrites["step"] = null;
-      const answers = await transact(null, (tx, findWait) => {
-        const writes = work(tx, findWait) as StoreWrites;
+      const answers = await transact(null, (tx, ...find) => {
+        const writes = work(tx, ...find) as StoreWrites;
         record = writes.step;
         return { ...writes, step: null };
       });
@@ -112,8 +112,8 @@ export const BANK_MUTANTS: readonly BankMutant[] = [
     store: transacting(async (transact, step, work, store) => {
       if (step === null) return await transact(step, work);
       let record: StoreWrites["step"] = null;
-      const answers = await transact(null, (tx, findWait) => {
-        const writes = work(tx, findWait) as StoreWrites;
+      const answers = await transact(null, (tx, ...find) => {
+        const writes = work(tx, ...find) as StoreWrites;
         record = writes.step;
         return { ...writes, step: null };
       });
@@ -132,8 +132,8 @@ export const BANK_MUTANTS: readonly BankMutant[] = [
     store: transacting(async (transact, step, work) => {
       if (step === null) return await transact(step, work);
       let writes: StoreWrites | null = null;
-      const answers = await transact(step, (tx, findWait) => {
-        const first = work(tx, findWait) as StoreWrites;
+      const answers = await transact(step, (tx, ...find) => {
+        const first = work(tx, ...find) as StoreWrites;
         writes = first;
         throw NOTHING; // what the function wrote is not committed with the record
       }).catch((error) => {
@@ -172,7 +172,7 @@ export const BANK_MUTANTS: readonly BankMutant[] = [
         return await transact(step, work);
       } catch (error) {
         if (step !== null || !(error instanceof HoldfastError) || error instanceof WorkError) throw error;
-        await transact(null, (tx, findWait) => ({ ...work(tx, findWait) as StoreWrites, signals: [] }));
+        await transact(null, (tx, ...find) => ({ ...work(tx, ...find) as StoreWrites, signals: [] }));
         throw error;
       }
     }),
@@ -183,8 +183,8 @@ export const BANK_MUTANTS: readonly BankMutant[] = [
     way: "joined",
     store: transacting(async (transact, step, work, store, world) => {
       let asked: StoreWrites["runs"] = [];
-      const answers = await transact(step, (tx, findWait) => {
-        const writes = work(tx, findWait) as StoreWrites;
+      const answers = await transact(step, (tx, ...find) => {
+        const writes = work(tx, ...find) as StoreWrites;
         asked = writes.runs;
         return { ...writes, runs: [] };
       });

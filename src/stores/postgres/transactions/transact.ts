@@ -1,11 +1,29 @@
 import { ConflictError, LeaseLostError, StoreError, WorkError } from "../../../model/error.ts";
 import type { StepRecord } from "../../../model/step.ts";
-import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionLimits } from "../../../store/transaction.ts";
+import type {
+  FindRun,
+  FindWait,
+  StepPlace,
+  StoreAnswers,
+  StoreWrites,
+  TransactionLimits,
+} from "../../../store/transaction.ts";
+import type { SendReceipt } from "../../../store/send_request.ts";
 import { isOfOneCall, NotSentError, sqlState, storeError } from "../database/client.ts";
 import { readAnswer } from "../database/portable_text.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { toWaitOfJob } from "../../rows.ts";
-import { type EnqueuedRow, type SignalAnswer, toEnqueued, toSignalOutcome } from "../run_answers.ts";
+import {
+  type EnqueuedRow,
+  type RunRow,
+  type SendAnswer,
+  type SignalAnswer,
+  toEnqueued,
+  toRunText,
+  toSendOutcome,
+  toSendParameter,
+  toSignalOutcome,
+} from "../run_answers.ts";
 import { toLeaseParameter, toNewRunParameter, toReportParameters, toStepParameter } from "../writes/parameters.ts";
 import { isRefusal, type Refusal, toRefusalError } from "../writes/write_group.ts";
 import type { OpenTransaction, SqlDriver } from "./drivers.ts";
@@ -22,7 +40,7 @@ export interface TransactDeps {
 /** What `fn.find_step()` returns. */
 type FoundStep = Refusal | { name: string; index: number; attempts: number; output: string | null; recordedNo: number };
 
-type Answer = EnqueuedRow[] | SignalAnswer | Refusal | { recordedNo: number };
+type Answer = EnqueuedRow[] | SignalAnswer | SendAnswer | Refusal | { recordedNo: number };
 
 // What `fn.join()` throws: a write was refused, with the answers as the detail; the step is recorded already.
 const REFUSED = "HF001";
@@ -40,7 +58,7 @@ const IDLE_MARGIN_MS = 5_000;
 export async function transact(
   deps: TransactDeps,
   step: StepPlace | null,
-  work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
+  work: (tx: object, findWait: FindWait, findRun: FindRun) => StoreWrites | Promise<StoreWrites>,
   limits: TransactionLimits,
 ): Promise<StoreAnswers> {
   // The next first statement finds the record, or the next try what others have added.
@@ -60,7 +78,7 @@ export async function transact(
 async function transactOnce(
   { database, driver, toTx }: TransactDeps,
   step: StepPlace | null,
-  work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
+  work: (tx: object, findWait: FindWait, findRun: FindRun) => StoreWrites | Promise<StoreWrites>,
   { isolation, timeoutMs, abortSignal }: TransactionLimits,
 ): Promise<StoreAnswers> {
   const lease = step?.lease();
@@ -79,15 +97,22 @@ async function transactOnce(
     if (isRefusal(found)) throw new LeaseLostError(lease!);
     if (found !== null) {
       await open.rollback();
-      return { step: { recorded: toStepRecord(found) }, runs: [], signals: [] };
+      return { step: { recorded: toStepRecord(found) }, runs: [], signals: [], messages: [] };
     }
     const findWait = async (waitId: string) => {
       const [row] = await open.query(`select ${database.toCall("get_current_wait", { waitId })} as r`, []);
       return row!.r === null ? null : toWaitOfJob(readAnswer(row!.r as string) as Parameters<typeof toWaitOfJob>[0]);
     };
-    const writes = await callWork((tx) => work(tx, findWait), toTx(open.client), abortSignal);
-    if ((writes.runs.length > 0 || writes.signals.length > 0) && !isReadCommitted(isolation)) {
-      throw new WorkError(new TypeError("A transaction that triggers or signals has to be READ COMMITTED"));
+    const findRun = async (runId: string) => {
+      const call = database.toCall("read_runs", { runIds: [runId], maxLength: 1 }); // its values are not needed
+      const [row] = await open.query(`select ${call} as r`, []);
+      const { rows: [run] } = readAnswer(row!.r as string) as { rows: [RunRow | null] };
+      return run === null ? null : toRunText(run);
+    };
+    const writes = await callWork((tx) => work(tx, findWait, findRun), toTx(open.client), abortSignal);
+    const asked = writes.runs.length + writes.signals.length + (writes.messages?.length ?? 0);
+    if (asked > 0 && !isReadCommitted(isolation)) {
+      throw new WorkError(new TypeError("A transaction that triggers, signals or sends has to be READ COMMITTED"));
     }
     return await commit(database, open, { step, writes, began: row.began });
   } catch (error) {
@@ -110,12 +135,13 @@ async function commit(
   { step, writes, began }: { step: StepPlace | null; writes: StoreWrites; began: string },
 ): Promise<StoreAnswers> {
   const lease = step?.lease() ?? null;
-  const { runs, signals, step: record } = writes;
+  const { runs, signals, messages = [], step: record } = writes;
   const others: object[] = [];
   if (runs.length > 0) others.push({ kind: "enqueue", runs: runs.map(toNewRunParameter) });
   for (const { waitId, signal: { signalId, payload }, trace } of signals) {
     others.push({ kind: "signal", waitId, signalId, payload: JSON.stringify(payload), trace });
   }
+  for (const request of messages) others.push({ kind: "send", ...toSendParameter(request) });
   if (lease !== null && record !== null) {
     const reports = toReportParameters(record.reports);
     others.push({
@@ -134,10 +160,16 @@ async function commit(
     const outcomes = signals.map(({ waitId, signal }) =>
       toSignalOutcome(answers.shift() as SignalAnswer, waitId, signal)
     );
+    const receipts = messages.map((request) => {
+      const answer = answers.shift() as SendAnswer | Refusal;
+      if (isRefusal(answer)) throw toRefusalError(answer);
+      return toSendOutcome(answer, request) as SendReceipt; // no run was expected
+    });
     return {
       step: saved === null ? null : { recordedNo: saved.recordedNo, retry: null },
       runs: added.map(toEnqueued),
       signals: outcomes,
+      messages: receipts,
     };
   };
   const runIds = lease === null ? [] : [lease.runId];
@@ -147,7 +179,7 @@ async function commit(
   const rows = await open.commit(last).catch((error) => {
     if (sqlState(error) !== REFUSED) return own(error);
     toAnswers((error as { detail: string }).detail);
-    throw new ConflictError("A signal was sent before, with another payload"); // the same in another order
+    throw new ConflictError("A signal or a message was sent before, with another payload"); // the same in another order
   });
   return toAnswers(rows[0]?.r as string | undefined);
 }

@@ -21,7 +21,8 @@ import type { RunState } from "../../../store/run_query.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import { readEnd } from "../journal/read_journal.ts";
 import { readRetries } from "../writes/pauses.ts";
-import type { WaitOfJob } from "../../../store/transaction.ts";
+import type { RunOfJob, WaitOfJob } from "../../../store/transaction.ts";
+import { jobNameOf, versionOf } from "../../queue_name.ts";
 
 /** All that a replay of a run needs. See `Store.getHistory()`. */
 export function readHistory(db: SqliteDatabase, runId: string, now: number): RunHistory | null {
@@ -132,6 +133,12 @@ export function readRunState(db: SqliteDatabase, runId: string): RunState | null
     execution: row.interruptions + 1,
     pauses: pauses.map(({ deadlineAt, ...pause }) => ({ ...pause, deadlineAt: isoTime(deadlineAt) })),
   };
+}
+
+/** The job of a run; `null`: there is none of this id. */
+export function findRunOfJob(db: SqliteDatabase, runId: string): RunOfJob | null {
+  const row = db.get<{ job: string }>`SELECT job FROM holdfast_runs WHERE id = ${runId}`;
+  return row === undefined ? null : { jobName: jobNameOf(row.job), version: versionOf(row.job) };
 }
 
 /** A wait with the job of its run; `null`: there is none of this id. */

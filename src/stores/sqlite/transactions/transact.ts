@@ -1,12 +1,21 @@
 import { HoldfastError, LeaseLostError, StoreError, WaitExpiredError, type WorkError } from "../../../model/error.ts";
 import type { Host } from "../../../model/host.ts";
 import type { StepRecord } from "../../../model/step.ts";
-import type { FindWait, StepPlace, StoreAnswers, StoreWrites, TransactionSignal } from "../../../store/transaction.ts";
+import type {
+  FindRun,
+  FindWait,
+  StepPlace,
+  StoreAnswers,
+  StoreWrites,
+  TransactionSignal,
+} from "../../../store/transaction.ts";
+import type { SendReceipt, SendRequest } from "../../../store/send_request.ts";
 import type { SignalOutcome } from "../../../model/wait.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { findCurrentWait } from "../reads/run_history.ts";
+import { findCurrentWait, findRunOfJob } from "../reads/run_history.ts";
 import { Undone } from "../write_batch.ts";
 import { enqueueRuns } from "../writes/enqueue.ts";
+import { sendMessage } from "../writes/messages.ts";
 import { deliver } from "../writes/pauses.ts";
 import { recordStep } from "../writes/steps.ts";
 import { underLease } from "../writes/lease_cache.ts";
@@ -27,22 +36,27 @@ interface TransactDeps {
 export function transactNow(
   { db, statements, host }: TransactDeps,
   step: StepPlace | null,
-  work: (tx: object, findWait: FindWait) => StoreWrites | Promise<StoreWrites>,
+  work: (tx: object, findWait: FindWait, findRun: FindRun) => StoreWrites | Promise<StoreWrites>,
   now: number,
 ): StoreAnswers | { thrown: WorkError } {
   const recorded = step === null ? null : findRecord(db, step);
-  if (recorded !== null) return { step: { recorded }, runs: [], signals: [] };
-  const done = inSavepoint(db, statements, (tx) => work(tx, (waitId) => findCurrentWait(db, waitId)));
+  if (recorded !== null) return { step: { recorded }, runs: [], signals: [], messages: [] };
+  const done = inSavepoint(
+    db,
+    statements,
+    (tx) => work(tx, (waitId) => findCurrentWait(db, waitId), (runId) => findRunOfJob(db, runId)),
+  );
   if ("thrown" in done) return done;
   const writes = done.value;
   try {
     const runs = writes.runs.length === 0 ? [] : enqueueRuns(db, writes.runs, host, now);
     const signals = writes.signals.map((signal) => deliverNow(db, signal, now));
+    const messages = (writes.messages ?? []).map((request) => sendNow(db, request, host, now));
     const { step: record } = writes;
     const saved = step === null || record === null
       ? null
       : recordStep(db, step.lease(), record.write, record.reports, now);
-    return { step: saved, runs, signals };
+    return { step: saved, runs, signals, messages };
   } catch (error) {
     // Rows, facts and counts have changed already: none of this can be cut out of the commit of the others.
     throw error instanceof HoldfastError && !(error instanceof StoreError) ? new Undone(error) : error;
@@ -53,6 +67,12 @@ function deliverNow(db: SqliteDatabase, { waitId, signal, trace }: TransactionSi
   const delivery = deliver(db, waitId, signal, JSON.stringify(signal.payload), trace, now);
   if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
   return delivery.outcome;
+}
+
+function sendNow(db: SqliteDatabase, request: SendRequest, host: TransactDeps["host"], now: number): SendReceipt {
+  const outcome = sendMessage(db, request, host, now);
+  if ("refused" in outcome) throw outcome.refused;
+  return outcome as SendReceipt; // no run was expected
 }
 
 interface FoundRow {

@@ -1,15 +1,16 @@
 import assert from "node:assert/strict";
-import { ConflictError, LeaseLostError, WaitExpiredError, WorkError } from "../../../model/error.ts";
+import { ConflictError, LeaseLostError, NotFoundError, WaitExpiredError, WorkError } from "../../../model/error.ts";
 import type { Lease } from "../../../model/lease.ts";
 import type { DataSource } from "../../../model/data_source.ts";
 import type { Store } from "../../../store/store.ts";
 import type { StepPlace, StoreWrites } from "../../../store/transaction.ts";
 import { FactReader } from "../fact_reader.ts";
-import { aPause, aProgress, aRun, aStart, aStep } from "../fixtures.ts";
+import { A_JOB, aPause, aProgress, aRun, aStart, aStep } from "../fixtures.ts";
 import { add, addCompleted, claimedIds, look, park, startRun } from "../arrange.ts";
 import { type CaseContext, newCases } from "../case.ts";
 import { getRun, getSteps } from "../../../store/reads.ts";
 import { andThen } from "../../../values/at_once.ts";
+import { aMessage, aReceive, inboxOf, receive } from "./messages/arrange_messages.ts";
 
 const { cases, test, timed } = newCases();
 
@@ -238,6 +239,86 @@ test(
     assert.deepEqual(await counts(), [pending! + 2]);
     assert.deepEqual((await reader.read()).map(([id]) => id), [before.id, after.id]);
     assert.equal((await add(store, { idempotencyKey: "k" })).disposition, "created");
+  }),
+);
+
+test(
+  "transact() sends messages: to a run that it adds, to one that it starts, and to one that receives",
+  joined(async ({ store, source }) => {
+    const { lease, run: receiving } = await startRun(store);
+    await receive(store, lease, aReceive());
+    const { run: other } = await add(store, { version: 3 });
+    const [run, start] = [aRun(), aRun({ idempotencyKey: "k", idempotencyUntil: "ended" })];
+    const [toNew, toReceiving] = [aMessage(run.id), aMessage(receiving.id)];
+    const starting = { ...aMessage(""), to: { jobNames: [A_JOB], key: "k" }, start };
+    const found: unknown[] = [];
+
+    const answers = await store.transact(source, placeOf(lease), (_, _findWait, findRun) => {
+      const first = andThen(findRun(other.id), (run) => void found.push(run?.jobName, run?.version));
+      const both = andThen(first, () => andThen(findRun(run.id), (run) => void found.push(run)));
+      return andThen(both, () => recordOf({ runs: [run], messages: [toNew, starting, toReceiving] }));
+    });
+
+    assert.deepEqual(found, [other.jobName, 3, null]);
+    assert.deepEqual(
+      answers.messages.map(({ run: { id }, disposition, started }) => [id, disposition, started?.run.id]),
+      [
+        [run.id, "accepted", undefined],
+        [start.id, "accepted", start.id],
+        [receiving.id, "accepted", undefined],
+      ],
+    );
+    assert.deepEqual(await inboxOf(store, run.id), [[toNew.message.id, "unread"]]);
+    assert.deepEqual(await inboxOf(store, start.id), [[starting.message.id, "unread"]]);
+    assert.deepEqual(await inboxOf(store, receiving.id), [[toReceiving.message.id, "received"]]);
+  }),
+);
+
+test(
+  "transact() that is repeated sends its messages once, and wakes the run that waits for one",
+  joined(async ({ store, source }) => {
+    const { lease, run } = await startRun(store);
+    await park(store, lease, aReceive());
+    const message = aMessage(run.id);
+
+    const dispositions: string[] = [];
+    for (let no = 0; no < 2; no++) {
+      const { messages } = await store.transact(source, null, () => ({ ...NOTHING, messages: [message] }));
+      dispositions.push(...messages.map(({ disposition }) => disposition));
+    }
+
+    assert.deepEqual(dispositions, ["accepted", "duplicate"]);
+    assert.deepEqual(await inboxOf(store, run.id), [[message.message.id, "received"]]);
+    assert.deepEqual(await claimedIds(store), [run.id]);
+  }),
+);
+
+test(
+  "transact() with a message that is refused rolls everything back",
+  joined(async ({ store, source }) => {
+    const ended = await addCompleted(store);
+    const { run: open } = await add(store);
+    await store.send(aMessage(open.id, { id: "m1" }));
+    const run = aRun();
+    const refused = [
+      aMessage("unknown"),
+      { ...aMessage(""), to: { jobNames: [A_JOB], key: "no" } },
+      aMessage(ended.id),
+      aMessage(open.id, { id: "m1", payload: "2" }),
+    ];
+
+    const calls = await Promise.allSettled(
+      refused.map((message) =>
+        store.transact(source, null, () => ({ ...NOTHING, runs: [run], messages: [aMessage(run.id), message] }))
+      ),
+    );
+
+    const reasons = calls.map((call) => (call as PromiseRejectedResult).reason as ConflictError);
+    assert.deepEqual(reasons.map(({ code }) => code), ["not_found", "not_found", "run_ended", "conflict"]);
+    assert.ok(reasons[0] instanceof NotFoundError);
+    assert.match(reasons[3]!.message, /has another message with the id "m1"/);
+    assert.equal(await getRun(store, run.id), null);
+    assert.deepEqual(await inboxOf(store, open.id), [["m1", "unread"]]);
   }),
 );
 

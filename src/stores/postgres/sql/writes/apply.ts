@@ -200,7 +200,9 @@ begin
   end if;
   select bool_or(a.x ->> 'refused' is not null or (a.w ->> 'kind' = 'signal' and (
         a.x ->> 'state' = 'accepted' or (a.x ->> 'state' = 'over' and a.x -> 'wait' ->> 'outcome' = 'signal'
-        and a.x -> 'wait' ->> 'signal_id' = a.w ->> 'signalId' and a.x -> 'wait' ->> 'payload' = a.w ->> 'payload')) is not true)),
+        and a.x -> 'wait' ->> 'signal_id' = a.w ->> 'signalId' and a.x -> 'wait' ->> 'payload' = a.w ->> 'payload')) is not true)
+        or (a.w ->> 'kind' = 'send' and (a.x ->> 'state' = 'accepted' or (a.x ->> 'state' = 'known'
+        and a.x -> 'message' ->> 'name' = a.w ->> 'name' and a.x -> 'message' ->> 'payload' = a.w ->> 'payload')) is not true)),
       bool_or(a.x ->> 'repeated' is not null)
     into v_refused, v_repeated
     from rows from (jsonb_array_elements(p -> 'others'), jsonb_array_elements(v_answers)) a (w, x);
