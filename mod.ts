@@ -243,7 +243,13 @@ export type { SqliteDriver, SqliteDriverStatement } from "./src/stores/sqlite/sq
 export type { SqliteValue } from "./src/stores/sqlite/statement.ts";
 export type { SqliteParameter, SqliteTransaction } from "./src/stores/sqlite/transactions/sqlite_transaction.ts";
 export type { DataSource, StepTransactionOptions, TransactionOptions } from "./src/model/data_source.ts";
-export type { AsyncTransactionCalls, TransactionCalls, TransactionTrigger } from "./src/model/transaction.ts";
+export type {
+  AsyncTransactionCalls,
+  TransactionCalls,
+  TransactionMessage,
+  TransactionSendOptions,
+  TransactionTrigger,
+} from "./src/model/transaction.ts";
 export type { ActorOptions, TraceContext } from "./src/model/origin.ts";
 export { type SqliteDataSource, sqliteDataSource } from "./src/stores/sqlite/transactions/sqlite_data_source.ts";
 export type { DataSourceOptions } from "./src/model/data_source.ts";

@@ -80,6 +80,7 @@ export function assembleEngine<J extends Jobs, L>(options: EngineOptions<J, L>, 
     sources,
     triggers,
     runs: () => runs,
+    messages: () => messages,
     relay: () => relay,
   });
   const deps: ExecutionDeps = {
@@ -129,6 +130,7 @@ export function assembleEngine<J extends Jobs, L>(options: EngineOptions<J, L>, 
     intervalMs: settings.pollingInterval,
     triggers,
     runs,
+    messages: () => messages,
   });
   const lifecycle: Lifecycle = new Lifecycle(
     { jobs, settings, watch, retention, schedules, scheduler, transactions, relay, monitor, logger },

@@ -87,14 +87,14 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /** Asks for a run of the job with this name. */
   trigger(jobName: string, input: unknown, options?: TriggerOptions<L>): Promise<TriggerResult>;
   /**
-   * Executes a function in a transaction of your database: your rows, and the runs and signals that the function asks
-   * for, are one commit, and there together or not at all.
+   * Executes a function in a transaction of your database: your rows, and the runs, signals and messages that the
+   * function asks for, are one commit, and there together or not at all.
    *
    * The function is executed again while nothing was committed, so it must do nothing but SQL. On SQLite it is
    * synchronous. What it throws rolls everything back, and is thrown.
    *
    * @param source One of the `dataSources` of this engine.
-   * @returns What the function returned, and the results of its triggers and signals.
+   * @returns What the function returned, and the results of its triggers, signals and messages.
    * @throws {StoreError} With `outcomeUnknown`, it may have been committed: an idempotency key tells.
    * @throws {WaitExpiredError} The deadline of a wait that it signals has passed: everything is rolled back.
    */
@@ -104,7 +104,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
     options?: TransactionOptions,
   ): Promise<TransactionResult<T>>;
   /**
-   * `trigger()` and `signal()` in a transaction of a data source that somebody else has begun, such as an ORM. They add
+   * `trigger()`, `signal()` and `send()` in a transaction of a data source that somebody else has begun, such as an ORM. They add
    * rows to its outbox, which this or another engine relays to the store after the commit.
    *
    * @param client The client of the transaction: of npm:pg, npm:postgres, PGlite or a SQLite database, or a function

@@ -20,13 +20,13 @@ export interface Effects extends Outbox {
   forget(keys: readonly string[]): Promise<void>;
 }
 
-/** The table of triggers and signals that the store does not have yet. */
+/** The table of triggers, signals and messages that the store does not have yet. */
 export interface Outbox {
   /** The statement that adds a row to the outbox in a transaction of somebody else, with its parameters. */
   insertion(row: NewOutboxRow): { sql: string; parameters: (string | number | null)[] };
   /**
-   * The first rows of the outbox that this store may relay: triggers of these jobs, and signals. They are taken for some
-   * seconds, so that one engine relays them; none if another one has taken them.
+   * The first rows of the outbox that this store may relay: triggers of these jobs, signals and messages. They are taken
+   * for some seconds, so that one engine relays them; none if another one has taken them.
    */
   takeRows(request: OutboxRequest): Promise<OutboxRow[]>;
   /** Deletes rows of the outbox, by their numbers. */
@@ -34,7 +34,9 @@ export interface Outbox {
   /** How many rows that this store may relay nobody has relayed; those that wait count if they are older than an instant. */
   countStuck(storeId: string, before: number): Promise<StuckRows>;
   /** Which rows with these ids are still in the outbox. `error`: why a row was refused; `null`: it was not. */
-  findRows(ids: readonly string[]): Promise<(Pick<NewOutboxRow, "id" | "kind" | "name"> & { error: string | null })[]>;
+  findRows(
+    ids: readonly string[],
+  ): Promise<(Pick<NewOutboxRow, "id" | "kind" | "name" | "options"> & { error: string | null })[]>;
   /** Leaves a row in the outbox that was refused, with the reason. */
   refuseRow(no: number, error: string): Promise<void>;
 }
@@ -47,17 +49,17 @@ export interface StuckRows {
   waiting: number;
 }
 
-/** A trigger or a signal that the store does not have yet. */
+/** A trigger, a signal or a message that the store does not have yet. */
 export interface NewOutboxRow {
-  /** Of the run, or of the signal. */
+  /** Of the run, of the signal, or of the message. */
   id: string;
   /** What it is. */
-  kind: "trigger" | "signal";
-  /** The job, or the wait. */
+  kind: "trigger" | "signal" | "send";
+  /** The job, the wait, or the name of the message. */
   name: string;
   /** The input, or the payload. */
   value: JsonText | null;
-  /** The options of a trigger as JSON; `null`: it has none. */
+  /** The options as JSON, with `to` for a message; `null`: it has none. */
   options: JsonText | null;
   /** The store that it is for; `null`: any that has the job. */
   storeId: string | null;
@@ -77,6 +79,8 @@ export interface OutboxRequest {
   storeId: string;
   /** The jobs that the engine has. */
   jobs: readonly string[];
+  /** The numbers of the messages whose jobs it has not: they are left to other engines. */
+  except: readonly number[];
   /** The instant, by the clock of the engine. */
   now: number;
   /** How many rows at most. */

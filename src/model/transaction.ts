@@ -1,3 +1,4 @@
+import type { KeyedRun } from "./job/job_messages.ts";
 import type { Job, StepTriggerOptions } from "./job.ts";
 import type { ActorOptions } from "./origin.ts";
 import type { Signal } from "./wait.ts";
@@ -6,6 +7,26 @@ import type { Signal } from "./wait.ts";
 export interface TransactionTrigger {
   /** Its id, unless its idempotency key leads to another run. */
   runId: string;
+}
+
+/** The message that a transaction sends. */
+export interface TransactionMessage {
+  /** Its id: the one of the options, or a new one. */
+  messageId: string;
+}
+
+/** Options of {@linkcode TransactionCalls.send}: those of `Engine.send()`. */
+export interface TransactionSendOptions extends ActorOptions {
+  /** Identifies the message: 1 to 200 characters. The same id with the same name and payload is a duplicate. Default: a new one. */
+  id?: string;
+  /**
+   * Only for a message to the run of a key: if there is none that takes messages, a new one is started with the message.
+   * Also in a step it inherits nothing.
+   */
+  start?: Omit<StepTriggerOptions, "idempotencyKey" | "idempotencyUntil" | "coalesce"> & ActorOptions & {
+    /** The input. */
+    input: unknown;
+  };
 }
 
 /** What the function of a synchronous transaction asks of the engine: it is done if, and only if, the transaction commits. */
@@ -32,6 +53,18 @@ export interface TransactionCalls {
    * @throws {TypeError} The schema is asynchronous, or the transaction has ended.
    */
   signal(waitId: string, signal: Signal, options?: ActorOptions): void;
+  /**
+   * Sends a message to a run, as `Engine.send()` does, also to one that the transaction triggers. If it is refused (no run
+   * has the key, the run has ended, it has another message with the id), all is rolled back and the refusal thrown. In a
+   * database of its own the message is sent later, by the relay of the outbox; what refuses it then is noted there.
+   *
+   * @param to The id of the run; or its job and its idempotency key, which also leads to the newest retry of that run.
+   * @throws {ValidationError} The job has no message of this name, the payload or the input of `start` does not fit its
+   * schema, or an option is not valid. In a database of its own, the payload of a message to an id is checked later.
+   * @throws {NotFoundError} There is no run of this id, unless that is found out later; or the engine does not have its job.
+   * @throws {TypeError} The schema is asynchronous, or the transaction has ended.
+   */
+  send(to: string | KeyedRun, name: string, payload: unknown, options?: TransactionSendOptions): TransactionMessage;
 }
 
 /** What the function of an asynchronous transaction asks of the engine: as {@linkcode TransactionCalls}, with promises. */
@@ -50,4 +83,11 @@ export interface AsyncTransactionCalls {
   ): Promise<TransactionTrigger>;
   /** Ends a wait by a signal. A refusal is noted in the outbox. */
   signal(waitId: string, signal: Signal, options?: ActorOptions): Promise<void>;
+  /** Sends a message to a run. A refusal by the run is noted in the outbox. */
+  send(
+    to: string | KeyedRun,
+    name: string,
+    payload: unknown,
+    options?: TransactionSendOptions,
+  ): Promise<TransactionMessage>;
 }

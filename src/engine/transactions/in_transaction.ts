@@ -10,14 +10,14 @@ import { Requests, type RequestsDeps } from "./requests.ts";
 import type { Relay } from "./relay.ts";
 import { kindOf, propertyOf } from "../../values/unknown_values.ts";
 
-type Deps = Omit<RequestsDeps, "create" | "findWait" | "step"> & {
+type Deps = Omit<RequestsDeps, "create" | "findWait" | "findRun" | "step"> & {
   host: Host;
   triggers: Pick<Triggers, "requestNow">;
   relay: () => Relay;
 };
 
 /**
- * Adds triggers and signals to the outbox, by the client of a transaction that somebody else has begun.
+ * Adds triggers, signals and messages to the outbox, by the client of a transaction that somebody else has begun.
  *
  * @throws {TypeError} It is no such client.
  */
@@ -25,10 +25,10 @@ export function callsInTransaction(source: DataSource, client: unknown, deps: De
   const { host, triggers, relay } = deps;
   const execute = executorOf(client);
   const create: RequestsDeps["create"] = (...given) => triggers.requestNow(...given);
-  const requests = () => new Requests({ ...deps, step: null, findWait: null, create });
+  const requests = () => new Requests({ ...deps, step: null, findWait: null, findRun: null, create });
   const insert = (asked: Requests): Soon<void> => {
     const rows = asked.toRows(null, host.now());
-    asked.commit({ runs: [], signals: [] });
+    asked.commit({ runs: [], signals: [], messages: [] });
     relay().wake();
     return rows.reduce<Soon<void>>((before, row) => {
       const { sql, parameters } = source.effects.insertion(row);
@@ -51,6 +51,8 @@ export function callsInTransaction(source: DataSource, client: unknown, deps: De
         asked.signalNow(waitId, signal, options);
         return insert(asked);
       }),
+    send: (...given) =>
+      call((asked) => andThen(asked.sendSoon(...given), (message) => andThen(insert(asked), () => message))),
   };
 }
 

@@ -3,13 +3,15 @@ import type { ExecutionDeps } from "../../execution/execution.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import type { NewOutboxRow, OutboxRow, StuckRows } from "../../model/effects.ts";
 import { ConflictError, StoreError } from "../../model/error.ts";
+import type { SendResult } from "../../model/message.ts";
 import type { SignalReceipt } from "../../model/wait.ts";
 import { actorOf, encodeOrigin } from "../../model/origin.ts";
 import { decode, parseValue } from "../../values/json.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
+import type { Messages } from "../messages.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
-import type { RowOptions } from "./requests.ts";
-import type { Triggers } from "../triggers/triggers.ts";
+import type { RowOptions, SendRowOptions } from "./requests.ts";
+import { type Triggers, UnknownJobError } from "../triggers/triggers.ts";
 
 const FIRST_LOOK_MS = 5;
 const PAGE = 100;
@@ -23,7 +25,7 @@ const LONG_MS = 60_000;
 const LONGEST_WAIT_MS = 5_000;
 
 /** What has become of a row. `run`: `null` if it was deleted since. */
-export type Relayed = { run: Enqueued | null } | { signal: SignalReceipt };
+export type Relayed = { run: Enqueued | null } | { signal: SignalReceipt } | { message: SendResult };
 
 /** A row whose caller waits for it. */
 interface Expected {
@@ -46,11 +48,12 @@ interface RelayDeps extends Pick<ExecutionDeps, "host" | "hub" | "store"> {
   intervalMs: number;
   triggers: Pick<Triggers, "requestNow" | "requestChecked" | "add" | "addTogether" | "enqueue" | "asksPlugins">;
   runs: Pick<RunChanges, "signal">;
+  messages: () => Pick<Messages, "send">;
 }
 
 /**
- * Moves rows of outboxes to the store: first it adds the run under the id of the row, or delivers the signal, then it
- * deletes the row. After a crash in between it does so again, and the store knows the id.
+ * Moves rows of outboxes to the store: first it adds the run under the id of the row, or delivers the signal or the
+ * message with that id, then it deletes the row. After a crash in between it does so again, and the store knows the id.
  */
 export class Relay {
   /** The rows that need attention, by the names of data sources. */
@@ -59,6 +62,8 @@ export class Relay {
   readonly #idle: InterruptibleSleep;
   /** The rows that callers wait for, in the order of their calls. Two may be equal: the same signal, twice. */
   readonly #expected = new Set<Expected>();
+  /** The messages to runs whose jobs this engine does not have: it leaves them to others for a while. */
+  readonly #left = new Map<DataSource, number[]>();
   /** What looks for callers, beside {@linkcode Relay.run}. */
   readonly #looking = new Set<Promise<void>>();
   #nextLookMs: number;
@@ -174,7 +179,10 @@ export class Relay {
     let moved = 0;
     const now = this.#deps.host.monotonic();
     const counts = this.#nextCountAt <= now;
-    if (counts) this.#nextCountAt = now + COUNT_EVERY_MS;
+    if (counts) {
+      this.#nextCountAt = now + COUNT_EVERY_MS;
+      this.#left.clear();
+    }
     for (const [source, name] of this.#deps.sources) {
       try {
         await this.#deps.migrate(source);
@@ -194,10 +202,12 @@ export class Relay {
     return moved;
   }
 
-  async #relay({ effects }: DataSource): Promise<number> {
+  async #relay(source: DataSource): Promise<number> {
     const { jobs, host } = this.#deps;
+    const { effects } = source;
     const storeId = await this.#deps.storeId();
-    const rows = await effects.takeRows({ storeId, jobs, now: host.now(), limit: PAGE });
+    const left = this.#left.get(source) ?? [];
+    const rows = await effects.takeRows({ storeId, jobs, except: left, now: host.now(), limit: PAGE });
     const done: { row: OutboxRow; result: Relayed }[] = [];
     try {
       for (const group of toGroups(rows, this.#deps.triggers.asksPlugins)) {
@@ -205,6 +215,12 @@ export class Relay {
         for (const [at, row] of group.entries()) {
           const result = together?.[at] ?? await this.#perform(row).catch(async (error) => {
             if (error instanceof StoreError) throw error; // the row is relayed later
+            if (row.kind === "send" && error instanceof UnknownJobError) {
+              this.#left.set(source, left);
+              left.push(row.no);
+              this.#settleFirst(row, null);
+              return null;
+            }
             this.#nextCountAt = 0;
             await effects.refuseRow(row.no, error instanceof Error ? error.message : String(error));
             this.#settleFirst(row, null);
@@ -251,6 +267,10 @@ export class Relay {
       const signal = { signalId: id, payload: parseValue(value) };
       return { signal: await this.#deps.runs.signal(name, signal, optionsOf(row).by ?? null) };
     }
+    if (kind === "send") {
+      const { to, ...options } = JSON.parse(row.options ?? "{}") as SendRowOptions;
+      return { message: await this.#deps.messages().send(to, name, parseValue(value), { ...options, id }) };
+    }
     const { run, isTraced } = await this.#toRequest(row);
     const added = await add(run, isTraced).catch((error) => {
       if (error instanceof ConflictError) return null; // it was added before, and deleted since
@@ -294,9 +314,9 @@ function toGroups(rows: readonly OutboxRow[], asksPlugins: boolean): OutboxRow[]
   return groups;
 }
 
-function isSame(
-  left: Pick<OutboxRow, "id" | "kind" | "name">,
-  right: Pick<OutboxRow, "id" | "kind" | "name">,
-): boolean {
-  return left.id === right.id && left.kind === right.kind && left.name === right.name;
+type RowIdentity = Pick<OutboxRow, "id" | "kind" | "name" | "options">;
+
+/** Whether two rows ask for the same. The options of a message say which run it is for. */
+function isSame(left: RowIdentity, right: RowIdentity): boolean {
+  return left.id === right.id && left.kind === right.kind && left.name === right.name && left.options === right.options;
 }

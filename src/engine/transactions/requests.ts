@@ -15,15 +15,24 @@ import {
   type TraceContext,
   traceOf,
 } from "../../model/origin.ts";
-import type { TransactionCalls, TransactionTrigger } from "../../model/transaction.ts";
+import type {
+  TransactionCalls,
+  TransactionMessage,
+  TransactionSendOptions,
+  TransactionTrigger,
+} from "../../model/transaction.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import { checkSignal, type Signal, type SignalOutcome } from "../../model/wait.ts";
 import type { Enqueued, NewRun } from "../../store/new_run.ts";
-import type { FindWait, TransactionSignal, WaitOfJob } from "../../store/transaction.ts";
-import { andThen, isPromise, type Soon } from "../../values/at_once.ts";
+import type { SendReceipt, SendRequest } from "../../store/send_request.ts";
+import type { FindRun, FindWait, TransactionSignal, WaitOfJob } from "../../store/transaction.ts";
+import { andThen, explained, isPromise, type Soon } from "../../values/at_once.ts";
+import { explainUnknownJob, type Messages, newSendInfo, toSendEnd, withTrace } from "../messages.ts";
 import { Mistake, unwrapped } from "../../execution/transactions.ts";
 import type { NewOutboxRow } from "../../model/effects.ts";
+import { decode } from "../../values/json.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
+import type { KeyedRun } from "../../model/job/job_messages.ts";
 
 /** The dependencies of {@linkcode Requests}. */
 export interface RequestsDeps {
@@ -31,10 +40,14 @@ export interface RequestsDeps {
   create: (job: Job | string, input: unknown, options: StepTriggerOptions) => Soon<NewRun>;
   /** The step whose run the new runs inherit from; `null`: none. */
   step: object | null;
-  /** What plugins do around triggers and signals. */
+  /** What plugins do around triggers, signals and messages. */
   around: AroundHooks;
   /** Finds a wait that is signalled; `null`: the signal goes through an outbox, and is checked when it is relayed. */
   findWait: FindWait | null;
+  /** Finds a run that a message is sent to; `null`: the message goes through an outbox. */
+  findRun: FindRun | null;
+  /** Builds the request for a message. */
+  messages: () => Pick<Messages, "request">;
   /** Refuses a signal whose payload does not fit the schema of its wait. */
   checkPayload: (found: WaitOfJob, signal: Signal) => Soon<void>;
   /** The maximum size of a payload, in bytes of JSON. */
@@ -49,12 +62,20 @@ export type RowOptions = TriggerOptions & {
   isOfStep?: boolean;
 };
 
+/** The options of a row of the outbox that sends a message. */
+export type SendRowOptions = Omit<TransactionSendOptions, "id"> & {
+  /** The id of the run, or its job and its key. */
+  to: string | KeyedRun<string>;
+};
+
 /** What has become of requests. */
 export interface CommittedRequests {
   /** In the order of the requests; `null`: not known yet, or deleted since. */
   runs: readonly (Enqueued | null)[];
   /** In the order of the signals; none if they go through an outbox. */
   signals: readonly SignalOutcome[];
+  /** In the order of the messages; none if they go through an outbox. */
+  messages: readonly SendReceipt[];
 }
 
 /** What one execution of the function of a transaction asks the store for. */
@@ -67,10 +88,14 @@ export class Requests {
   readonly signalsBy: (string | null)[] = [];
   /** The signals to deliver. */
   readonly signals: TransactionSignal[] = [];
+  /** The messages to send. */
+  readonly messages: SendRequest[] = [];
+  /** The options of each message, as they were given. */
+  readonly messageOptions: TransactionSendOptions[] = [];
   readonly #deps: RequestsDeps;
   readonly #answers = Promise.withResolvers<CommittedRequests>();
-  /** The checks of payloads that are under way. */
-  readonly #checks: Promise<void>[] = [];
+  /** The checks of signals and messages that are under way. */
+  readonly #checks: Promise<unknown>[] = [];
   #hasEnded = false;
 
   constructor(deps: RequestsDeps) {
@@ -79,15 +104,19 @@ export class Requests {
   }
 
   /** What the function is given beside what its database can do. */
-  calls(kind: DataSource["kind"]): { trigger: unknown; signal: unknown } {
-    if (kind === "sqlite") return { trigger: this.#trigger, signal: this.signalNow };
+  calls(kind: DataSource["kind"]): { trigger: unknown; signal: unknown; send: unknown } {
+    if (kind === "sqlite") return { trigger: this.#trigger, signal: this.signalNow, send: this.#send };
     const trigger = async (...given: Parameters<Requests["triggerSoon"]>) => await this.triggerSoon(...given);
-    const signal = (...given: Parameters<TransactionCalls["signal"]>) => {
-      const check = (async () => await this.#signalSoon(...given))();
+    const checked = <G extends unknown[], T>(ask: (...given: G) => Soon<T>) => (...given: G): Promise<T> => {
+      const check = (async () => await ask(...given))();
       this.#checks.push(check);
       return check;
     };
-    return { trigger, signal };
+    return {
+      trigger,
+      signal: checked((...given: Parameters<TransactionCalls["signal"]>) => this.#signalSoon(...given)),
+      send: checked((...given: Parameters<TransactionCalls["send"]>) => this.sendSoon(...given)),
+    };
   }
 
   /** Builds the request for a run: at once, if the schemas answer at once. */
@@ -120,7 +149,38 @@ export class Requests {
     if (isPromise(sent)) this.#refuse(sent, `the payload of wait "${waitId}"`);
   };
 
-  /** Waits for the signals that the function has not awaited. */
+  readonly #send = (...given: Parameters<TransactionCalls["send"]>): TransactionMessage => {
+    const sent = this.sendSoon(...given);
+    return isPromise(sent) ? this.#refuse(sent, `message "${given[1]}"`) : sent;
+  };
+
+  /** Sends a message: at once, if its run is found at once and the schemas answer at once. */
+  sendSoon(
+    to: string | KeyedRun,
+    name: string,
+    payload: unknown,
+    options: TransactionSendOptions = {},
+  ): Soon<TransactionMessage> {
+    this.#check();
+    const { messages, findRun, step } = this.#deps;
+    const find = findRun && ((runId: string) => this.runs.find(({ id }) => id === runId) ?? findRun(runId));
+    const request = explained(
+      () => messages().request(to, name, payload, options, find),
+      (error) => step === null ? raise(error) : explainUnknownJob(error, "tx.send()"),
+    );
+    return andThen(request, (request) => {
+      this.#check();
+      const send = findRun === null ? null : this.#deps.around.send; // otherwise the relay asks
+      const index = this.messages.length;
+      const trace = send &&
+        this.#traceOf(send, newSendInfo(request), ({ messages }) => toSendEnd(messages[index]!));
+      this.messageOptions.push(options);
+      this.messages.push(withTrace(request, trace));
+      return { messageId: request.message.id };
+    });
+  }
+
+  /** Waits for the signals and messages that the function has not awaited. */
   async checked(): Promise<void> {
     await Promise.allSettled(this.#checks);
   }
@@ -228,6 +288,19 @@ export class Requests {
         const options = by === null ? null : JSON.stringify({ by });
         return { id, kind: "signal", name: waitId, value: JSON.stringify(payload), options, ...place };
       }),
+      ...this.messages.map(({ to, message: { id, name, payload }, start }, index): NewOutboxRow => {
+        const { id: _, ...given } = this.messageOptions[index]!; // one for each
+        const options: SendRowOptions = {
+          ...given,
+          to: "runId" in to ? to.runId : { job: to.jobNames[0]!, key: to.key },
+          ...(start === null ? {} : { start: { ...given.start, input: decode(start.payload) } }),
+        };
+        return { id, kind: "send", name, value: payload, options: JSON.stringify(options), ...place };
+      }),
     ];
   }
+}
+
+function raise(error: unknown): never {
+  throw error;
 }

@@ -9,6 +9,7 @@ import {
 import type { DataSource, TransactionOptions } from "../../model/data_source.ts";
 import type { SourceWrites } from "../../model/effects.ts";
 import { StoreError, TimeoutError, WorkError } from "../../model/error.ts";
+import type { SendResult } from "../../model/message.ts";
 import type { AsyncTransactionCalls } from "../../model/transaction.ts";
 import type { SignalReceipt } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
@@ -19,6 +20,7 @@ import { isInstance } from "../../values/unknown_values.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { JobCatalog } from "../../model/job/job_catalog.ts";
 import { checkPayload, loadValidator } from "../runs/check_payload.ts";
+import type { Messages } from "../messages.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
 import { toTriggerResult, type TriggerResult } from "../triggers/new_run.ts";
 import type { Triggers } from "../triggers/triggers.ts";
@@ -33,11 +35,13 @@ export interface TransactionResult<T> {
   value: T;
   /**
    * The runs that it triggered, in their order. `null`: the data source is not joined, and the store has not answered for
-   * five seconds, or has refused a run or a signal. The transaction is committed. What was not refused is added later.
+   * five seconds, or has refused a run, a signal or a message. The transaction is committed. What was not refused is added later.
    */
   runs: TriggerResult[] | null;
   /** The signals that it sent, in their order; `null` as for `runs`. */
   signals: SignalReceipt[] | null;
+  /** The messages that it sent, in their order; `null` as for `runs`. */
+  messages: SendResult[] | null;
 }
 
 type TransactionsDeps = Pick<ExecutionDeps, "store" | "host" | "around" | "maxValueBytes" | "warn"> & {
@@ -48,6 +52,7 @@ type TransactionsDeps = Pick<ExecutionDeps, "store" | "host" | "around" | "maxVa
   triggers: Triggers;
   jobs: JobCatalog;
   runs: () => RunChanges;
+  messages: () => Messages;
   relay: () => Relay;
 };
 
@@ -60,6 +65,9 @@ interface Limit {
 
 /** A transaction whose requests went through an outbox. */
 type RelayedEnd = TransactionEnd & { relayed?: Relayed[] | null };
+
+/** A transaction that the store has committed, with its messages. */
+type JoinedEnd = TransactionEnd & { sent: SendResult[] };
 
 const TRANSACTION_OPTIONS: Record<keyof TransactionOptions, true> = { isolation: true, timeout: true };
 const DEFAULT_TIMEOUT_MS = 60_000;
@@ -128,7 +136,7 @@ export class EngineTransactions implements Transactions {
     checkOptionNames(options, TRANSACTION_OPTIONS, "engine.transaction()");
     const { triggers } = this.#deps;
     try {
-      const { value, answers, relayed = [] } = await this.perform(source, {
+      const { value, answers, sent = [], relayed = [] } = await this.perform(source, {
         subject: "engine.transaction()",
         step: null,
         options,
@@ -140,13 +148,14 @@ export class EngineTransactions implements Transactions {
         value: value as Awaited<T>, // what `work` returned
         runs: answers.runs.map(toTriggerResult),
         signals: answers.signals.map(({ run: _, ...receipt }) => receipt),
+        messages: sent,
       };
     } catch (error) {
       throw unwrapped(error);
     }
   }
 
-  async perform(source: DataSource, request: TransactionRequest): Promise<RelayedEnd> {
+  async perform(source: DataSource, request: TransactionRequest): Promise<RelayedEnd & Partial<JoinedEnd>> {
     this.#check(source, request);
     const isJoined = this.#isJoined(source);
     if (!isJoined) await this.migrateOne(source).catch((error) => Promise.reject(new WorkError(error)));
@@ -178,21 +187,21 @@ export class EngineTransactions implements Transactions {
     { step, options: { isolation } }: TransactionRequest,
     executions: WorkExecutions,
     limit: Limit | null,
-  ): Promise<TransactionEnd> {
+  ): Promise<JoinedEnd> {
     const answers = await this.#deps.store.transact!(
       source,
       step,
-      (tx, findWait) =>
-        andThen(executions.call(tx, findWait), ({ requests: { runs, signals }, output }) => {
+      (tx, findWait, findRun) =>
+        andThen(executions.call(tx, findWait, findRun), ({ requests: { runs, signals, messages }, output }) => {
           const record = step?.toRecord(output) ?? null;
           step?.beforeCommit();
-          return { step: record, runs, signals };
+          return { step: record, runs, signals, messages };
         }),
       limit === null ? undefined : { isolation, timeoutMs: limit.ms, abortSignal: limit.abortSignal },
     );
     const { last } = executions;
-    this.#publish(answers, last);
-    return { value: last?.value, output: last?.output ?? null, answers };
+    const sent = this.#publish(answers, last);
+    return { value: last?.value, output: last?.output ?? null, answers, sent };
   }
 
   /** Commits in a database that the store knows nothing of, where an effect says that the step has committed. */
@@ -232,7 +241,11 @@ export class EngineTransactions implements Transactions {
   async #relayNow(source: DataSource, requests: Requests, storeId: string): Promise<Relayed[] | null> {
     const rows = requests.toRows(storeId, this.#deps.host.now());
     const relayed = rows.length === 0 ? [] : await this.#deps.relay().relayNow(source, rows);
-    requests.commit({ runs: relayed?.flatMap((one) => "run" in one ? [one.run] : []) ?? [], signals: [] });
+    requests.commit({
+      runs: relayed?.flatMap((one) => "run" in one ? [one.run] : []) ?? [],
+      signals: [],
+      messages: [],
+    });
     return relayed;
   }
 
@@ -246,12 +259,13 @@ export class EngineTransactions implements Transactions {
     return callsInTransaction(source, client, { ...this.#deps, checkPayload: this.#checkPayload });
   }
 
-  #publish(answers: StoreAnswers, last: WorkExecution | null): void {
-    const { triggers, runs } = this.#deps;
+  #publish(answers: StoreAnswers, last: WorkExecution | null): SendResult[] {
+    const { triggers, runs, messages } = this.#deps;
     last?.requests.commit(answers);
     // There are none if an earlier try has recorded the step.
     answers.runs.forEach((one, index) => triggers.publish(one, last!.requests.runs[index]!));
     answers.signals.forEach((outcome) => runs().noteSignal(outcome));
+    return answers.messages.map((sent, index) => messages().noteSent(sent, last!.requests.messages[index]!));
   }
 
   #isJoined(source: DataSource): boolean {
@@ -296,11 +310,12 @@ export class EngineTransactions implements Transactions {
 /** The lease may have passed on: before the commit it has to be renewed. */
 class LeaseInDoubt extends Error {}
 
-function toResults(relayed: Relayed[] | null): Pick<TransactionResult<never>, "runs" | "signals"> {
-  if (relayed === null) return { runs: null, signals: null };
+function toResults(relayed: Relayed[] | null): Omit<TransactionResult<never>, "value"> {
+  if (relayed === null) return { runs: null, signals: null, messages: null };
   return {
     runs: relayed.flatMap((one) => "run" in one && one.run !== null ? [toTriggerResult(one.run)] : []),
     signals: relayed.flatMap((one) => "signal" in one ? [one.signal] : []),
+    messages: relayed.flatMap((one) => "message" in one ? [one.message] : []),
   };
 }
 

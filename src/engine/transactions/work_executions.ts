@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { Mistake, type TransactionRequest } from "../../execution/transactions.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import type { Host } from "../../model/host.ts";
-import type { FindWait } from "../../store/transaction.ts";
+import type { FindRun, FindWait } from "../../store/transaction.ts";
 import { isPromise, type Soon } from "../../values/at_once.ts";
 import type { JsonText } from "../../values/json.ts";
 import { Requests, type RequestsDeps } from "./requests.ts";
@@ -17,7 +17,7 @@ export interface WorkExecution {
   output: JsonText | null;
 }
 
-type Deps = Omit<RequestsDeps, "create" | "findWait" | "step"> & {
+type Deps = Omit<RequestsDeps, "create" | "findWait" | "findRun" | "step"> & {
   host: Host;
   /** Called after each execution on SQLite, where nobody else can write meanwhile. */
   noteDuration: (subject: string, ms: number) => void;
@@ -44,9 +44,9 @@ export class WorkExecutions {
   }
 
   /** Calls the function. What was asked before is not committed. */
-  call(tx: object, findWait: FindWait | null = null): Soon<WorkExecution> {
+  call(tx: object, findWait: FindWait | null = null, findRun: FindRun | null = null): Soon<WorkExecution> {
     this.rollBack(new Error("The transaction was repeated"));
-    const requests = new Requests({ ...this.#deps, ...this.#request, findWait });
+    const requests = new Requests({ ...this.#deps, ...this.#request, findWait, findRun });
     const execution = this.#last = { requests, value: undefined, output: null };
     return this.#within(() => this.#execute(tx, execution));
   }

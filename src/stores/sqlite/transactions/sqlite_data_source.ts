@@ -104,7 +104,7 @@ const OUTBOX_TABLE = `CREATE TABLE IF NOT EXISTS holdfast_outbox (
   no INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL DEFAULT (lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' ||
     substr(hex(randomblob(2)), 2) || '-8' || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))),
-  kind TEXT NOT NULL CHECK (kind IN ('trigger', 'signal')),
+  kind TEXT NOT NULL CHECK (kind IN ('trigger', 'signal', 'send')),
   name TEXT NOT NULL,
   value TEXT CHECK (json_valid(value)),
   options TEXT CHECK (json_valid(options)),
@@ -113,6 +113,15 @@ const OUTBOX_TABLE = `CREATE TABLE IF NOT EXISTS holdfast_outbox (
   taken_until INTEGER,
   error TEXT
 ) STRICT`;
+// The table of version 0.1 takes no messages. The triggers of a user who writes to it keep its name, and numbers do not come back.
+const TAKE_MESSAGES = `PRAGMA legacy_alter_table = ON;
+ALTER TABLE holdfast_outbox RENAME TO holdfast_outbox_before;
+PRAGMA legacy_alter_table = OFF;
+${OUTBOX_TABLE};
+INSERT INTO holdfast_outbox SELECT * FROM holdfast_outbox_before;
+DELETE FROM sqlite_sequence WHERE name = 'holdfast_outbox';
+UPDATE sqlite_sequence SET name = 'holdfast_outbox' WHERE name = 'holdfast_outbox_before';
+DROP TABLE holdfast_outbox_before`;
 const INSERT_ROW =
   "INSERT INTO holdfast_outbox (id, kind, name, value, options, store_id, at) VALUES (?, ?, ?, ?, ?, ?, ?)";
 // How long the rows that an engine has taken are not relayed by another one.
@@ -136,8 +145,9 @@ class SqliteEffects implements Effects {
     return this.#writes.submit(() => {
       for (const [name, statement] of tables) {
         // Even a statement that changes nothing would compile all statements of the connection anew.
-        const found = this.#db.get`SELECT 1 FROM sqlite_schema WHERE name = ${name!}`;
+        const found = this.#db.get<{ sql: string }>`SELECT sql FROM sqlite_schema WHERE name = ${name!}`;
         if (found === undefined) this.#db.exec(statement!);
+        else if (name === "holdfast_outbox" && !found.sql.includes("'send'")) this.#db.exec(TAKE_MESSAGES);
       }
     });
   }
@@ -183,9 +193,9 @@ class SqliteEffects implements Effects {
     return { sql: INSERT_ROW, parameters: parametersOf(row) };
   }
 
-  takeRows({ storeId, jobs, now, limit }: OutboxRequest): Promise<OutboxRow[]> {
+  takeRows({ storeId, jobs, except, now, limit }: OutboxRequest): Promise<OutboxRow[]> {
     const mine = sql`error IS NULL AND (store_id IS NULL OR store_id = ${storeId}) AND
-      (kind = 'signal' OR ${isAmong("name", jobs)})`;
+      CASE kind WHEN 'signal' THEN 1 WHEN 'send' THEN NOT ${isAmong("no", except)} ELSE ${isAmong("name", jobs)} END`;
     // It writes only if there is something.
     if (this.#db.get`SELECT 1 FROM holdfast_outbox WHERE ${mine} LIMIT 1` === undefined) return Promise.resolve([]);
     return this.#writes.submit(() => {
@@ -211,8 +221,8 @@ class SqliteEffects implements Effects {
 
   async findRows(ids: readonly string[]): ReturnType<Effects["findRows"]> {
     return await Promise.resolve(
-      this.#db.all<{ id: string; kind: OutboxRow["kind"]; name: string; error: string | null }>`
-        SELECT id, kind, name, error FROM holdfast_outbox WHERE ${isAmong("id", ids)}`,
+      this.#db.all<Awaited<ReturnType<Effects["findRows"]>>[number]>`
+        SELECT id, kind, name, options, error FROM holdfast_outbox WHERE ${isAmong("id", ids)}`,
     );
   }
 
