@@ -1,11 +1,10 @@
 import { ValidationError } from "../model/error.ts";
-import type { JobCatalog } from "../model/job/job_catalog.ts";
+import { type JobCatalog, UnknownJobError } from "../model/job/job_catalog.ts";
 import { type ActorOptions, readActor } from "../model/origin.ts";
 import { checkName } from "../values/name.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import type { JobPause } from "../store/operate.ts";
 import type { JobInfo } from "./operate/job_info.ts";
-import { UnknownJobError } from "./triggers/triggers.ts";
 import { getPausedJobs, hasWorker } from "../store/reads.ts";
 import type { Worker } from "../execution/worker.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";

@@ -3,7 +3,7 @@ import type { ExecutionDeps } from "../execution/execution.ts";
 import { refused, runAround, type SendEnd, type SendInfo } from "../model/around.ts";
 import { NotFoundError, StoreError, ValidationError } from "../model/error.ts";
 import type { JobFlow } from "../model/flow.ts";
-import type { JobCatalog } from "../model/job/job_catalog.ts";
+import { type JobCatalog, UnknownJobError } from "../model/job/job_catalog.ts";
 import type { Job } from "../model/job.ts";
 import { type KeyedRun, parseMessagePayload } from "../model/job/job_messages.ts";
 import { describeTarget, MAX_MESSAGE_ID, type SendResult, type SentMessage } from "../model/message.ts";
@@ -28,7 +28,7 @@ import { checkOptionNames } from "../values/option_names.ts";
 import { refuseUnknownRun } from "./runs/read_run.ts";
 import type { WaitOptions } from "./runs/wait_for_run.ts";
 import type { TriggerOptions } from "./triggers/new_run.ts";
-import { type Triggers, UnknownJobError } from "./triggers/triggers.ts";
+import type { Triggers } from "./triggers/triggers.ts";
 import { untilKnown } from "../events/retry_store_call.ts";
 
 /** The run to start for a message: its input, and options of its trigger. */

@@ -1,4 +1,4 @@
-import { UnknownJobError } from "../engine/triggers/triggers.ts";
+import { UnknownJobError } from "../model/job/job_catalog.ts";
 import {
   type ErrorCode,
   HoldfastError,

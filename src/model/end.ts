@@ -5,7 +5,6 @@ import { isName } from "../values/name.ts";
 import type { FailureKind } from "./failure.ts";
 import type { RetryPolicy } from "./retry.ts";
 import type { TerminalStatus } from "./run.ts";
-import { stepId } from "./step.ts";
 
 /** How a run ended, for the function that cleans up after it. */
 export interface EndContext<Input = unknown> {
@@ -156,24 +155,7 @@ export function undoneSteps(undoers: ReadonlyMap<string, string>, recorded: Iter
 }
 
 /** Under which name a step is known to be undone: a retry that executes it again may have no record of its own name. */
-function undoneAs(stepName: string): string {
+export function undoneAs(stepName: string): string {
   const name = undoName(stepName).slice("undo ".length);
   return name.replace(/ \((\d+)\)$/, "#$1") === stepName ? stepName : name;
-}
-
-/**
- * The idempotency key of a step for external systems: the same in every attempt, every execution and every retry from
- * the failure, until an end run has undone the step.
- *
- * @param originId The first run of the chain of retries.
- * @param undone The end run that has undone a step, by its name; left out: none was undone.
- */
-export function idempotencyKeyOf(
-  name: string,
-  originId: string,
-  undone?: { readonly [name: string]: string },
-): string {
-  if (undone === undefined) return stepId(originId, name);
-  const known = undoneAs(name);
-  return stepId(Object.hasOwn(undone, known) ? undone[known]! : originId, name);
 }

@@ -1,3 +1,4 @@
+import { undoneAs } from "./end.ts";
 import type { Failure } from "./failure.ts";
 import type { Chunk } from "./stream.ts";
 import { type Json, type JsonText, parseValue, type Stored } from "../values/json.ts";
@@ -119,4 +120,21 @@ export function startedAt({ startedAgoMs }: Pick<StepWrite, "startedAgoMs">, now
 /** The id of a step. */
 export function stepId(runId: string, name: string): string {
   return `${runId}/${name}`;
+}
+
+/**
+ * The idempotency key of a step for external systems: the same in every attempt, every execution and every retry from
+ * the failure, until an end run has undone the step.
+ *
+ * @param originId The first run of the chain of retries.
+ * @param undone The end run that has undone a step, by its name; left out: none was undone.
+ */
+export function idempotencyKeyOf(
+  name: string,
+  originId: string,
+  undone?: { readonly [name: string]: string },
+): string {
+  if (undone === undefined) return stepId(originId, name);
+  const known = undoneAs(name);
+  return stepId(Object.hasOwn(undone, known) ? undone[known]! : originId, name);
 }

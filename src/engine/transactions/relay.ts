@@ -11,7 +11,8 @@ import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { Messages } from "../messages.ts";
 import type { RunChanges } from "../runs/run_changes.ts";
 import type { RowOptions, SendRowOptions } from "./requests.ts";
-import { type Triggers, UnknownJobError } from "../triggers/triggers.ts";
+import type { Triggers } from "../triggers/triggers.ts";
+import { UnknownJobError } from "../../model/job/job_catalog.ts";
 
 const FIRST_LOOK_MS = 5;
 const PAGE = 100;

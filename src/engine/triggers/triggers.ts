@@ -1,7 +1,7 @@
 import { ConflictError, NotFoundError, ValidationError } from "../../model/error.ts";
 import { endRunId } from "../../model/end.ts";
 import type { Job, StepTriggerResult } from "../../model/job.ts";
-import type { CatalogJob, JobCatalog } from "../../model/job/job_catalog.ts";
+import { type CatalogJob, type JobCatalog, UnknownJobError } from "../../model/job/job_catalog.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
 import { decode, parseValue } from "../../values/json.ts";
 import { kindOf, propertyOf } from "../../values/unknown_values.ts";
@@ -283,26 +283,5 @@ export class Triggers {
   async #enqueue(run: NewRun): Promise<Enqueued> {
     const [enqueued] = await untilKnown(() => this.#deps.store.enqueue([run]));
     return enqueued!; // one for each request
-  }
-}
-
-const MAX_NAMES = 20;
-
-/**
- * The engine has no job of this name. The message lists its jobs, so it is only for the host: a client must not learn
- * which jobs exist.
- */
-export class UnknownJobError extends NotFoundError {
-  /** The requested name. */
-  readonly jobName: string;
-
-  /** Creates the error for a requested name. */
-  constructor(jobName: string, known: Iterable<string>) {
-    const names = Array.from(known, (name) => `"${name}"`);
-    const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : "";
-    const list = names.length === 0 ? "it has no jobs" : `its jobs are ${names.slice(0, MAX_NAMES).join(", ")}${more}`;
-    super(`There is no job "${jobName}" in this engine: ${list}`);
-    this.name = "NotFoundError";
-    this.jobName = jobName;
   }
 }

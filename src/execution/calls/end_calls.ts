@@ -1,5 +1,6 @@
 import type { EndContext, EndData, UndoOptions, UndoTools } from "../../model/end.ts";
-import { idempotencyKeyOf, undoName } from "../../model/end.ts";
+import { undoName } from "../../model/end.ts";
+import { idempotencyKeyOf } from "../../model/step.ts";
 import type { Job, StepContext } from "../../model/job.ts";
 import type { TerminalStatus } from "../../model/run.ts";
 import type { RunHistory } from "../../store/hold_record.ts";
