@@ -7,7 +7,7 @@ import type { Latency } from "../statistics/latencies.ts";
  * A column: its title, what it shows of an item, and whether its cells are aligned to the right, or cut if the terminal is
  * too narrow.
  */
-type ShownColumn<T> = readonly [title: string, toCell: (item: T) => Cell, style?: "right" | "cut"];
+type Column<T> = readonly [title: string, toCell: (item: T) => Cell, style?: "right" | "cut"];
 
 /** Writes results: as JSON for programs, or as text for people. */
 export class Output {
@@ -30,7 +30,7 @@ export class Output {
   /** Writes a list: a line of JSON for each item, or a table. */
   list<T>(
     items: readonly T[],
-    { columns, none }: { columns: readonly ShownColumn<T>[]; none: string },
+    { columns, none }: { columns: readonly Column<T>[]; none: string },
   ): void {
     if (this.isJson) {
       for (const item of items) this.#terminal.print(toJsonLine(item));
@@ -39,10 +39,8 @@ export class Output {
   }
 
   /** Writes a table with a row for each item. */
-  table<T>(items: readonly T[], columns: readonly ShownColumn<T>[]): void {
-    const heads = columns.map(([title, , style]) => ({ title, isRight: style === "right", isCut: style === "cut" }));
-    const rows = items.map((item) => columns.map(([, toCell]) => toCell(item)));
-    for (const line of layOutTable(heads, rows, this.#terminal)) this.#terminal.print(line);
+  table<T>(items: readonly T[], columns: readonly Column<T>[]): void {
+    for (const line of layOutTable(items, columns, this.#terminal)) this.#terminal.print(line);
   }
 
   /** Writes a line of text. */
@@ -82,16 +80,6 @@ export type Color = "red" | "green" | "yellow" | "blue" | "grey" | "bold";
 /** What is in a cell. */
 export type Cell = string | { text: string; color: Color | null };
 
-/** A column of a table. */
-export interface Column {
-  /** Its title. */
-  title: string;
-  /** Whether its cells are aligned to the right. */
-  isRight?: boolean;
-  /** Whether its cells are cut if the terminal is too narrow. */
-  isCut?: boolean;
-}
-
 /** What a table has to fit into. */
 interface TableSpace {
   /** The width of the terminal; `null`: any. */
@@ -110,37 +98,34 @@ export function paint(text: string, color: Color | null, hasColors: boolean): st
 }
 
 /** Lays out a table in lines; the first one has the titles. */
-export function layOutTable(
-  columns: readonly Column[],
-  rows: readonly (readonly Cell[])[],
-  space: TableSpace,
-): string[] {
-  const head = columns.map(({ title }): Cell => ({ text: title, color: "grey" }));
+export function layOutTable<T>(items: readonly T[], columns: readonly Column<T>[], space: TableSpace): string[] {
+  const head = columns.map(([title]): Cell => ({ text: title, color: "grey" }));
+  const rows = items.map((item) => columns.map(([, toCell]) => toCell(item)));
   const cells = [head, ...rows].map((row) =>
     row.map((cell) =>
       typeof cell === "string" ? { text: escapeText(cell), color: null } : { ...cell, text: escapeText(cell.text) }
     )
   );
   const widths = columns.map((_, at) => cells.reduce((widest, row) => Math.max(widest, textWidth(row[at]!.text)), 0));
-  if (space.columns !== null) shrink(widths, columns, space.columns);
+  if (space.columns !== null) shrink(widths, columns.map(([, , style]) => style === "cut"), space.columns);
   return cells.map((row) =>
     row.map(({ text, color }, at) => {
       const cut = cutText(text, widths[at]!);
       const padding = " ".repeat(Math.max(0, widths[at]! - textWidth(cut)));
       const isLast = at === columns.length - 1;
       const painted = paint(cut, color, space.hasColors);
-      return columns[at]!.isRight ? padding + painted : isLast ? painted : painted + padding;
+      return columns[at]![2] === "right" ? padding + painted : isLast ? painted : painted + padding;
     }).join(GAP).trimEnd()
   );
 }
 
 /** Makes the widest of the columns that can be cut narrower, until the table fits. */
-function shrink(widths: number[], columns: readonly Column[], space: number): void {
+function shrink(widths: number[], areCut: readonly boolean[], space: number): void {
   const total = () => widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
   while (total() > space) {
     let widest = -1;
     for (const [at, width] of widths.entries()) {
-      if (columns[at]!.isCut && width > LEAST && (widest === -1 || width > widths[widest]!)) widest = at;
+      if (areCut[at] && width > LEAST && (widest === -1 || width > widths[widest]!)) widest = at;
     }
     if (widest === -1) return;
     widths[widest]! -= 1;

@@ -11,12 +11,13 @@ Deno.test("textWidth() counts columns, not characters, and cutText() fits a text
 });
 
 Deno.test("layOutTable() cuts the widest of the columns that may be cut, and keeps the others", () => {
-  const columns = [{ title: "ID" }, { title: "JOB", isCut: true }, { title: "N", isRight: true }];
+  const run = { id: "0123456789", job: "a-very-long-name-of-a-job", steps: 7 };
 
-  const lines = layOutTable(columns, [["0123456789", "a-very-long-name-of-a-job", "7"]], {
-    columns: 30,
-    hasColors: false,
-  });
+  const lines = layOutTable([run], [
+    ["ID", ({ id }) => id],
+    ["JOB", ({ job }) => job, "cut"],
+    ["N", ({ steps }) => `${steps}`, "right"],
+  ], { columns: 30, hasColors: false });
 
   assert.deepEqual(lines, [
     "ID          JOB              N",
