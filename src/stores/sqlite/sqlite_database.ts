@@ -253,11 +253,13 @@ export function storeError(
 
 /** SQLite's message, with advice where there is some. */
 function reasonOf(error: unknown, code: number | null): string {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = (error instanceof Error ? error.message : String(error)).replace(STATEMENT, "");
   const advice = IN_TRANSACTION.test(message) ? USE_TRANSACTION : code === null ? undefined : ADVICE.get(code);
   return advice === undefined ? message : `${message}; ${advice}`;
 }
 
+// What Deno adds: the whole statement, or all that make the tables.
+const STATEMENT = / in [^]* at offset \d+$/;
 // The result code says only that it is an error.
 const IN_TRANSACTION = /within a transaction$/;
 const USE_TRANSACTION =

@@ -124,9 +124,11 @@ export class SqliteStore {
     if (typeof path !== "string" && !(path instanceof URL)) {
       throw new TypeError(`SqliteStore.open() needs the path of a file, not ${kindOf(path)}`);
     }
-    const name = path instanceof URL || path.startsWith("file:")
-      ? (await import("node:url")).fileURLToPath(path)
-      : path;
+    const isUrl = path instanceof URL || path.startsWith("file:");
+    if (isUrl && new URL(path).search !== "") {
+      throw new TypeError("SqliteStore.open() takes a file: URL without parameters, which it would ignore");
+    }
+    const name = isUrl ? (await import("node:url")).fileURLToPath(path) : path;
     const refusal = `Cannot open the database "${name}"`;
     const connection = await openConnection(name, refusal);
     try {
@@ -416,7 +418,10 @@ const STORE_OPTIONS: Record<keyof SqliteStoreOptions, true> = { synchronous: tru
  */
 export function checkStoreOptions(options: SqliteStoreOptions, subject: string): void {
   checkOptionNames(options, STORE_OPTIONS, subject);
-  const { synchronous = "full" } = options;
+  const { synchronous = "full", secureDelete = false } = options;
+  if (typeof secureDelete !== "boolean") {
+    throw new TypeError(`secureDelete of ${subject} must be true or false, not ${kindOf(secureDelete)}`);
+  }
   if (synchronous !== "full" && synchronous !== "normal") {
     throw new TypeError(`synchronous of ${subject} must be "full" or "normal", not "${synchronous}"`);
   }

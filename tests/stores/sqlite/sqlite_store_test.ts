@@ -49,6 +49,28 @@ Deno.test("SqliteStore.open() refuses what is no path, such as a variable of the
   }
 });
 
+Deno.test("SqliteStore.open() refuses an address with parameters, and a secureDelete that is no boolean", async () => {
+  await assert.rejects(
+    SqliteStore.open("file:///nowhere/jobs.db?mode=ro"),
+    /^TypeError: SqliteStore\.open\(\) takes a file: URL without parameters, which it would ignore$/,
+  );
+  await assert.rejects(
+    SqliteStore.open(":memory:", { secureDelete: "no" as unknown as boolean }),
+    /^TypeError: secureDelete of SqliteStore\.open\(\) must be true or false, not a string$/,
+  );
+});
+
+Deno.test("SqliteStore says what the database answers, without the statements", async () => {
+  const database = new DatabaseSync(":memory:");
+  database.exec("CREATE TABLE holdfast_runs (of_somebody_else TEXT)");
+  await using store = await SqliteStore.from(database);
+
+  await assert.rejects(
+    store.migrate(),
+    /^StoreError: The database cannot answer: table holdfast_runs already exists$/,
+  );
+});
+
 Deno.test("SqliteStore.open() refuses a directory, by its name", () =>
   withFile(async (path) => {
     await Deno.mkdir(path);
