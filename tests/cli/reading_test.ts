@@ -271,6 +271,13 @@ Deno.test("holdfast help lists every command, and each command lists its options
   assert.match(show.lines.join("\n"), /holdfast show RUN/);
 });
 
+Deno.test("holdfast says that a store is a directory", async () => {
+  const { code, notes } = await callCli(["runs", "--store", import.meta.dirname!]);
+
+  assert.equal(code, 3);
+  assert.match(notes.join(), /^Cannot open ".*": it is a directory; name a file in it$/);
+});
+
 Deno.test("holdfast says in one line what an option lacks", async () => {
   const { code, notes } = await callCli(["purge", "--older-than", "-1"]);
 

@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { StoreError } from "../../model/error.ts";
 import { SQLITE_CHECKS, SQLITE_RECOUNT, SQLITE_STUCK_CHECKS } from "../../stores/sqlite/checks.ts";
@@ -17,6 +17,7 @@ import { databaseService } from "./database_service.ts";
 export async function openSqliteService(address: string, migrate: boolean, by?: string): Promise<Service> {
   const path = address.startsWith("file:") ? fileURLToPath(address) : address;
   if (!existsSync(path)) throw new StoreError(`Cannot open "${path}": there is no such file`);
+  if (statSync(path).isDirectory()) throw new StoreError(`Cannot open "${path}": it is a directory; name a file in it`);
   if (!migrate) checkVersion(await withReader(path, readVersion), MIGRATIONS.length, `The file "${path}"`);
   const { store, close } = await openStore(path);
   const prepare = async () => migrate ? await store.migrate() : undefined;
