@@ -299,12 +299,12 @@ export class Messages {
   }
 }
 
-/** What plugins are told of a message that is to be sent. */
+/** What plugins receive for a message that is to be sent. */
 export function newSendInfo({ to, message: { name, id: messageId } }: SendRequest): SendInfo {
   return { to: "runId" in to ? to : { jobName: to.jobNames[0]!, key: to.key }, name, messageId, trace: null };
 }
 
-/** What plugins are told of a message that was sent. */
+/** What plugins receive for a message that was sent. */
 export function toSendEnd({ run: { id: runId, jobName }, disposition: kind, started }: SendReceipt): SendEnd {
   return { kind, runId, jobName, started: started !== null };
 }
