@@ -15,7 +15,7 @@ import {
   takeKeyAlone,
   updateQueue,
 } from "../flow/concurrency_keys.ts";
-import { failLateRuns, startDelayedRuns } from "../flow/deadlines.ts";
+import { failLateRuns, startDelayedRuns } from "../flow/run_deadlines.ts";
 import { releaseExpiredGhosts } from "../flow/ghosts.ts";
 import {
   countTaken,
