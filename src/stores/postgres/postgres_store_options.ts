@@ -43,10 +43,13 @@ const STORE_OPTIONS = namesOf<keyof PostgresStoreOptions>()("schema durability l
  */
 export function checkStoreOptions(options: PostgresStoreOptions, subject: string): void {
   checkOptionNames(options, STORE_OPTIONS, subject);
-  const { schema, durability = "full", listen } = options;
+  const { schema, durability = "full", listenUrl = null, listen } = options;
   if (schema !== undefined) checkSchema(schema, subject);
   if (durability !== "full" && durability !== "relaxed") {
     throw new TypeError(`durability of ${subject} must be "full" or "relaxed", not "${durability}"`);
+  }
+  if (listenUrl !== null && typeof listenUrl !== "string" && !(listenUrl instanceof URL)) {
+    throw new TypeError(`listenUrl of ${subject} must be an address or null, not ${kindOf(listenUrl)}`);
   }
   if (listen !== undefined && typeof listen !== "function") {
     throw new TypeError(`listen of ${subject} must be a function, not ${kindOf(listen)}`);

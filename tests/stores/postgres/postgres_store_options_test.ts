@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { checkDatabaseUrl } from "../../../src/stores/postgres/database/client.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import {
   checkStoreOptions,
@@ -18,6 +19,7 @@ Deno.test("checkStoreOptions() refuses options that are unknown or not valid, an
     [{ schemas: "app" }, /schemas/],
     [{ schema: "App" }, /schema/],
     [{ durability: "off" }, /^durability of PostgresStore.open\(\) must be "full" or "relaxed", not "off"$/],
+    [{ listenUrl: 5 }, /^listenUrl of PostgresStore.open\(\) must be an address or null, not a number$/],
     [{ listen: "url" }, /^listen of PostgresStore.open\(\) must be a function, not a string$/],
   ];
 
@@ -65,4 +67,18 @@ Deno.test("a database that cannot be reached is named with its host and user, an
 
   assert.match(error.message, /\(database "jobs" on 127\.0\.0\.1:1 as "app"\)$/);
   assert.doesNotMatch(Deno.inspect(error), /s3cret/);
+});
+
+Deno.test("checkDatabaseUrl() says nothing of a user that nobody knows", async () => {
+  const { defaults } = (await import("pg")).default;
+  const { user } = defaults;
+  const ofEnvironment = Deno.env.get("PGUSER");
+  defaults.user = undefined;
+  Deno.env.delete("PGUSER");
+  try {
+    assert.equal(await checkDatabaseUrl("postgres://db.internal/jobs"), 'database "jobs" on db.internal:5432');
+  } finally {
+    defaults.user = user;
+    if (ofEnvironment !== undefined) Deno.env.set("PGUSER", ofEnvironment);
+  }
 });

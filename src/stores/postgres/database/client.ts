@@ -215,7 +215,8 @@ export async function checkDatabaseUrl(url: string): Promise<string> {
   try {
     const [first, ...others] = urls.map((connectionString) => new pg.Client({ connectionString })); // they connect later
     const hosts = [first!, ...others].map(({ host, port }) => `${host}:${port}`).join(", ");
-    return `database "${first!.database}" on ${hosts} as "${first!.user}"`;
+    const { database, user } = first!; // without a user, that of the operating system, if it is known
+    return `database "${database}" on ${hosts}${user === undefined ? "" : ` as "${user}"`}`;
   } catch {
     throw new TypeError(
       "The address of the database is not valid: it is postgres://user:password@host:5432/database, where encodeURIComponent() writes user and password",
