@@ -15,10 +15,8 @@ import type {
 import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
-import { postgresDataSource } from "../../src/stores/postgres/transactions/postgres_data_source.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
-import { sqliteDataSource } from "../../src/stores/sqlite/transactions/sqlite_data_source.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { anything } from "../support/stores/for_each_store.ts";
 import { forEachSource, type Rows } from "./for_each_source.ts";
@@ -452,78 +450,3 @@ forEachSource("an engine that has not the job of a message leaves it to another 
   assert.equal((await engine.getMessages(id)).length, 1);
   assert.equal((await poor.getRuns({ jobName: "other" })).total, 2);
 });
-
-Deno.test("SQLite: the outbox of version 0.1 takes messages, and keeps its rows, its numbers and the triggers to it", async () => {
-  const database = new DatabaseSync(":memory:");
-  const source = await sqliteDataSource(database as unknown as SqliteDriver);
-  await source.effects.migrate(false);
-  const { sql } = database.prepare("SELECT sql FROM sqlite_schema WHERE name = 'holdfast_outbox'").get() as {
-    sql: string;
-  };
-  database.exec(`DROP TABLE holdfast_outbox; ${sql.replace(", 'send'", "")};
-    CREATE TABLE rows (name TEXT);
-    CREATE TRIGGER tell AFTER INSERT ON rows BEGIN INSERT INTO holdfast_outbox (kind, name) VALUES ('trigger', 'old'); END;
-    INSERT INTO holdfast_outbox (no, kind, name) VALUES (7, 'trigger', 'old'), (8, 'trigger', 'old');
-    DELETE FROM holdfast_outbox WHERE no = 8`);
-  const engine = createEngine({ store: new MemoryStore(), jobs, dataSources: { app: source } });
-  const { id } = await engine.trigger(chat, null);
-
-  await engine.migrate();
-  const { messages } = await engine.transaction(source, (tx) => void tx.send(id, "text", HI));
-  await engine.migrate();
-  database.exec("INSERT INTO rows VALUES ('a')");
-
-  assert.equal(messages!.length, 1);
-  const rows = database.prepare("SELECT no, name FROM holdfast_outbox").all().map(({ no, name }) => [no, name]);
-  assert.deepEqual(rows, [[7, "old"], [10, "old"]]);
-  const tables = database.prepare("SELECT name FROM sqlite_schema WHERE name LIKE 'holdfast%'").all();
-  assert.deepEqual(tables.map(({ name }) => name).toSorted(), ["holdfast_effects", "holdfast_outbox"]);
-  await engine.stop();
-  await source.close();
-  database.close();
-});
-
-const TIMERS_OF_DRIVERS = { sanitizeOps: false, sanitizeResources: false };
-
-Deno.test("PostgreSQL: the outbox of version 0.1 takes messages, and keeps its rows", TIMERS_OF_DRIVERS, async () => {
-  const schema = "former";
-  const source = postgresDataSource(embedded, { schema });
-  await source.effects.migrate(false);
-  await embedded.exec(`ALTER TABLE ${schema}.outbox DROP CONSTRAINT outbox_kind_check,
-    ADD CONSTRAINT outbox_kind_check CHECK (kind IN ('trigger', 'signal'));
-    INSERT INTO ${schema}.outbox (kind, name) VALUES ('trigger', 'old')`);
-  const engine = createEngine({ store: new MemoryStore(), jobs, dataSources: { app: source } });
-  const { id } = await engine.trigger(chat, null);
-
-  const { messages } = await engine.transaction(source, async (tx) => void await tx.send(id, "text", HI));
-
-  assert.equal(messages!.length, 1);
-  const { rows } = await embedded.query<{ name: string }>(`SELECT name FROM ${schema}.outbox`);
-  assert.deepEqual(rows.map(({ name }) => name), ["old"]);
-  await engine.stop();
-});
-
-Deno.test(
-  "PostgreSQL: the outbox of version 0.1 stays as it is if the role does not own it",
-  TIMERS_OF_DRIVERS,
-  async () => {
-    const schema = "foreign_outbox";
-    const source = postgresDataSource(embedded, { schema });
-    await source.effects.migrate(false);
-    await embedded.exec(`ALTER TABLE ${schema}.outbox DROP CONSTRAINT outbox_kind_check,
-    ADD CONSTRAINT outbox_kind_check CHECK (kind IN ('trigger', 'signal'));
-    CREATE ROLE writer; GRANT USAGE ON SCHEMA ${schema} TO writer;
-    GRANT ALL ON ALL TABLES IN SCHEMA ${schema} TO writer; SET ROLE writer`);
-    const engine = createEngine({ store: new MemoryStore(), jobs, dataSources: { app: source } });
-    const { id } = await engine.trigger(chat, null);
-    await engine.start();
-
-    const { runs } = await engine.transaction(source, async (tx) => void await tx.trigger(chat, null));
-    const refused = engine.transaction(source, async (tx) => void await tx.send(id, "text", HI));
-
-    assert.equal(runs!.length, 1);
-    await assert.rejects(refused, /outbox_kind_check/);
-    await engine.stop();
-    await embedded.exec("RESET ROLE");
-  },
-);

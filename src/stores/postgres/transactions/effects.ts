@@ -23,9 +23,6 @@ const UNKNOWN = /^(57P0|08|$)/;
 const TAKEN_MS = 5_000;
 // NOTIFY takes a lock of the whole cluster: while a row of the last second waits, engines look without it.
 const WAITING_MS = 1_000;
-// A table that another role owns, or that a transaction has locked.
-const KEPT = ["42501", "55P03"];
-const KINDS = "kind IN ('trigger', 'signal', 'send')";
 const NOW = "floor(extract(epoch from pg_catalog.clock_timestamp()) * 1000)";
 
 interface PostgresEffectsOptions {
@@ -190,15 +187,10 @@ export class PostgresEffects implements Effects, Outbox {
   /** Creates a table with what belongs to it, unless it exists. */
   async #makeTable(table: string, statements: readonly string[]): Promise<void> {
     try {
-      const [row] = await this.#execute([[
-        `SELECT t.no::text AS found, pg_catalog.pg_get_constraintdef(k.oid) AS kinds FROM pg_catalog.to_regclass($1) t (no)
-         LEFT JOIN pg_catalog.pg_constraint k ON k.conrelid = t.no AND k.conname = 'outbox_kind_check'`,
-        [`${this.schema}.${table}`],
-      ]]);
-      if (row?.found != null) {
-        if (typeof row.kinds === "string" && !row.kinds.includes("'send'")) await this.#takeMessages();
-        return;
-      }
+      const [row] = await this.#execute([[`SELECT pg_catalog.to_regclass($1)::text AS found`, [
+        `${this.schema}.${table}`,
+      ]]]);
+      if (row?.found != null) return;
       // Two processes can make it at the same moment: one of them waits, and finds it.
       await this.#execute([
         ["SELECT pg_catalog.pg_advisory_xact_lock(4850421)", []],
@@ -213,25 +205,6 @@ export class PostgresEffects implements Effects, Outbox {
         `The tables of a data source cannot be made: ${messageOf(error)}. Execute it yourself:\n${sql}`,
         { cause: error, code: "internal" },
       );
-    }
-  }
-
-  /**
-   * Lets the outbox of version 0.1 take messages. Without the right to do so, or while a transaction keeps the table for
-   * long, it goes on without them, and refuses such rows.
-   */
-  async #takeMessages(): Promise<void> {
-    try {
-      await this.#execute([
-        ["SET LOCAL lock_timeout = '2s'", []],
-        [
-          `ALTER TABLE ${this.schema}.outbox DROP CONSTRAINT outbox_kind_check,
-            ADD CONSTRAINT outbox_kind_check CHECK (${KINDS})`,
-          [],
-        ],
-      ]);
-    } catch (error) {
-      if (!KEPT.includes(sqlState(error)!)) throw error;
     }
   }
 
@@ -253,7 +226,7 @@ export class PostgresEffects implements Effects, Outbox {
       `CREATE SCHEMA IF NOT EXISTS ${this.schema}`,
       `CREATE TABLE IF NOT EXISTS ${this.schema}.outbox (no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   id text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::text,
-  kind text NOT NULL CHECK (${KINDS}), name text NOT NULL, value text, options text,
+  kind text NOT NULL CHECK (kind IN ('trigger', 'signal', 'send')), name text NOT NULL, value text, options text,
   store_id text, at bigint NOT NULL DEFAULT ${NOW},
   taken_until bigint, error text)`,
       `CREATE OR REPLACE FUNCTION ${this.schema}.trigger(job text, input jsonb DEFAULT 'null',

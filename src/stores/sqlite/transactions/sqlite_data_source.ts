@@ -113,15 +113,6 @@ const OUTBOX_TABLE = `CREATE TABLE IF NOT EXISTS holdfast_outbox (
   taken_until INTEGER,
   error TEXT
 ) STRICT`;
-// The table of version 0.1 takes no messages. The triggers of a user who writes to it keep its name, and numbers do not come back.
-const TAKE_MESSAGES = `PRAGMA legacy_alter_table = ON;
-ALTER TABLE holdfast_outbox RENAME TO holdfast_outbox_before;
-PRAGMA legacy_alter_table = OFF;
-${OUTBOX_TABLE};
-INSERT INTO holdfast_outbox SELECT * FROM holdfast_outbox_before;
-DELETE FROM sqlite_sequence WHERE name = 'holdfast_outbox';
-UPDATE sqlite_sequence SET name = 'holdfast_outbox' WHERE name = 'holdfast_outbox_before';
-DROP TABLE holdfast_outbox_before`;
 const INSERT_ROW =
   "INSERT INTO holdfast_outbox (id, kind, name, value, options, store_id, at) VALUES (?, ?, ?, ?, ?, ?, ?)";
 // How long the rows that an engine has taken are not relayed by another one.
@@ -145,9 +136,8 @@ class SqliteEffects implements Effects {
     return this.#writes.submit(() => {
       for (const [name, statement] of tables) {
         // Even a statement that changes nothing would compile all statements of the connection anew.
-        const found = this.#db.get<{ sql: string }>`SELECT sql FROM sqlite_schema WHERE name = ${name!}`;
+        const found = this.#db.get`SELECT 1 FROM sqlite_schema WHERE name = ${name!}`;
         if (found === undefined) this.#db.exec(statement!);
-        else if (name === "holdfast_outbox" && !found.sql.includes("'send'")) this.#db.exec(TAKE_MESSAGES);
       }
     });
   }
