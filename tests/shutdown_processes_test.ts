@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { shutdownOnSignal, type ShutdownOptions } from "../mod.ts";
+import { type Engine, shutdownOnSignal, type ShutdownOptions } from "../mod.ts";
 import { defaultSignals } from "../src/engine/shutdown_on_signal.ts";
 import { Child } from "./processes/child.ts";
 import { inTime } from "./processes/deadline.ts";
@@ -134,6 +134,16 @@ Deno.test("shutdownOnSignal() listens to the signals that the system has", () =>
     ["SIGINT", "SIGTERM"],
     ["SIGINT", "SIGBREAK"],
   ]);
+});
+
+Deno.test("shutdownOnSignal() refuses at once what is no engine", async () => {
+  const engine = { engine: { stop: () => Promise.resolve() } } as unknown as Pick<Engine, "stop">;
+
+  await assert.rejects(shutdownOnSignal(engine), /^TypeError: shutdownOnSignal\(\) needs an engine, not an object$/);
+  await assert.rejects(
+    shutdownOnSignal(undefined as never),
+    /^TypeError: shutdownOnSignal\(\) needs an engine, not undefined$/,
+  );
 });
 
 const WRONG: [options: Record<string, unknown>, message: RegExp][] = [

@@ -9,7 +9,7 @@ export const INTERNALS: unique symbol = Symbol("internals");
  * @throws {TypeError} It was not created by `createEngine()`.
  */
 export function internalsOf(engine: object): EngineParts {
-  const internals = (engine as { [INTERNALS]?: EngineParts })[INTERNALS]; // only an engine can have this symbol
+  const internals = (engine as { [INTERNALS]?: EngineParts } | null | undefined)?.[INTERNALS]; // only an engine can have this symbol
   if (internals === undefined) throw new TypeError("The engine was not created by createEngine()");
   return internals;
 }

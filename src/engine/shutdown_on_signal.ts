@@ -66,12 +66,15 @@ const LAST_ANSWERS_MS = 2_000;
  * ```
  *
  * @returns Resolves when all have stopped, after a signal.
- * @throws {TypeError} An option has the wrong type.
+ * @throws {TypeError} It is no engine, or an option has the wrong type.
  */
 export async function shutdownOnSignal(
   engine: Pick<Engine, "stop">,
   options: ShutdownOptions = {},
 ): Promise<void> {
+  if (typeof propertyOf(engine, "stop") !== "function") {
+    throw new TypeError(`shutdownOnSignal() needs an engine, not ${kindOf(engine)}`);
+  }
   checkOptions(options);
   const { server, signals = defaultSignals(process.platform), timeout } = options;
   const first = Promise.withResolvers<void>();

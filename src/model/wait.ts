@@ -1,6 +1,7 @@
 import { ValidationError } from "./error.ts";
 import { encode, isSameJson, type Json, type JsonText, parseValue, type Stored } from "../values/json.ts";
 import { checkName } from "../values/name.ts";
+import { kindOf } from "../values/unknown_values.ts";
 import type { Failure } from "./failure.ts";
 import type { MessageRecord } from "./message.ts";
 import type { RunIdentity, TerminalStatus } from "./run.ts";
@@ -77,7 +78,11 @@ export interface Signal {
  * missing.
  * @throws {SerializationError} The payload cannot be stored as JSON.
  */
-export function checkSignal({ signalId, payload }: Signal, maxBytes: number): Signal {
+export function checkSignal(given: Signal, maxBytes: number): Signal {
+  if (typeof given !== "object" || given === null) {
+    throw new TypeError(`A signal is an object with signalId and payload, not ${kindOf(given)}`);
+  }
+  const { signalId, payload } = given;
   checkName(signalId, "signalId");
   if (signalId.trim() === "") throw new ValidationError("signalId must have a character that is not white space");
   const text = encode(payload, { subject: "The payload", maxBytes });

@@ -448,6 +448,16 @@ forEachStore("retention works off more runs than fit in a slice", async ({ store
   assert.equal((await engine.getRuns()).total, 0);
 });
 
+Deno.test("signal() says what it takes", async () => {
+  await using store = await SqliteStore.open(":memory:");
+  await using engine = createEngine({ store, jobs: {} });
+
+  await assert.rejects(
+    engine.signal("wait", undefined as never),
+    /^TypeError: A signal is an object with signalId and payload, not undefined$/,
+  );
+});
+
 Deno.test("createEngine() refuses two jobs of one name", async () => {
   await using store = await SqliteStore.open(":memory:");
 

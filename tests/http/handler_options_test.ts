@@ -204,3 +204,9 @@ Deno.test("handle() refuses a prefix that does not begin with a slash", async ()
 
   await assert.rejects(handling, /^TypeError: basePath must be empty or begin with "\/", such as "\/api\/jobs"$/);
 });
+
+Deno.test("createHandler() says that it has no engine", () => {
+  for (const engine of [undefined, null, {}]) {
+    assert.throws(() => createHandler(engine as never), /^TypeError: The engine was not created by createEngine\(\)$/);
+  }
+});
