@@ -103,7 +103,7 @@ Deno.test("holdfast changes no run without ids or a filter, and exits with 1 if 
 
   assert.deepEqual([none.code, both.code], [2, 2]);
   assert.deepEqual([refused.code, refused.lines], [1, ["1 run cancelled"]]);
-  assert.deepEqual(refused.notes, [`${failed}: its status does not allow it, or it was retriggered before`]);
+  assert.deepEqual(refused.notes, [`${failed}: its status does not allow it`]);
 });
 
 Deno.test("holdfast signal ends a wait, and the same signal again changes nothing", async () => {

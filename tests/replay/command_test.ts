@@ -176,6 +176,8 @@ Deno.test("the command says which open runs wait for another version", () =>
 Deno.test("the command exits with 2 if it is called in a wrong way", () =>
   withBackup(async (folder, replay) => {
     const db = join(folder, "backup.db");
+    const empty = join(folder, "empty");
+    await Deno.mkdir(empty);
     const wrong: [args: string[], message: RegExp][] = [
       [[], /--db or --history is missing/],
       [["--db", join(folder, "none.db")], /Cannot read the database .*none\.db/],
@@ -184,6 +186,7 @@ Deno.test("the command exits with 2 if it is called in a wrong way", () =>
       [["--db", db, "--recent", "many"], /--recent must be a number from 0, not "many"/],
       [["--db", db, "--dbs", "x"], /--dbs/],
       [["--history", join(folder, "jobs.ts")], /Cannot use .*jobs\.ts/],
+      [["--history", empty], /There is no \.json file in .*empty/],
     ];
     for (const [args, message] of wrong) {
       const { code, out, error } = await replay(moduleWith(), ...args);

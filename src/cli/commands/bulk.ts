@@ -70,28 +70,27 @@ async function performPlan(
   if (isDry || asks) {
     const tried = await performAll(call, selections, plan, true);
     const count = tried.matched - tried.skipped.length;
-    if (isDry) return report(call, tried, `${countOf(count, "run")} would be ${participle}`);
-    if (count === 0) return report(call, tried, `There is no run to ${infinitive}`);
+    if (isDry) return report(call, plan, tried, `${countOf(count, "run")} would be ${participle}`);
+    if (count === 0) return report(call, plan, tried, `There is no run to ${infinitive}`);
     if (!await terminal.confirm!(`${infinitive[0]!.toUpperCase()}${infinitive.slice(1)} ${countOf(count, "run")}?`)) {
       output.note("Nothing was changed");
       return 1;
     }
   }
   const result = await performAll(call, selections, plan, false);
-  return report(call, result, `${countOf(result.done, "run")} ${participle}`);
+  return report(call, plan, result, `${countOf(result.done, "run")} ${participle}`);
 }
 
 /** Says what was done, and which runs were skipped. */
-function report({ output }: CommandCall, result: BulkResult, text: string): ExitCode {
+function report({ output }: CommandCall, { operation }: BulkPlan, result: BulkResult, text: string): ExitCode {
   output.object(result, () => output.line(text));
-  for (const { runId, code } of result.skipped) output.note(`${runId}: ${REASONS[code] ?? code}`);
+  const reasons: { readonly [code: string]: string } = {
+    conflict: `its status does not allow it${operation === "retrigger" ? ", or it was retriggered before" : ""}`,
+    not_found: "there is no such run, or the service does not have its job",
+  };
+  for (const { runId, code } of result.skipped) output.note(`${runId}: ${reasons[code] ?? code}`);
   return result.skipped.length > 0 ? 1 : 0;
 }
-
-const REASONS: { readonly [code: string]: string } = {
-  conflict: "its status does not allow it, or it was retriggered before",
-  not_found: "there is no such run, or the service does not have its job",
-};
 
 /** Performs the operation to its end, call after call. */
 async function performAll(

@@ -106,9 +106,11 @@ export async function* readFiles(paths: readonly string[]): AsyncGenerator<Expor
 async function findFiles(path: string): Promise<string[]> {
   try {
     if (!(await stat(path)).isDirectory()) return [path];
-    const names = await readdir(path);
-    return names.filter((name) => name.endsWith(".json")).sort().map((name) => join(path, name));
+    const names = (await readdir(path)).filter((name) => name.endsWith(".json")).sort();
+    if (names.length === 0) throw new UsageError(`There is no .json file in ${path}`); // nothing would be checked
+    return names.map((name) => join(path, name));
   } catch (error) {
+    if (error instanceof UsageError) throw error;
     throw new UsageError(`Cannot read ${path}: ${toFailure(error).message}`, { cause: error });
   }
 }
