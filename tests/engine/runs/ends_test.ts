@@ -4,7 +4,9 @@ import { ConflictError, StoreError, ValidationError } from "../../../src/model/e
 import type { EndContext } from "../../../src/model/end.ts";
 import { defineJob, type EndDefinition } from "../../../src/model/job.ts";
 import { replay } from "../../../src/replay/mod.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { withCalls } from "../../support/stores/with_calls.ts";
 import { anything, forEachStore, type StoreTest } from "../../support/stores/for_each_store.ts";
 
 /** A payment service and a warehouse, as a ledger: what was done with which key. */
@@ -162,10 +164,21 @@ async function keysOfKilledStep(context: StoreTest, name: string) {
         return keys.length > 1 ? null : new Promise(() => {}); // it never ends: the process dies
       }),
   });
-  const dead = engineOf(context, { order });
+  let isDead = false;
+  let claimed: Promise<unknown> = Promise.resolve();
+  const { store } = context;
+  const claim: Store["claim"] = (request) => {
+    if (isDead) return new Promise(() => {});
+    const answer = store.claim(request);
+    claimed = answer;
+    return answer;
+  };
+  const dead = engineOf({ ...context, store: withCalls(store, { claim }) }, { order });
   const { id } = await dead.jobs.order.trigger(1);
   dead.runUntilIdle().catch(() => {});
   await begun.promise;
+  isDead = true; // otherwise it might clean up, while the other engine is idle
+  await claimed;
   await using engine = engineOf(context, { order });
   await engine.cancel(id);
   context.host.advance(60_000);
