@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
 import { Webhook } from "standardwebhooks";
 import { createEngine, SqliteStore } from "../../mod.ts";
 import { webhookJob } from "../../src/webhooks/mod.ts";
@@ -18,6 +19,8 @@ Deno.test("1,000 deliveries arrive at least once, each under one id and in the o
   /** What has arrived: for each webhook-id its delivery; and the deliveries in the order in which they were accepted first. */
   const byId = new Map<string, number>();
   const accepted: number[] = [];
+  /** How often the lease of each delivery was lost. */
+  const losses = new Map<number, number>();
   let requests = 0;
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, async (request) => {
     const body = await request.text();
@@ -55,6 +58,10 @@ Deno.test("1,000 deliveries arrive at least once, each under one id and in the o
     await last.hear("started");
     const isOver = async () => (await engine.getRuns({ status: "completed", limit: 1 })).total === DELIVERIES;
     await until(isOver, "all deliveries were to complete");
+    using rows = new DatabaseSync(database, { readOnly: true });
+    for (const { id, interruptions } of rows.prepare("SELECT id, interruptions FROM holdfast_runs").all()) {
+      losses.set(byId.get(`msg_${id}`)!, Number(interruptions));
+    }
     await last.end("SIGKILL");
   } finally {
     await server.shutdown();
@@ -64,7 +71,8 @@ Deno.test("1,000 deliveries arrive at least once, each under one id and in the o
   assert.equal(new Set(byId.values()).size, DELIVERIES); // each at least once
   assert.equal(byId.size, DELIVERIES); // and none under two ids
   for (let key = 0; key < KEYS; key++) {
-    const ofKey = accepted.filter((n) => n % KEYS === key);
+    // One whose process was killed twice, with nothing recorded in between, comes after others (docs/concepts/leases.md).
+    const ofKey = accepted.filter((n) => n % KEYS === key && losses.get(n)! < 2);
     assert.deepEqual(ofKey, ofKey.toSorted((one, other) => one - other), `key ${key}`);
   }
   assert.ok(requests > DELIVERIES, `${requests} requests`);
