@@ -25,7 +25,7 @@ export const CHANGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "copies count as what the run itself has recorded",
-    from: 313,
+    from: 492,
     rule: "I-D1: a retry may go another way than the run that failed",
     client: overClaims((claim) => ({ ...claim, copied: null })),
   },
