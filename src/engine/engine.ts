@@ -104,8 +104,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
     options?: TransactionOptions,
   ): Promise<TransactionResult<T>>;
   /**
-   * `trigger()`, `signal()` and `send()` in a transaction of a data source that somebody else has begun, such as an ORM. They add
-   * rows to its outbox, which this or another engine relays to the store after the commit.
+   * `trigger()`, `signal()` and `send()` in a transaction of a data source that somebody else has begun, such as an ORM.
+   * They add rows to its outbox, which this or another engine relays to the store after the commit.
    *
    * @param client The client of the transaction: of npm:pg, npm:postgres, PGlite or a SQLite database, or a function
    * `(sql, parameters)`.

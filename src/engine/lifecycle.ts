@@ -47,9 +47,9 @@ export interface IdleResult {
   /** How many runs it has executed. A run that paused and resumed meanwhile counts once. */
   executed: number;
   /**
-   * When something becomes due without a call: a sleep, a retry, a deadline, a delayed start, a rate that opens, a lease that
-   * ends, or a slot of a schedule. ISO 8601 in UTC, by the store's clock. It may be early, never late, for what was stored
-   * then. Now, if `timeout` or `maxRuns` has ended the call early; `null`: nothing.
+   * When something becomes due without a call: a sleep, a retry, a deadline, a delayed start, a rate that opens, a lease
+   * that ends, or a slot of a schedule. ISO 8601 in UTC, by the store's clock. It may be early, never late, for what was
+   * stored then. Now, if `timeout` or `maxRuns` has ended the call early; `null`: nothing.
    */
   nextDueAt: string | null;
 }

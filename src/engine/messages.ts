@@ -318,7 +318,7 @@ export function withTrace(request: SendRequest, trace: TraceContext | null): Sen
   return { ...request, message: traced(message), start: start && traced(start) };
 }
 
-/** Explains to a run why a step cannot send: the error of an unknown job lists those of the engine, and clients see the error of a run. */
+/** Replaces the error of an unknown job, which lists those of the engine: clients see the error of a run. */
 export function explainUnknownJob(error: unknown, call: string): never {
   if (!(error instanceof UnknownJobError)) throw error;
   throw new TypeError(

@@ -79,7 +79,7 @@ export interface OutboxRequest {
   storeId: string;
   /** The jobs that the engine has. */
   jobs: readonly string[];
-  /** The numbers of the messages whose jobs it has not: they are left to other engines. */
+  /** The numbers of the messages to jobs that it does not have: they are left to other engines. */
   except: readonly number[];
   /** The instant, by the clock of the engine. */
   now: number;

@@ -28,7 +28,7 @@ export interface RunOfJob {
   version: number;
 }
 
-/** Finds the run that a message is for, by means of the connection of a transaction, at once on SQLite. `null`: there is none. */
+/** Finds the run of a message on the connection of a transaction: at once on SQLite. `null`: there is none. */
 export type FindRun = (runId: string) => RunOfJob | null | Promise<RunOfJob | null>;
 
 /**

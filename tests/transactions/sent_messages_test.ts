@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { DatabaseSync } from "node:sqlite";
-import { PGlite } from "@electric-sql/pglite";
+import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import type { DataSource } from "../../src/model/data_source.ts";
 import { ConflictError, NotFoundError, ValidationError } from "../../src/model/error.ts";
@@ -12,14 +11,11 @@ import type {
   TransactionMessage,
   TransactionSendOptions,
 } from "../../src/model/transaction.ts";
-import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
-import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
-import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { anything } from "../support/stores/for_each_store.ts";
 import { forEachSource, type Rows } from "./for_each_source.ts";
+import { JOINED } from "./joined_stores.ts";
 
 const text = z.object({ text: z.string().trim() });
 const chat = defineJob({
@@ -53,31 +49,6 @@ function sending({ kind }: DataSource, messages: Sent[], before: (tx: Tx) => unk
     await send(tx, 0);
   }) as never;
 }
-
-const embedded = await PGlite.create();
-// It starts a timer that stays, which would be taken for a leak of the first test.
-await PostgresStore.from(embedded, { schema: "first", durability: "relaxed" }).migrate();
-let schemas = 0;
-
-const JOINED: [name: string, open: () => Promise<{ store: Store; source: DataSource; end(): Promise<void> }>][] = [
-  ["SQLite", async () => {
-    const database = new DatabaseSync(":memory:");
-    const store = await SqliteStore.from(database as unknown as SqliteDriver);
-    return {
-      store,
-      source: store.dataSource(),
-      end: async () => {
-        await store.close();
-        database.close();
-      },
-    };
-  }],
-  ["PostgreSQL", async () => {
-    const store = PostgresStore.from(embedded, { schema: `sent_${++schemas}`, durability: "relaxed" });
-    await store.migrate();
-    return { store, source: store.dataSource(), end: () => store.close() };
-  }],
-];
 
 for (const [name, openStore] of JOINED) {
   Deno.test(`${name}: tx.send() is one commit with the runs that receive it`, async () => {

@@ -1,6 +1,4 @@
 import assert from "node:assert/strict";
-import { DatabaseSync } from "node:sqlite";
-import { PGlite } from "@electric-sql/pglite";
 import { z } from "zod";
 import { ValidationError } from "../../src/model/error.ts";
 import type { DataSource } from "../../src/model/data_source.ts";
@@ -9,12 +7,10 @@ import type { Signal } from "../../src/model/wait.ts";
 import type { Json } from "../../src/values/json.ts";
 import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
-import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
-import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { anything } from "../support/stores/for_each_store.ts";
 import { forEachSource, type Rows } from "./for_each_source.ts";
+import { JOINED } from "./joined_stores.ts";
 
 const answer = z.object({ approved: z.boolean() });
 const inTime = z.object({ approved: z.boolean() }).refine(() => Promise.resolve(true));
@@ -53,11 +49,6 @@ const jobs = { stored, declared, slow, mailed };
 const WRONG = { stored: { approved: "yes" }, declared: { approved: false } };
 const RIGHT = { approved: true };
 
-const embedded = await PGlite.create();
-// It starts a timer that stays, which would be taken for a leak of the first test.
-await PostgresStore.from(embedded, { schema: "first", durability: "relaxed" }).migrate();
-let schemas = 0;
-
 interface SignallingTx {
   signal(waitId: string, signal: Signal): void | Promise<void>;
 }
@@ -82,26 +73,6 @@ function sending({ kind }: DataSource, ...signals: [waitId: string, payload: Jso
   };
   return (tx: unknown) => send(tx as SignallingTx, 0);
 }
-
-const JOINED: [name: string, open: () => Promise<{ store: Store; source: DataSource; end(): Promise<void> }>][] = [
-  ["SQLite", async () => {
-    const database = new DatabaseSync(":memory:");
-    const store = await SqliteStore.from(database as unknown as SqliteDriver);
-    return {
-      store,
-      source: store.dataSource(),
-      end: async () => {
-        await store.close();
-        database.close();
-      },
-    };
-  }],
-  ["PostgreSQL", async () => {
-    const store = PostgresStore.from(embedded, { schema: `case_${++schemas}`, durability: "relaxed" });
-    await store.migrate();
-    return { store, source: store.dataSource(), end: () => store.close() };
-  }],
-];
 
 for (const [name, open] of JOINED) {
   for (const job of ["stored", "declared"] as const) {

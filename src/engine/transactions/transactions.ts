@@ -35,7 +35,8 @@ export interface TransactionResult<T> {
   value: T;
   /**
    * The runs that it triggered, in their order. `null`: the data source is not joined, and the store has not answered for
-   * five seconds, or has refused a run, a signal or a message. The transaction is committed. What was not refused is added later.
+   * five seconds, or has refused a run, a signal or a message. The transaction is committed. What was not refused is
+   * added later.
    */
   runs: TriggerResult[] | null;
   /** The signals that it sent, in their order; `null` as for `runs`. */
