@@ -31,6 +31,7 @@ import { explainUnknownJob, type Messages, newSendInfo, toSendEnd, withTrace } f
 import { Mistake, unwrapped } from "../../execution/transactions.ts";
 import type { NewOutboxRow } from "../../model/effects.ts";
 import { decode } from "../../values/json.ts";
+import { WatchedPromise } from "../../values/watched_promise.ts";
 import type { TriggerOptions } from "../triggers/new_run.ts";
 import type { KeyedRun } from "../../model/job/job_messages.ts";
 
@@ -94,8 +95,9 @@ export class Requests {
   readonly messageOptions: TransactionSendOptions[] = [];
   readonly #deps: RequestsDeps;
   readonly #answers = Promise.withResolvers<CommittedRequests>();
-  /** The checks of signals and messages that are under way. */
+  /** The calls that are checked asynchronously, and the answers at which the function has not looked. */
   readonly #checks: Promise<unknown>[] = [];
+  readonly #unseen = new Set<WatchedPromise<unknown>>();
   #hasEnded = false;
 
   constructor(deps: RequestsDeps) {
@@ -106,17 +108,22 @@ export class Requests {
   /** What the function is given beside what its database can do. */
   calls(kind: DataSource["kind"]): { trigger: unknown; signal: unknown; send: unknown } {
     if (kind === "sqlite") return { trigger: this.#trigger, signal: this.signalNow, send: this.#send };
-    const trigger = async (...given: Parameters<Requests["triggerSoon"]>) => await this.triggerSoon(...given);
-    const checked = <G extends unknown[], T>(ask: (...given: G) => Soon<T>) => (...given: G): Promise<T> => {
-      const check = (async () => await ask(...given))();
-      this.#checks.push(check);
-      return check;
-    };
+    const checked = <G extends unknown[], T>(ask: (...given: G) => Soon<T>) => (...given: G): Promise<T> =>
+      this.#answerLater((async () => await ask(...given))());
     return {
-      trigger,
+      trigger: checked((...given: Parameters<Requests["triggerSoon"]>) => this.triggerSoon(...given)),
       signal: checked((...given: Parameters<TransactionCalls["signal"]>) => this.#signalSoon(...given)),
       send: checked((...given: Parameters<TransactionCalls["send"]>) => this.sendSoon(...given)),
     };
+  }
+
+  #answerLater<T>(check: Promise<T>): Promise<T> {
+    const answer = new WatchedPromise<T>((resolve) => resolve(check));
+    answer.catch(() => {}); // `checked()` throws it
+    answer.unseen = this.#unseen;
+    this.#unseen.add(answer);
+    this.#checks.push(check);
+    return answer;
   }
 
   /** Builds the request for a run: at once, if the schemas answer at once. */
@@ -180,9 +187,14 @@ export class Requests {
     });
   }
 
-  /** Waits for the signals and messages that the function has not awaited. */
+  /**
+   * Waits for the calls that the function has not awaited.
+   *
+   * @throws What one of them was refused with, if the function has not looked at its answer.
+   */
   async checked(): Promise<void> {
     await Promise.allSettled(this.#checks);
+    for (const answer of this.#unseen) await answer;
   }
 
   #signalSoon(waitId: string, signal: Signal, options: ActorOptions = {}): Soon<void> {

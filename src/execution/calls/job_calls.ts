@@ -1,10 +1,19 @@
+import { WatchedPromise } from "../../values/watched_promise.ts";
 import type { ExecutionState } from "../execution_state.ts";
+
+/** A call of a job. */
+interface Call {
+  /** What was called, such as `run`. */
+  method: string;
+  /** The name that was given to it. */
+  givenName: unknown;
+}
 
 /** What a job has called on `step`: which calls have not settled, and at which promises it has not looked. */
 export class JobCalls {
   readonly #state: ExecutionState;
   readonly #warn: (what: string) => void;
-  readonly #unseen = new Set<CallPromise<unknown>>();
+  readonly #unseen = new Map<WatchedPromise<unknown>, Call>();
   /** How many have not settled. */
   #open = 0;
 
@@ -37,7 +46,7 @@ export class JobCalls {
       );
     }
     this.#open += 1;
-    const forJob = new CallPromise<T>((resolve, reject) => {
+    const forJob = new WatchedPromise<T>((resolve, reject) => {
       promise.then((value) => {
         this.#open -= 1;
         if (this.#state.mayContinue) resolve(value);
@@ -45,48 +54,23 @@ export class JobCalls {
       }, (error) => {
         this.#open -= 1;
         if (!this.#state.mayContinue) return this.#state.noteWaiting();
-        const isUnseen = this.#unseen.has(forJob);
+        const call = this.#unseen.get(forJob);
         forJob.catch(() => {}); // a failed step that nobody awaits must not end the process
-        if (isUnseen) this.#unseen.add(forJob); // it was this `catch()` that looked at it
+        if (call !== undefined) this.#unseen.set(forJob, call); // it was this `catch()` that looked at it
         reject(error);
       });
     });
-    forJob.method = method;
-    forJob.givenName = givenName;
     forJob.unseen = this.#unseen;
-    this.#unseen.add(forJob);
+    this.#unseen.set(forJob, { method, givenName });
     return forJob;
   }
 
   /** Warns of the calls of a job that has returned at whose promises it has not looked. */
   warnOfUnawaited(): void {
-    for (const { method, givenName } of this.#unseen) {
+    for (const { method, givenName } of this.#unseen.values()) {
       const call = describeCall(method, givenName);
       this.#warn(`does not await ${call}: the job can return before it has ended, and nobody sees that it failed`);
     }
-  }
-}
-
-/**
- * What a call of a job returns: a promise that is in a set until somebody looks at it. `await`, `then()` and
- * `Promise.all()` all read `constructor` of a promise (ECMA-262, PromiseResolve and SpeciesConstructor), and find that of
- * a plain promise: with a `then()` of its own, or another constructor, it would be awaited some turns later.
- */
-class CallPromise<T> extends Promise<T> {
-  /** What was called, such as `run`. */
-  method = "";
-  /** The name that was given to it. */
-  givenName: unknown;
-  /** The promises at which nobody has looked. */
-  unseen: Set<CallPromise<unknown>> | null = null;
-
-  static {
-    Object.defineProperty(this.prototype, "constructor", {
-      get(this: CallPromise<unknown>) {
-        this.unseen?.delete(this);
-        return Promise;
-      },
-    });
   }
 }
 
