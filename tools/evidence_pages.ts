@@ -130,8 +130,18 @@ export const KINDS = {
   },
   "linearizability": {
     title: "linearizability on SQLite",
-    command: ({ minutes }) => ["linearizability", "--operations", "1000000", "--minutes", `${minutes}`],
+    command: examine("sqlite"),
     shows: ["operations", "kills", "suspensions"],
+  },
+  "linearizability-postgres": {
+    title: "linearizability on PostgreSQL",
+    command: examine("postgres"),
+    shows: ["operations", "kills", "suspensions"],
+  },
+  "linearizability-memory": {
+    title: "linearizability in memory",
+    command: examine("memory"),
+    shows: ["operations"],
   },
   "scenarios": {
     title: "scenarios, in their short form",
@@ -208,6 +218,18 @@ function runsOf(evidence: Evidence): [KindName, EvidenceRun][] {
 /** How many promises a run broke. */
 export function brokenIn({ results }: Pick<EvidenceRun, "results">): number {
   return results.reduce((all, { broken }) => all + (broken ?? 0), 0);
+}
+
+function examine(store: string) {
+  return ({ minutes }: Limits) => [
+    "linearizability",
+    "--store",
+    store,
+    "--operations",
+    "1000000",
+    "--minutes",
+    `${minutes}`,
+  ];
 }
 
 function share(seeds: number, of: number): string {
