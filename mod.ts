@@ -160,29 +160,22 @@ export { notFound } from "./src/http/response.ts";
 export type { Respond } from "./src/http/route.ts";
 export type { RouteFunctions } from "./src/http/routes.ts";
 export type { OpenStream } from "./src/http/streams/streams.ts";
-export {
-  type ChildOutcome,
-  defineJob,
-  type EndDefinition,
-  type InvokeItem,
-  type InvokeOptions,
-  type Job,
-  type JobDefinition,
-  type JobEnd,
-  type JobInput,
-  type JobOutput,
-  type PayloadOptions,
-  type PreparedWait,
-  type ScheduleSlot,
-  type Schemas,
-  type StepContext,
-  type StepLog,
-  type StepOptions,
-  type StepTools,
-  type StepTriggerOptions,
-  type StepTriggerResult,
-  type WaitForSignalOptions,
-} from "./src/model/job.ts";
+export type { Job, JobEnd, JobInput, JobOutput, StepContext } from "./src/model/job.ts";
+export { defineJob, type EndDefinition, type JobDefinition } from "./src/model/job/define_job.ts";
+export type {
+  ChildOutcome,
+  InvokeItem,
+  InvokeOptions,
+  PayloadOptions,
+  PreparedWait,
+  ScheduleSlot,
+  StepLog,
+  StepOptions,
+  StepTools,
+  StepTriggerOptions,
+  StepTriggerResult,
+  WaitForSignalOptions,
+} from "./src/model/job/step_calls.ts";
 export type { EndContext, NewEnd, UndoOptions, UndoTools } from "./src/model/end.ts";
 export type { ChangeDefinition, Changes, JobChanges, StoredInput } from "./src/model/job/job_changes.ts";
 export type {
@@ -224,7 +217,7 @@ export type {
   TerminalStatus,
   UncountedPage,
 } from "./src/model/run.ts";
-export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult } from "./src/model/schema.ts";
+export type { Schema, SchemaInput, SchemaIssue, SchemaOutput, SchemaResult, Schemas } from "./src/model/schema.ts";
 export { type ClientStep, type Step, type StepStatus, toClientStep } from "./src/model/step.ts";
 export {
   defineStream,

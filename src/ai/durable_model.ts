@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import { NonRetryableError, RetryAfterError } from "../model/error.ts";
-import type { StepContext, StepOptions, StepTools } from "../model/job.ts";
+import type { StepContext } from "../model/job.ts";
+import type { StepOptions, StepTools } from "../model/job/step_calls.ts";
 import type { Json } from "../values/json.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { propertyOf } from "../values/unknown_values.ts";

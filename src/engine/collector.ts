@@ -1,4 +1,5 @@
-import { defineJob, type Job, type JobInput, type StepContext } from "../model/job.ts";
+import type { Job, JobInput, StepContext } from "../model/job.ts";
+import { defineJob } from "../model/job/define_job.ts";
 import type { ReceivedMessage, SendResult } from "../model/message.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput } from "../model/schema.ts";
 import { type Duration, readDuration } from "../values/duration.ts";

@@ -1,4 +1,5 @@
-import type { StepContext, StepTools } from "../model/job.ts";
+import type { StepContext } from "../model/job.ts";
+import type { StepTools } from "../model/job/step_calls.ts";
 import type { Claim } from "../store/claim.ts";
 
 /** A call of the function of a step. */

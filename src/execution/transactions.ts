@@ -1,5 +1,6 @@
 import { WorkError } from "../model/error.ts";
-import type { Job, StepTriggerOptions } from "../model/job.ts";
+import type { Job } from "../model/job.ts";
+import type { StepTriggerOptions } from "../model/job/step_calls.ts";
 import type { DataSource, TransactionOptions } from "../model/data_source.ts";
 import type { NewRun } from "../store/new_run.ts";
 import type { StepPlace, StoreAnswers, StoreWrites } from "../store/transaction.ts";

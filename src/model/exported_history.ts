@@ -1,7 +1,7 @@
 import { ValidationError } from "./error.ts";
 import type { Failure } from "./failure.ts";
 import type { RecordName } from "./hold.ts";
-import type { ScheduleSlot } from "./job.ts";
+import type { ScheduleSlot } from "./job/step_calls.ts";
 import type { Json } from "../values/json.ts";
 import { kindOf, propertyOf } from "../values/unknown_values.ts";
 import type { RunStatus, TerminalStatus } from "./run.ts";

@@ -46,6 +46,9 @@ export interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
+/** Standard Schemas, by the names of what they check. */
+export type Schemas = { readonly [name: string]: Schema };
+
 /** The type that a schema accepts. */
 export type SchemaInput<S extends Schema> = NonNullable<S["~standard"]["types"]>["input"];
 

@@ -1,5 +1,6 @@
 import type { KeyedRun } from "./job/job_messages.ts";
-import type { Job, StepTriggerOptions } from "./job.ts";
+import type { Job } from "./job.ts";
+import type { StepTriggerOptions } from "./job/step_calls.ts";
 import type { ActorOptions } from "./origin.ts";
 import type { Signal } from "./wait.ts";
 

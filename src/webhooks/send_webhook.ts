@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
 import { NonRetryableError, RetryAfterError } from "../model/error.ts";
-import type { StepTools } from "../model/job.ts";
+import type { StepTools } from "../model/job/step_calls.ts";
 import { propertyOf } from "../values/unknown_values.ts";
 import { readRetryAfter } from "../values/retry_after_header.ts";
 import { isPublicHost } from "./public_address.ts";

@@ -1,5 +1,6 @@
 import type { JobLimits } from "../model/flow.ts";
-import { defineJob, type Job } from "../model/job.ts";
+import type { Job } from "../model/job.ts";
+import { defineJob } from "../model/job/define_job.ts";
 import { retryDelay, type RetryPolicy } from "../model/retry.ts";
 import type { Schema } from "../model/schema.ts";
 import type { Duration } from "../values/duration.ts";

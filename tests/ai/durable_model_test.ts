@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { durableModel, type DurableModelOptions, type LanguageModelLike } from "../../src/ai/durable_model.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { crashAtEveryCheckpoint } from "../../src/testing/crashes/crash_at_every_checkpoint.ts";
 import { createTestEngine } from "../../src/testing/create_test_engine.ts";
 import { type Content, RESEARCH, type Script, type Sdk, SDKS, SECRET } from "./agents.ts";

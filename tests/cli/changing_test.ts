@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { anything } from "../support/stores/for_each_store.ts";
 import { callCli } from "./call_cli.ts";
 import { aFile, aServer, cliJobs, fill } from "./places.ts";

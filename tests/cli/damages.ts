@@ -1,6 +1,6 @@
 import type { Store } from "../../src/store/store.ts";
 import { createEngine } from "../../src/engine/create_engine.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { anything, claimOne } from "../support/stores/for_each_store.ts";
 import { cliJobs, fill, type Filled } from "./places.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { aClaimRequest } from "../support/fixtures.ts";
 import { anything } from "../support/stores/for_each_store.ts";
 import { aJob } from "../support/jobs.ts";

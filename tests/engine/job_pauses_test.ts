@@ -3,7 +3,7 @@ import { NotFoundError, ValidationError } from "../../src/model/error.ts";
 import type { PauseJobOptions } from "../../src/engine/job_pauses.ts";
 import type { JobInfo } from "../../src/engine/operate/job_info.ts";
 import type { Rates } from "../../src/engine/operate/statistics/recent_statistics.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { noRuns } from "../../src/statistics/no_runs.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { SerializationError, TimeoutError, ValidationError } from "../../src/model/error.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { Schema } from "../../src/model/schema.ts";
 import { anything, forEachStore, forever, pass } from "../support/stores/for_each_store.ts";
 import { aService } from "../support/http/http.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { NotFoundError, ValidationError } from "../../src/model/error.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { anything, forEachStore } from "../support/stores/for_each_store.ts";
 import { FakeHost } from "../support/fake_host.ts";

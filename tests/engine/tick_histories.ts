@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
 import type { IdleResult } from "../../src/engine/lifecycle.ts";
-import { defineJob, type StepContext } from "../../src/model/job.ts";
+import type { StepContext } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { Chance } from "../support/chance.ts";
 import { FAKE_START, FakeHost } from "../support/fake_host.ts";

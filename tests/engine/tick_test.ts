@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createEngine } from "../support/quiet_engine.ts";
 import { aJob, echo } from "../support/jobs.ts";
 import { aRequest, aService } from "../support/http/http.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { aClaimRequest } from "../support/fixtures.ts";
 import { anything, forEachStore } from "../support/stores/for_each_store.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Report } from "../../src/model/execution_report.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { Lease } from "../../src/model/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/model/step.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { RunFailedError, TimeoutError } from "../../src/model/error.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { StepContext } from "../../src/model/job.ts";
 import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { createEngineIn } from "../../src/engine/create_engine.ts";
 import { internalsOf } from "../../src/engine/engine_internals.ts";
 import { PRODUCTION, type Surroundings } from "../../src/execution/surroundings.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { getRun } from "../../src/store/reads.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { anything, forEachStore, holdRun } from "../support/stores/for_each_store.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { aService, type Service } from "../support/http/http.ts";
 import { CAREFUL } from "../support/http/tenant_hooks.ts";
 import { aTenantRun, aTenantService } from "../support/http/tenants.ts";

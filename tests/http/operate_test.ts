@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { RequestedOperation } from "../../src/http/access/auth_hooks.ts";
 import type { HandlerOptions } from "../../src/http/handler_options.ts";
 import { pause } from "../../src/model/host.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";

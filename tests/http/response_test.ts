@@ -16,7 +16,7 @@ import {
 } from "../../src/model/error.ts";
 import { jsonResponse, MethodNotAllowedError, notFound, refuse } from "../../src/http/response.ts";
 import { routes } from "../../src/http/routes.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { aFailure } from "../support/fixtures.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { persistLogs } from "../../src/engine/plugin.ts";
 import { isoTime } from "../../src/values/iso_time.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { ClientRun } from "../../src/model/client_run.ts";
 import { FAKE_START } from "../support/fake_host.ts";
 import { aHold } from "../support/fixtures.ts";

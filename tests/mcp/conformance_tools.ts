@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { McpTool } from "../../src/http/mcp/mod.ts";
 import { NonRetryableError } from "../../src/model/error.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 
 const Confirmation = z.object({ confirm: z.boolean() });
 

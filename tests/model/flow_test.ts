@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type FlowDefinition, positionOf } from "../../src/model/flow.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { anything } from "../support/stores/for_each_store.ts";
 
 function define(flow: FlowDefinition) {

@@ -4,14 +4,9 @@ import { z } from "zod";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { createHandler } from "../../src/http/handler.ts";
-import {
-  type ChildOutcome,
-  defineJob,
-  type JobInput,
-  type JobOutput,
-  type StepContext,
-  type StepTriggerResult,
-} from "../../src/model/job.ts";
+import type { JobInput, JobOutput, StepContext } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
+import type { ChildOutcome, StepTriggerResult } from "../../src/model/job/step_calls.ts";
 import type { NoMessages } from "../../src/model/job/job_messages.ts";
 import type { Json, Jsonify, NotJson } from "../../src/values/json.ts";
 import type { Run } from "../../src/model/run.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { anything } from "../support/stores/for_each_store.ts";
 import { SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { otel } from "../../src/otel/mod.ts";

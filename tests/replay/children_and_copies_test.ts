@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type Job, type StepContext } from "../../src/model/job.ts";
+import type { Job, StepContext } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { ChangeDefinition } from "../../src/model/job/job_changes.ts";
 import { replay } from "../../src/replay/mod.ts";
 import { anything, forEachStore, type StoreTest } from "../support/stores/for_each_store.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { runCommand } from "../../src/replay/command/command.ts";
 import type { ReplayReport } from "../../src/replay/replay_report.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";

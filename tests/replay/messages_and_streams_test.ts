@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import type { Engine } from "../../src/engine/engine.ts";
-import { defineJob, type StepContext } from "../../src/model/job.ts";
+import type { StepContext } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { ExportedHistory } from "../../src/model/exported_history.ts";
 import { replay } from "../../src/replay/mod.ts";
 import { forEachStore, type StoreTest } from "../support/stores/for_each_store.ts";

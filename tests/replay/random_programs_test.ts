@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import type { Engine } from "../../src/engine/engine.ts";
 import type { ExportedHistory } from "../../src/model/exported_history.ts";
-import { defineJob, type Job } from "../../src/model/job.ts";
+import type { Job } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { Changes } from "../../src/model/job/job_changes.ts";
 import { replay } from "../../src/replay/mod.ts";
 import { isTerminal } from "../../src/model/run.ts";

@@ -1,7 +1,8 @@
 import { attemptName, writeSome } from "./stream_facts.ts";
 import { type EndContext, undoName, type UndoTools } from "../../src/model/end.ts";
 import { RunFailedError, TimeoutError } from "../../src/model/error.ts";
-import type { ChildOutcome, StepContext, StepTools } from "../../src/model/job.ts";
+import type { StepContext } from "../../src/model/job.ts";
+import type { ChildOutcome, StepTools } from "../../src/model/job/step_calls.ts";
 import type { StepWrite } from "../../src/model/step.ts";
 import { decode, type Json } from "../../src/values/json.ts";
 import type { ReceivedMessage } from "../../src/model/message.ts";

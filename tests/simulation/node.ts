@@ -7,7 +7,8 @@ import "../../src/http/links/answer_link.ts"; // as what follows
 import "../../src/http/requests/body_schemas.ts"; // before the first request: else it would be loaded in time of its own
 import { createHandler } from "../../src/http/handler.ts";
 import type { Respond } from "../../src/http/route.ts";
-import { defineJob, type EndDefinition, type Job, type StepContext } from "../../src/model/job.ts";
+import type { Job, StepContext } from "../../src/model/job.ts";
+import { defineJob, type EndDefinition } from "../../src/model/job/define_job.ts";
 import type { Json } from "../../src/values/json.ts";
 import { AUTH } from "./auth.ts";
 import { Chance, hashText } from "../support/chance.ts";

@@ -1,5 +1,6 @@
 import type { Chance } from "../support/chance.ts";
-import type { ChildOutcome, InvokeOptions, Job, StepContext, StepTools } from "../../src/model/job.ts";
+import type { Job, StepContext } from "../../src/model/job.ts";
+import type { ChildOutcome, InvokeOptions, StepTools } from "../../src/model/job/step_calls.ts";
 import type { ReceivedMessage } from "../../src/model/message.ts";
 import type { Json } from "../../src/values/json.ts";
 import type { ReceiveOptions } from "../../src/model/job/job_messages.ts";

@@ -1,7 +1,7 @@
 import type { Chunk, StreamPlace, StreamWriter } from "../../src/model/stream.ts";
 import type { Lease } from "../../src/model/lease.ts";
 import type { SavedStep, StepWrite } from "../../src/model/step.ts";
-import type { StepTools } from "../../src/model/job.ts";
+import type { StepTools } from "../../src/model/job/step_calls.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { StreamText } from "../../src/store/run_query.ts";
 import { findUndoer } from "./end_facts.ts";

@@ -1,4 +1,5 @@
-import { defineJob, type StepContext } from "../../src/model/job.ts";
+import type { StepContext } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { RetryPolicy } from "../../src/model/retry.ts";
 import { anything } from "./stores/for_each_store.ts";
 

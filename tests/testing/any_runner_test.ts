@@ -3,7 +3,7 @@
 import assert, { AssertionError } from "node:assert/strict";
 import process from "node:process";
 import { z } from "zod";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { type RegisterTest, storeContract } from "../../src/testing/contract/mod.ts";
 import { crashAtEveryCheckpoint, createTestEngine } from "../../src/testing/mod.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { createTestEngine } from "../../src/testing/mod.ts";
 
 Deno.test("the test kit executes what cleans up after a run, also after a crash in the middle of it", async () => {

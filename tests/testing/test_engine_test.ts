@@ -1,6 +1,6 @@
 import assert, { AssertionError } from "node:assert/strict";
 import { z } from "zod";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { defineStream } from "../../src/model/stream.ts";
 import { createTestEngine, fakeChance } from "../../src/testing/mod.ts";
 import { replay } from "../../src/replay/mod.ts";

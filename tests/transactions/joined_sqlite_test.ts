@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { NonRetryableError, StoreError, WaitExpiredError } from "../../src/model/error.ts";
-import { defineJob, type StepContext } from "../../src/model/job.ts";
+import type { StepContext } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { getRun, getSteps } from "../../src/store/reads.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";

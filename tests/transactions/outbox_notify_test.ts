@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import pg from "pg";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import { anything } from "../processes/anything.ts";
 import { until } from "../processes/deadline.ts";

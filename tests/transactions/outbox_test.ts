@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import type { Rows } from "./for_each_source.ts";
 import { forEachSource } from "./for_each_source.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { StoreError } from "../../src/model/error.ts";
 import type { Schema } from "../../src/model/schema.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { PGlite } from "@electric-sql/pglite";
 import type { DataSource } from "../../src/model/data_source.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { Store } from "../../src/store/store.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";

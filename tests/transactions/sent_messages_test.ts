@@ -3,7 +3,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { z } from "zod";
 import type { DataSource } from "../../src/model/data_source.ts";
 import { ConflictError, NotFoundError, ValidationError } from "../../src/model/error.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { KeyedRun } from "../../src/model/job/job_messages.ts";
 import type {
   AsyncTransactionCalls,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import { ValidationError } from "../../src/model/error.ts";
 import type { DataSource } from "../../src/model/data_source.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { Signal } from "../../src/model/wait.ts";
 import type { Json } from "../../src/values/json.ts";
 import type { Store } from "../../src/store/store.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { type SqliteDataSource, sqliteDataSource } from "../../src/stores/sqlite/transactions/sqlite_data_source.ts";
 import { crashAtEveryCheckpoint } from "../../src/testing/crashes/crash_at_every_checkpoint.ts";

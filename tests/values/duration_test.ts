@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type Duration, readDuration, toMs } from "../../src/values/duration.ts";
 import { RetryAfterError } from "../../src/model/error.ts";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import { retryAfter, retryDelay } from "../../src/model/retry.ts";
 import { workerSettings } from "../../src/execution/worker_settings.ts";
 import { FakeHost } from "../support/fake_host.ts";

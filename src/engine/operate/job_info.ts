@@ -1,8 +1,7 @@
 import type { Rate } from "../../model/flow.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JobCatalog } from "../../model/job/job_catalog.ts";
-import type { Schemas } from "../../model/job.ts";
-import { jsonSchemaOf } from "../../model/schema.ts";
+import { jsonSchemaOf, type Schemas } from "../../model/schema.ts";
 import type { Json } from "../../values/json.ts";
 import { noRuns } from "../../statistics/no_runs.ts";
 import { RUN_STATUSES } from "../../model/run.ts";

@@ -1,7 +1,7 @@
 import { Cron } from "croner";
 import { kindOf } from "../../values/unknown_values.ts";
 import { countSlots } from "./slot_count.ts";
-import type { ScheduleSlot } from "../../model/job.ts";
+import type { ScheduleSlot } from "../../model/job/step_calls.ts";
 import { isoTime } from "../../values/iso_time.ts";
 
 /** The slots that passed while nobody looked. */

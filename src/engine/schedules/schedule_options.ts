@@ -1,4 +1,5 @@
-import type { Job, ScheduleSlot } from "../../model/job.ts";
+import type { Job } from "../../model/job.ts";
+import type { ScheduleSlot } from "../../model/job/step_calls.ts";
 import { ConflictError } from "../../model/error.ts";
 import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/unknown_values.ts";

@@ -1,7 +1,8 @@
 import { unwrapped } from "../../execution/transactions.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import type { Host } from "../../model/host.ts";
-import type { Job, StepTriggerOptions } from "../../model/job.ts";
+import type { Job } from "../../model/job.ts";
+import type { StepTriggerOptions } from "../../model/job/step_calls.ts";
 import type { ActorOptions } from "../../model/origin.ts";
 import type { AsyncTransactionCalls } from "../../model/transaction.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";

@@ -6,7 +6,8 @@ import {
   runAround,
   toSignalResult,
 } from "../../model/around.ts";
-import type { Job, StepTriggerOptions } from "../../model/job.ts";
+import type { Job } from "../../model/job.ts";
+import type { StepTriggerOptions } from "../../model/job/step_calls.ts";
 import {
   actorOf,
   type ActorOptions,

@@ -1,6 +1,7 @@
 import { ConflictError, NotFoundError, ValidationError } from "../../model/error.ts";
 import { endRunId } from "../../model/end.ts";
-import type { Job, StepTriggerResult } from "../../model/job.ts";
+import type { Job } from "../../model/job.ts";
+import type { StepTriggerResult } from "../../model/job/step_calls.ts";
 import { type CatalogJob, type JobCatalog, UnknownJobError } from "../../model/job/job_catalog.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
 import { decode, parseValue } from "../../values/json.ts";

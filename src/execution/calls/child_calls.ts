@@ -4,14 +4,14 @@ import { NotFoundError, RunCancelledError, RunFailedError, StoreError } from "..
 import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { failureText } from "../../model/failure.ts";
 import { nextTurn } from "../../model/host.ts";
+import type { Job } from "../../model/job.ts";
 import type {
   ChildOutcome,
   InvokeItem,
   InvokeOptions,
-  Job,
   StepTriggerOptions,
   StepTriggerResult,
-} from "../../model/job.ts";
+} from "../../model/job/step_calls.ts";
 import { decode, type Json } from "../../values/json.ts";
 import { kindOf } from "../../values/unknown_values.ts";
 import { checkOptionNames, namesOf } from "../../values/option_names.ts";

@@ -1,6 +1,7 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
 import { ValidationError } from "../../model/error.ts";
-import { type PayloadOptions, type PreparedWait, type WaitForSignalOptions, waitSchemaOf } from "../../model/job.ts";
+import { waitSchemaOf } from "../../model/job.ts";
+import type { PayloadOptions, PreparedWait, WaitForSignalOptions } from "../../model/job/step_calls.ts";
 import type { Receive } from "../../model/message.ts";
 import { decode, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/unknown_values.ts";

@@ -4,7 +4,7 @@ import { NonRetryableError, StepError, TimeoutError } from "../../model/error.ts
 import { isInstance, kindOf } from "../../values/unknown_values.ts";
 import type { Failure } from "../../model/failure.ts";
 import { pause } from "../../model/host.ts";
-import type { StepOptions, StepTools } from "../../model/job.ts";
+import type { StepOptions, StepTools } from "../../model/job/step_calls.ts";
 import { decode, type Json, type JsonText } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../../model/retry.ts";

@@ -1,5 +1,6 @@
 import { toFailure } from "../../model/to_failure.ts";
-import type { Job, PayloadOptions, StepContext, WaitForSignalOptions } from "../../model/job.ts";
+import type { Job, StepContext } from "../../model/job.ts";
+import type { PayloadOptions, WaitForSignalOptions } from "../../model/job/step_calls.ts";
 import type { ReceiveOptions } from "../../model/job/job_messages.ts";
 import { type JsonText, parseValue } from "../../values/json.ts";
 import { fitLine, type LogLevel } from "../../model/log.ts";

@@ -1,5 +1,5 @@
 import { WorkError } from "../../model/error.ts";
-import type { StepTools } from "../../model/job.ts";
+import type { StepTools } from "../../model/job/step_calls.ts";
 import type { DataSource, StepTransactionOptions } from "../../model/data_source.ts";
 import type { Report } from "../../model/execution_report.ts";
 import { type ExecutingStep, idempotencyKeyOf } from "../../model/step.ts";

@@ -3,7 +3,7 @@ import type { BulkOptions, BulkSelection } from "../../../src/engine/bulk/bulk_s
 import type { BulkResult } from "../../../src/engine/bulk/perform_bulk.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
 import { StoreError } from "../../../src/model/error.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { anEngine, typesOf } from "../../support/engines.ts";
 import { anything, forEachStore, recordEvents } from "../../support/stores/for_each_store.ts";
 import { aJob } from "../../support/jobs.ts";

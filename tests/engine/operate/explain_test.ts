@@ -3,7 +3,8 @@ import { NotFoundError } from "../../../src/model/error.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
 import { type Explanation, toExplanation } from "../../../src/engine/operate/explanation.ts";
 import { ALL_VISIBLE } from "../../../src/engine/operate/reason.ts";
-import { defineJob, type StepContext } from "../../../src/model/job.ts";
+import type { StepContext } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Blocker } from "../../../src/store/blockers.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { ValidationError } from "../../../src/model/error.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { aRun } from "../../support/fixtures.ts";
 import { anything, forEachStore, type StoreTest } from "../../support/stores/for_each_store.ts";

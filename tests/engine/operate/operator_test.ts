@@ -10,7 +10,7 @@ import { Chance } from "../../support/chance.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, someDetails } from "../../support/fixtures.ts";
 import { anything, forEachStore } from "../../support/stores/for_each_store.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { pause } from "../../../src/model/host.ts";
 import { aJob, echo } from "../../support/jobs.ts";
 import { createEngine } from "../../support/quiet_engine.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createEngine } from "../../../src/engine/create_engine.ts";
 import { ConflictError, StoreError, ValidationError } from "../../../src/model/error.ts";
 import type { EndContext } from "../../../src/model/end.ts";
-import { defineJob, type EndDefinition } from "../../../src/model/job.ts";
+import { defineJob, type EndDefinition } from "../../../src/model/job/define_job.ts";
 import { replay } from "../../../src/replay/mod.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type StepContext } from "../../../src/model/job.ts";
+import type { StepContext } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { anything, forEachStore } from "../../support/stores/for_each_store.ts";

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { ConflictError } from "../../../src/model/error.ts";
-import { defineJob, type ScheduleSlot } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
+import type { ScheduleSlot } from "../../../src/model/job/step_calls.ts";
 import { toSlot } from "../../../src/engine/schedules/calendar.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";

@@ -7,7 +7,7 @@ import { ChangeWatch } from "../../../src/events/change_watch.ts";
 import { Hub } from "../../../src/events/hub.ts";
 import type { EventOf } from "../../../src/model/event.ts";
 import { StoreError } from "../../../src/model/error.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Run } from "../../../src/model/run.ts";
 import type { Schema } from "../../../src/model/schema.ts";
 import type { Store } from "../../../src/store/store.ts";

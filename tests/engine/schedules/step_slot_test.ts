@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type ScheduleSlot } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
+import type { ScheduleSlot } from "../../../src/model/job/step_calls.ts";
 import { replay } from "../../../src/replay/mod.ts";
 import { engineOfStoredRuns } from "../../../src/cli/service/database_service.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";

@@ -10,7 +10,7 @@ import {
   TimeoutError,
   ValidationError,
 } from "../../../src/model/error.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { claimOne, forEachStore, LEASE_MS, pass, recordEvents } from "../../support/stores/for_each_store.ts";

@@ -5,7 +5,7 @@ import type { Jobs } from "../../../src/engine/job_handle.ts";
 import type { TriggerOptions } from "../../../src/engine/triggers/new_run.ts";
 import { retryFlow, triggerFlow } from "../../../src/engine/triggers/trigger_flow.ts";
 import { type FlowDefinition, PLAIN_FLOW, readJobFlow } from "../../../src/model/flow.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Run, StoredRun } from "../../../src/model/run.ts";
 import type { NewRun } from "../../../src/store/new_run.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";

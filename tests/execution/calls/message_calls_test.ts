@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import { StoreError } from "../../../src/model/error.ts";
-import { defineJob, type StepContext } from "../../../src/model/job.ts";
+import type { StepContext } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { replay } from "../../../src/replay/replay.ts";
 import { anything, forEachStore } from "../../support/stores/for_each_store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";

@@ -1,7 +1,8 @@
 import type { Schema } from "../../../src/model/schema.ts";
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type Job } from "../../../src/model/job.ts";
+import type { Job } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { isoTime } from "../../../src/values/iso_time.ts";
 import { FAKE_START, FakeHost } from "../../support/fake_host.ts";

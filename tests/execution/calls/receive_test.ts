@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
 import type { Engine } from "../../../src/engine/engine.ts";
-import { defineJob, type StepContext } from "../../../src/model/job.ts";
+import type { StepContext } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { isoTime } from "../../../src/values/iso_time.ts";
 import { FAKE_START } from "../../support/fake_host.ts";
 import { anything, forEachStore, recordEvents } from "../../support/stores/for_each_store.ts";

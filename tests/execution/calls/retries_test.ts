@@ -4,7 +4,7 @@ import { NonRetryableError, RetryAfterError, StepError } from "../../../src/mode
 import type { EngineEvent, EventOf } from "../../../src/model/event.ts";
 import type { Host } from "../../../src/model/host.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { StepOptions } from "../../../src/model/job.ts";
+import type { StepOptions } from "../../../src/model/job/step_calls.ts";
 import type { Step } from "../../../src/model/step.ts";
 import type { RetryPolicy } from "../../../src/model/retry.ts";
 import { isoTime } from "../../../src/values/iso_time.ts";

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { persistLogs } from "../../../src/engine/plugin.ts";
 import { RunFailedError, StepError } from "../../../src/model/error.ts";
-import { defineJob, type Job, type StepContext } from "../../../src/model/job.ts";
+import type { Job, StepContext } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aStep } from "../../support/fixtures.ts";

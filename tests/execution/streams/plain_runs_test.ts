@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { StepTools } from "../../../src/model/job.ts";
+import type { StepTools } from "../../../src/model/job/step_calls.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { createEngine } from "../../support/quiet_engine.ts";
 import { aJob } from "../../support/jobs.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import type { HandlerAuth, RequestedTrigger, RunOperation } from "../../../src/http/access/auth_hooks.ts";
 import { createHandler } from "../../../src/http/handler.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { ListFilter, Run, RunFilter } from "../../../src/model/run.ts";
 import type { Signal, Wait } from "../../../src/model/wait.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";

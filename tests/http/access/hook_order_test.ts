@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { HandlerAuth } from "../../../src/http/access/auth_hooks.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { forEachStore, recordEvents } from "../../support/stores/for_each_store.ts";
 import { aRequest, type Asked } from "../../support/http/http.ts";
 import {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { z } from "zod";
 import type { HandlerAuth, RequestedMessage } from "../../../src/http/access/auth_hooks.ts";
 import { internalsOf } from "../../../src/engine/engine_internals.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { anything } from "../../support/stores/for_each_store.ts";
 import { aService } from "../../support/http/http.ts";
 import { type Org } from "../../support/http/tenant_hooks.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { aClaimRequest } from "../../support/fixtures.ts";
 import { aService } from "../../support/http/http.ts";
 import { anything, forEachStore } from "../../support/stores/for_each_store.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { aJob } from "../../support/jobs.ts";
 
 /** How long an approval waits, in milliseconds. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Schema } from "../../../src/model/schema.ts";
 import { anything } from "../../support/stores/for_each_store.ts";
 import { assertWell, provoke } from "../../support/http/hostile.ts";

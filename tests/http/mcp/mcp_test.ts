@@ -10,7 +10,7 @@ import type { Wait } from "../../../src/model/wait.ts";
 import { signedLinks } from "../../../src/links/signed_links.ts";
 import { createEngine, MemoryStore } from "@holdfast/jobs";
 import { internalsOf } from "../../../src/engine/engine_internals.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { rpc, type RpcAnswer, type RpcOptions } from "../../mcp/stateless_client.ts";
 import { aService } from "../../support/http/http.ts";
 import { CAREFUL, type Org } from "../../support/http/tenant_hooks.ts";

@@ -1,6 +1,6 @@
 import { type } from "arktype";
 import { z } from "zod";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Schema } from "../../../src/model/schema.ts";
 import { aJob } from "../../support/jobs.ts";
 

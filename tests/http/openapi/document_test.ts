@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { routes } from "../../../src/http/routes.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Schema } from "../../../src/model/schema.ts";
 import { aService } from "../../support/http/http.ts";
 import { broken, JOBS } from "./described_jobs.ts";

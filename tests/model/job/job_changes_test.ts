@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { type } from "arktype";
 import { z } from "zod";
-import { defineJob, type Job } from "../../../src/model/job.ts";
+import type { Job } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { JobCatalog } from "../../../src/model/job/job_catalog.ts";
 import type { ChangeDefinition } from "../../../src/model/job/job_changes.ts";
 import type { Schema } from "../../../src/model/schema.ts";

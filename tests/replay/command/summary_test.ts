@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Changes } from "../../../src/model/job/job_changes.ts";
 import { summarize } from "../../../src/replay/command/summary.ts";
 import { showChanges } from "../../../src/replay/suggest_changes.ts";

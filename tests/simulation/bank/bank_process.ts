@@ -3,7 +3,7 @@ import type { DataSource } from "../../../src/model/data_source.ts";
 import { NonRetryableError } from "../../../src/model/error.ts";
 import { HoldfastError, StoreError } from "../../../src/model/error.ts";
 import type { Host } from "../../../src/model/host.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { SqliteDatabase, type SqliteDriver } from "../../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";

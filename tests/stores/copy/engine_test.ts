@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../../src/engine/create_engine.ts";
 import { type Host, systemHost } from "../../../src/model/host.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { copySqliteToPostgres } from "../../../src/stores/copy/copy_sqlite_to_postgres.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";

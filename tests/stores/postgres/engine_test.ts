@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createEngine } from "../../../src/engine/create_engine.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { anything } from "../../support/stores/for_each_store.ts";
 import { startServer } from "./server.ts";

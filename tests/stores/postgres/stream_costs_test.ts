@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import pg from "pg";
 import { createEngine } from "../../../src/engine/create_engine.ts";
-import type { StepTools } from "../../../src/model/job.ts";
+import type { StepTools } from "../../../src/model/job/step_calls.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { aJob } from "../../support/jobs.ts";
 import { startServer } from "./server.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import pg from "pg";
 import postgres from "postgres";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { StepTools } from "../../../src/model/job.ts";
+import type { StepTools } from "../../../src/model/job/step_calls.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aJob } from "../../support/jobs.ts";

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { defineJob, type StepContext } from "../../../src/model/job.ts";
+import type { StepContext } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { HandlerOptions } from "../../../src/http/handler_options.ts";
 import { type LinkOptions, type SignedLinks, signedLinks } from "../../../src/links/signed_links.ts";
 import { aRequest, aService, type Service } from "./http.ts";

@@ -6,7 +6,7 @@ import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { FakeHost } from "../fake_host.ts";
-import { defineJob } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { anything, claimOne, holdRun, type StoreTest } from "../stores/for_each_store.ts";
 import { aService, type Service } from "./http.ts";
 import { openPostgres, POSTGRES_URL } from "../stores/postgres_store.ts";

@@ -1,6 +1,7 @@
 import assert, { AssertionError } from "node:assert/strict";
 import { z } from "zod";
-import { defineJob, type StepContext } from "../../../src/model/job.ts";
+import type { StepContext } from "../../../src/model/job.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import type { Json } from "../../../src/values/json.ts";
 import { crashAtEveryCheckpoint, type CrashFinding, type CrashOptions } from "../../../src/testing/mod.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { type } from "arktype";
 import * as v from "valibot";
 import { z } from "zod";
-import { defineJob, type JobDefinition } from "../../src/model/job.ts";
-import type { Schema } from "../../src/model/schema.ts";
+import { defineJob, type JobDefinition } from "../../../src/model/job/define_job.ts";
+import type { Schema } from "../../../src/model/schema.ts";
 
 /** Defines a job as JavaScript can: with a definition that the types forbid. */
 function define(definition: Record<string, unknown>) {
