@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { ChangeWatch } from "../events/change_watch.ts";
 import { Hub } from "../events/hub.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
-import type { Surroundings } from "../execution/surroundings.ts";
+import type { RequestRetry, Surroundings } from "../execution/surroundings.ts";
 import { workerSettings } from "../execution/worker_settings.ts";
 import { AroundHooks } from "../model/around.ts";
 import { systemHost } from "../model/host.ts";
@@ -137,7 +137,9 @@ export function assembleEngine<J extends Jobs, L>(options: EngineOptions<J, L>, 
     deps,
   );
   const messages: Messages = new Messages({ ...shared, triggers, worker });
-  const bulk = new BulkOperations({ store, host, runs, triggers });
+  const requestRetry: RequestRetry = surroundings.requestRetry ??
+    ((runId, from, by) => triggers.requestRetry(runId, from, by));
+  const bulk = new BulkOperations({ store, host, runs, triggers, requestRetry });
   const pauses = new JobPauses({ ...shared, operator, worker });
   logUnread(shared, jobs, logger, inBackground);
   triggers.publishEnds();
@@ -149,6 +151,7 @@ export function assembleEngine<J extends Jobs, L>(options: EngineOptions<J, L>, 
     jobs,
     retention,
     triggers,
+    requestRetry,
     transactions,
     schedules,
     scheduler,

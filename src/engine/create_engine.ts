@@ -78,7 +78,7 @@ export function createEngineIn<const J extends Jobs, L = Labels>(
   options: EngineOptions<J, L>,
 ): Engine<J, L> {
   const parts = assembleEngine(options, surroundings);
-  const { deps, host, store, triggers, transactions, schedules, runs, messages, bulk, pauses } = parts;
+  const { deps, host, store, triggers, requestRetry, transactions, schedules, runs, messages, bulk, pauses } = parts;
   const { operator, monitor, lifecycle, plugins } = parts;
   const waiting = { ...deps, changes: lifecycle.changes, reader: new RunReader(deps.store) };
   const readAll: ReadNewest = (filter) => readNewestRuns(filter, { store, host, mayShow: null });
@@ -144,7 +144,7 @@ export function createEngineIn<const J extends Jobs, L = Labels>(
     ask: async (to, name, payload, options = {}) => await ask(to, name, payload, options) as never,
     retrigger: async (runId, options = {}) => {
       checkOptionNames(options, RETRIGGER_OPTIONS, "retrigger()");
-      const { request, old } = await triggers.requestRetry(runId, checkFrom(options), readActor(options));
+      const { request, old } = await requestRetry(runId, checkFrom(options), readActor(options));
       return toTriggerResult(await triggers.addRetry(request, old));
     },
     cancel: async (runId, options = {}) => parseRun(await runs.cancel(runId, checkActor(options, "cancel()"))),

@@ -1,6 +1,8 @@
 import type { StepContext } from "../model/job.ts";
 import type { StepTools } from "../model/job/step_calls.ts";
+import type { RetriggerFrom, StoredRun } from "../model/run.ts";
 import type { Claim } from "../store/claim.ts";
+import type { NewRun } from "../store/new_run.ts";
 
 /** A call of the function of a step. */
 export interface StepCall {
@@ -27,7 +29,16 @@ export interface Surroundings {
   callStep(call: StepCall): unknown;
   /** Called before a transaction of a step commits. What it throws rolls the transaction back. */
   beforeCommit?(claim: Claim, stepName: string): void;
+  /** Makes the request for the retry of a run. Left out: the engine does, by the definition of its job. */
+  requestRetry?: RequestRetry;
 }
+
+/** Makes the request for the retry of a run that has ended, and finds that run. `by`: who asks for it. */
+export type RequestRetry = (
+  runId: string,
+  from: RetriggerFrom,
+  by: string | null,
+) => Promise<{ request: NewRun; old: StoredRun }>;
 
 /** The surroundings of an engine in production. */
 export const PRODUCTION: Surroundings = {

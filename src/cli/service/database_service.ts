@@ -1,11 +1,11 @@
-import { createEngine } from "../../engine/create_engine.ts";
+import { createEngineIn } from "../../engine/create_engine.ts";
+import { PRODUCTION, type RequestRetry } from "../../execution/surroundings.ts";
 import { ConflictError, NotFoundError, StoreError } from "../../model/error.ts";
 import type { HandlerAuth } from "../../http/access/auth_hooks.ts";
 import { createHandler } from "../../http/handler.ts";
 import type { Store } from "../../store/store.ts";
 import type { Database, Service } from "./service.ts";
 import type { Engine } from "../../engine/engine.ts";
-import { internalsOf } from "../../engine/engine_internals.ts";
 import { derivedRunId } from "../../model/end.ts";
 import { retryFlow } from "../../engine/triggers/trigger_flow.ts";
 import type { JobFlow } from "../../model/flow.ts";
@@ -73,8 +73,7 @@ export const EVERYTHING: Omit<HandlerAuth<unknown>, "authenticate"> = {
  * with no other run. Nor does a run that was retriggered before get another retry.
  */
 export function engineOfStoredRuns(store: Store, host: Host = systemHost): Engine {
-  const engine = createEngine({ store, host, jobs: {}, logger: null });
-  internalsOf(engine).triggers.requestRetry = async (runId, from, by) => {
+  const requestRetry: RequestRetry = async (runId, from, by) => {
     const history = await store.getHistory(runId);
     if (history === null) throw new NotFoundError(`There is no run "${runId}"`);
     const { run: old, input, schemaPrint } = history;
@@ -103,7 +102,7 @@ export function engineOfStoredRuns(store: Store, host: Host = systemHost): Engin
     };
     return { request, old };
   };
-  return engine;
+  return createEngineIn({ ...PRODUCTION, requestRetry }, { store, host, jobs: {}, logger: null });
 }
 
 // What a retry takes of the flow of its job.

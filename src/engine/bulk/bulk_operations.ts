@@ -19,6 +19,7 @@ import {
 } from "./bulk_selection.ts";
 import { type BulkGuard, type BulkResult, performBulk } from "./perform_bulk.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
+import type { RequestRetry } from "../../execution/surroundings.ts";
 
 /** Which held runs are resumed, and how. */
 export interface ResumeAllOptions extends ResumeOptions {
@@ -38,6 +39,7 @@ const SLICE = 50;
 type BulkOperationsDeps = Pick<ExecutionDeps, "store" | "host"> & {
   runs: RunChanges;
   triggers: Triggers;
+  requestRetry: RequestRetry;
 };
 
 /** Cancels, retriggers, resumes and deletes many runs. */
@@ -127,11 +129,11 @@ export class BulkOperations {
     runId: string,
     { from, continues, by }: { from: RetriggerFrom; continues: boolean; by: string | null },
   ): Promise<() => Promise<unknown>> {
-    const { runs, triggers } = this.#deps;
+    const { runs, requestRetry } = this.#deps;
     if (operation === "resume") return () => runs.resume(runId, continues, by);
     if (operation === "cancel") return () => runs.cancel(runId, by);
     if (operation === "delete") return () => runs.delete(runId, by);
-    const { request, old } = await triggers.requestRetry(runId, from, by);
+    const { request, old } = await requestRetry(runId, from, by);
     if (old.retriggeredAs !== null) throw new ConflictError(`Run "${runId}" was retriggered before`);
     // The same id each time: of calls at the same time, all find the one run that the first has made.
     return () => this.#addRetry({ ...request, id: derivedRunId(runId, `bulk retrigger of ${runId}`) }, old);
