@@ -117,7 +117,8 @@ export class Messages {
     jobNames?: readonly string[],
   ): Promise<SendResult> {
     const findRun = (runId: string) => this.#findRun(runId, guard, jobNames);
-    const request = await this.request(to, name, payload, options, findRun, guard);
+    const asked = await this.request(to, name, payload, options, findRun, guard !== null);
+    const request = guard === null ? asked : await this.#withOwnKeys(asked, options, guard);
     const outcome = await this.#sendAround(
       request,
       (traced) => guard === null ? this.#post(traced) : this.#postGuarded(to, traced, guard),
@@ -132,6 +133,7 @@ export class Messages {
    * The checked request for a message: at once, if the run is found at once and the schemas answer at once.
    *
    * @param findRun Finds the run of an id. `null`: nobody can look yet, so the payload of a message to it is not checked.
+   * @param isJson Of the input of the run to start: see {@linkcode newRun}.
    */
   request(
     to: string | KeyedRun,
@@ -139,18 +141,12 @@ export class Messages {
     payload: unknown,
     options: SendOptions<unknown>,
     findRun: FindRun | null,
-    guard: MessageGuard | null = null,
+    isJson = false,
   ): Soon<SendRequest> {
     checkOptionNames(options, SEND_OPTIONS, "send()");
-    const { id, start: given } = options;
-    if (given !== undefined && (given === null || typeof given !== "object")) {
-      throw new ValidationError(`start must be an object with the input of a run, not ${kindOf(given)}`);
-    }
-    const by = readActor(options);
-    const asked: AskedMessage = { name, payload, id, by };
-    // Who sends the message starts the run, unless that says otherwise.
-    const start = given === undefined || by === null ? given : { by, ...given };
-    return typeof to === "string" ? this.#toRun(to, asked, start, findRun) : this.#toKey(to, asked, start, guard);
+    const start = readStart(options);
+    const asked: AskedMessage = { name, payload, id: options.id, by: readActor(options) };
+    return typeof to === "string" ? this.#toRun(to, asked, start, findRun) : this.#toKey(to, asked, start, isJson);
   }
 
   /** Publishes the run that a message has started, and looks at once for what the message makes due. */
@@ -190,19 +186,19 @@ export class Messages {
     if (start !== undefined) {
       throw new ValidationError("start needs a key: a run that is named by its id is not started");
     }
-    const job = findRun && andThen(findRun(runId), (run) => {
+    const toRequest = (message: SendRequest["message"]): SendRequest => ({ to: { runId }, message, start: null });
+    if (findRun === null) return andThen(this.#check(null, asked), toRequest);
+    return andThen(findRun(runId), (run) => {
       if (run === null) throw noSuchTarget(runId);
-      return this.#jobOf(run);
+      return andThen(this.#check(this.#jobOf(run), asked), toRequest);
     });
-    const message = andThen(job, (job) => this.#check(job, asked));
-    return andThen(message, (message) => ({ to: { runId }, message, start: null }));
   }
 
   #toKey(
     to: KeyedRun,
     asked: AskedMessage,
     start: StartOptions<unknown> | undefined,
-    guard: MessageGuard | null,
+    isJson: boolean,
   ): Soon<SendRequest> {
     if (typeof to !== "object" || to === null) {
       throw new TypeError(`A message is sent to the id of a run, or to { job, key }, not to ${kindOf(to)}`);
@@ -212,25 +208,29 @@ export class Messages {
     const { jobs, triggers } = this.#deps;
     const job = triggers.findJob(typeof to.job === "string" ? to.job : to.job?.name);
     const { aliases } = jobs.find(job.name)!; // it was found
+    const target = { jobNames: [job.name, ...aliases], key: to.key };
     const checked = this.#check(job, asked);
-    const jobNames = [job.name, ...aliases];
-    if (start === undefined) {
-      return andThen(
-        checked,
-        (message) =>
-          andThen(guard?.ownKey(to.key) ?? to.key, (key) => ({ to: { jobNames, key }, message, start: null })),
-      );
-    }
+    if (start === undefined) return andThen(checked, (message) => ({ to: target, message, start: null }));
     const { input, ...options } = start;
     for (const name of ["idempotencyKey", "idempotencyUntil", "coalesce"]) {
       if (Object.hasOwn(options, name)) throw new ValidationError(`start cannot have ${name}: the run gets the key`);
     }
     const keyed = { ...options, idempotencyKey: to.key, idempotencyUntil: "ended" as const };
     return andThen(checked, (message) => {
-      const built = triggers.requestNow(job, input, keyed, guard !== null);
-      const run = andThen(built, (run) => guard?.beforeStarting(run, start as StartOptions, job.flow) ?? run);
-      return andThen(run, (run) => ({ to: { jobNames, key: run.idempotencyKey ?? to.key }, message, start: run }));
+      const built = triggers.requestNow(job, input, keyed, isJson);
+      return andThen(built, (run) => ({ to: target, message, start: run }));
     });
+  }
+
+  /** A checked request with the keys that a guard makes of those that were given. */
+  async #withOwnKeys(request: SendRequest, options: SendOptions<unknown>, guard: MessageGuard): Promise<SendRequest> {
+    const { to, start: run } = request;
+    if ("runId" in to) return request;
+    const { jobNames, key } = to;
+    if (run === null) return { ...request, to: { jobNames, key: await guard.ownKey(key) } };
+    const { flow } = this.#deps.triggers.findJob(jobNames[0]!);
+    const start = await guard.beforeStarting(run, readStart(options) as StartOptions, flow);
+    return { ...request, to: { jobNames, key: start.idempotencyKey ?? key }, start };
   }
 
   /** Sends a message, and calls the plugins' hooks around messages. */
@@ -297,6 +297,15 @@ export class Messages {
     if (found === undefined) throw new UnknownJobError(jobName, jobs.newest.keys());
     return found.job;
   }
+}
+
+/** The run that is started for a message: by who sends it, unless that says otherwise. */
+function readStart({ start, by }: SendOptions<unknown>): StartOptions<unknown> | undefined {
+  if (start === undefined) return undefined;
+  if (start === null || typeof start !== "object") {
+    throw new ValidationError(`start must be an object with the input of a run, not ${kindOf(start)}`);
+  }
+  return by === undefined || by === null ? start : { by, ...start };
 }
 
 /** What plugins receive for a message that is to be sent. */
