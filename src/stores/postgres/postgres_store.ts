@@ -16,7 +16,6 @@ import {
   type PauseAnswer,
   type RunRow,
   type SendAnswer,
-  type SignalAnswer,
   toClaimResult,
   toEnqueued,
   toFiringResult,
@@ -24,7 +23,6 @@ import {
   toRunText,
   toSendOutcome,
   toSendParameter,
-  toSignalOutcome,
 } from "./run_answers.ts";
 import { LogQueue, WriteBatch } from "./writes/write_batch.ts";
 import { checkServer, type Durability, migrateTables, VersionWatch } from "./database/migrate.ts";
@@ -70,6 +68,7 @@ import {
   type PostgresTransactionClient,
 } from "./transactions/postgres_data_source.ts";
 import { transact, type TransactDeps } from "./transactions/transact.ts";
+import { type SignalAnswer, toSignalOutcome } from "../signal_answer.ts";
 import { addCalls, type StoreCalls } from "../store_calls.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { ConflictError, NotFoundError, WaitExpiredError } from "../../model/error.ts";
+import { NotFoundError } from "../../model/error.ts";
 import type { FailureKind } from "../../model/failure.ts";
 import type { Claim, ClaimResult } from "../../store/claim.ts";
 import type { CopiedHistory } from "../../store/hold_record.ts";
@@ -6,14 +6,8 @@ import type { Enqueued } from "../../store/new_run.ts";
 import type { CreatedChild, PauseResult } from "../../store/pause_request.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import { isoTime } from "../../values/iso_time.ts";
-import { isSameJson, type JsonText } from "../../values/json.ts";
-import {
-  type ChildResult,
-  nextDeadlineInMs,
-  type PauseRecord,
-  type Signal,
-  type SignalOutcome,
-} from "../../model/wait.ts";
+import type { JsonText } from "../../values/json.ts";
+import { type ChildResult, nextDeadlineInMs, type PauseRecord } from "../../model/wait.ts";
 import { type ClaimedColumns, toClaim } from "../claimed_row.ts";
 import {
   fromInput,
@@ -28,8 +22,6 @@ import {
   toRunIdentity,
   toSchedule,
   toStepRecord,
-  toWait,
-  type WaitRow,
 } from "../rows.ts";
 import {
   describeTarget,
@@ -123,28 +115,6 @@ export interface EnqueuedRow {
 /** What `fn.enqueue()` returns for one run, as its outcome. */
 export function toEnqueued({ disposition, run }: EnqueuedRow): Enqueued {
   return { disposition, run: toRunText(run) };
-}
-
-/** What `fn.signal()` returns: the wait as the signal has left it, or found it. */
-export type SignalAnswer =
-  | { state: "none" }
-  | { state: "expired" }
-  | { state: "accepted" | "over"; run: IdentityRow; wait: WaitRow };
-
-/** What `fn.signal()` returns, as the result of a signal; throws if it was refused. */
-export function toSignalOutcome(answer: SignalAnswer, waitId: string, signal: Signal): SignalOutcome {
-  if (answer.state === "none") throw new NotFoundError(`There is no wait "${waitId}"`);
-  if (answer.state === "expired") throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
-  const run = toRunIdentity(answer.run);
-  if (answer.state === "accepted") return { wait: toWait(run.id, answer.wait), disposition: "accepted", run };
-  if (answer.wait.outcome !== "signal") {
-    throw new ConflictError(`Cannot signal wait "${waitId}": it is ${answer.wait.status}`);
-  }
-  // The receipt of the first acceptance: the run had not resumed by then.
-  const wait = toWait(run.id, { ...answer.wait, first_resumed_at: null });
-  const isSame = wait.signalId === signal.signalId && isSameJson(wait.payload, signal.payload);
-  if (!isSame) throw new ConflictError(`Cannot signal wait "${waitId}": another signal came first`);
-  return { wait, disposition: "duplicate", run };
 }
 
 /** What `fn.fire_schedule()` returns. */

@@ -1,4 +1,4 @@
-import { StoreError, WaitExpiredError } from "../../model/error.ts";
+import { StoreError } from "../../model/error.ts";
 import { type Host, systemHost } from "../../model/host.ts";
 import { kindOf } from "../../values/unknown_values.ts";
 import type { Chunk } from "../../model/stream.ts";
@@ -45,6 +45,7 @@ import { checkDriver, type Connection, openConnection } from "./connection.ts";
 import { SecureDelete } from "./secure_delete.ts";
 import { RetriedReads } from "./retried_reads.ts";
 import { WriteBatch } from "./write_batch.ts";
+import { toSignalOutcome } from "../signal_answer.ts";
 import { addCalls } from "../store_calls.ts";
 import type { DataSource } from "../../model/data_source.ts";
 import type { FindRun, FindWait, StepPlace, StoreAnswers, StoreWrites } from "../../store/transaction.ts";
@@ -335,9 +336,8 @@ export class SqliteStore {
         store.#write((now) => finishRun(store.#db, lease, ending, reports, now)),
       signal: async (store, waitId, signal, trace = null) => {
         const payload = JSON.stringify(signal.payload);
-        const delivery = await store.#write((now) => deliver(store.#db, waitId, signal, payload, trace, now));
-        if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
-        return delivery.outcome;
+        const answer = await store.#write((now) => deliver(store.#db, waitId, signal, payload, trace, now));
+        return toSignalOutcome(answer, waitId, signal);
       },
       send: async (store, request) => {
         const outcome = await store.#write((now) => sendMessage(store.#db, request, store.#host, now));

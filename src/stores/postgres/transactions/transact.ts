@@ -13,16 +13,15 @@ import { isOfOneCall, NotSentError, sqlState, storeError } from "../database/cli
 import { readAnswer } from "../database/portable_text.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { toWaitOfJob } from "../../rows.ts";
+import { type SignalAnswer, toSignalOutcome } from "../../signal_answer.ts";
 import {
   type EnqueuedRow,
   type RunRow,
   type SendAnswer,
-  type SignalAnswer,
   toEnqueued,
   toRunText,
   toSendOutcome,
   toSendParameter,
-  toSignalOutcome,
 } from "../run_answers.ts";
 import { toLeaseParameter, toNewRunParameter, toReportParameters, toStepParameter } from "../writes/parameters.ts";
 import { isRefusal, type Refusal, toRefusalError } from "../writes/write_group.ts";

@@ -1,4 +1,4 @@
-import { HoldfastError, LeaseLostError, StoreError, WaitExpiredError, type WorkError } from "../../../model/error.ts";
+import { HoldfastError, LeaseLostError, StoreError, type WorkError } from "../../../model/error.ts";
 import type { Host } from "../../../model/host.ts";
 import type { StepRecord } from "../../../model/step.ts";
 import type {
@@ -11,6 +11,7 @@ import type {
 } from "../../../store/transaction.ts";
 import type { SendReceipt, SendRequest } from "../../../store/send_request.ts";
 import type { SignalOutcome } from "../../../model/wait.ts";
+import { toSignalOutcome } from "../../signal_answer.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { findCurrentWait, findRunOfJob } from "../reads/run_history.ts";
 import { Undone } from "../write_batch.ts";
@@ -64,9 +65,7 @@ export function transactNow(
 }
 
 function deliverNow(db: SqliteDatabase, { waitId, signal, trace }: TransactionSignal, now: number): SignalOutcome {
-  const delivery = deliver(db, waitId, signal, JSON.stringify(signal.payload), trace, now);
-  if ("expired" in delivery) throw new WaitExpiredError(`The deadline of wait "${waitId}" has passed`);
-  return delivery.outcome;
+  return toSignalOutcome(deliver(db, waitId, signal, JSON.stringify(signal.payload), trace, now), waitId, signal);
 }
 
 function sendNow(db: SqliteDatabase, request: SendRequest, host: TransactDeps["host"], now: number): SendReceipt {

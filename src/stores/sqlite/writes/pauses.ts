@@ -1,13 +1,13 @@
 import type { Fact } from "../../../model/fact.ts";
-import { ConflictError, LeaseLostError, NotFoundError } from "../../../model/error.ts";
+import { LeaseLostError } from "../../../model/error.ts";
 import type { Host } from "../../../model/host.ts";
-import { isSameJson, type JsonText } from "../../../values/json.ts";
+import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../model/lease.ts";
 import type { RunIdentity } from "../../../model/run.ts";
 import type { CreatedChild, NewPause, PauseRequest, PauseResult } from "../../../store/pause_request.ts";
 import type { AwaitedPause } from "../../../store/run_query.ts";
 import type { OriginText } from "../../../model/origin.ts";
-import { deadlineAt, nextDeadlineInMs, type Signal, type SignalOutcome } from "../../../model/wait.ts";
+import { deadlineAt, nextDeadlineInMs, type Signal } from "../../../model/wait.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { addChildren, findCreated, lacksChildren } from "../children/add_children.ts";
 import { readPauseRecords } from "../children/child_results.ts";
@@ -15,7 +15,8 @@ import { leaveLease, type OpenRun } from "./endings.ts";
 import { commitDeadlines, endReceives, hasClosedInbox, nextRecordedNo, takeAsked, wake } from "./pause_resolution.ts";
 import { findNewReports, keepReports, noteReports } from "./new_reports.ts";
 import { underLease } from "./lease_cache.ts";
-import { type IdentityRow, toRunIdentity, toWait } from "../../rows.ts";
+import type { IdentityRow } from "../../rows.ts";
+import type { SignalAnswer } from "../../signal_answer.ts";
 import { type PauseRow, toAwaitedPause, toAwaitedRetry } from "../rows.ts";
 
 /** Prepares pauses and, if requested and none of them is over, parks the run. See `Store.pause()`. */
@@ -117,12 +118,9 @@ function findPause(db: SqliteDatabase, runSeq: number, pause: NewPause): PauseRo
 }
 
 /**
- * The result of a signal. If the deadline has passed, the timeout is committed, so `expired` is a result and not an
- * exception.
+ * Ends a wait by a signal. See `Store.signal()`. A refusal is an answer, and not an exception: if the deadline has passed,
+ * the timeout is committed.
  */
-type Delivery = { outcome: SignalOutcome } | { expired: true };
-
-/** Ends a wait by a signal, or throws why it cannot. See `Store.signal()`. */
 export function deliver(
   db: SqliteDatabase,
   waitId: string,
@@ -130,35 +128,22 @@ export function deliver(
   payload: JsonText,
   trace: OriginText | null,
   now: number,
-): Delivery {
+): SignalAnswer {
   const row = db.get<PauseRow & Omit<IdentityRow, "id"> & { run_id: string }>`
     SELECT p.*, r.id AS run_id, r.job, r.labels FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq
     WHERE p.id = ${waitId} AND p.kind = 'wait'`;
-  if (row === undefined) throw new NotFoundError(`There is no wait "${waitId}"`);
-  const run = toRunIdentity({ ...row, id: row.run_id });
-  if (row.outcome === "signal") return { outcome: repeatedSignal(row, run, signal) };
-  if (row.outcome === "timeout") return { expired: true };
-  if (row.status !== "pending") {
-    throw new ConflictError(`Cannot signal wait "${waitId}": it is ${row.status}`);
-  }
+  if (row === undefined) return { state: "none" };
+  if (row.outcome === "timeout") return { state: "expired" };
+  const run = { id: row.run_id, job: row.job, labels: row.labels };
+  if (row.status !== "pending") return { state: "over", run, wait: row };
   const runSeq = row.run_seq;
   // Deadlines that passed before the signal are committed, even if one of them refuses the signal.
   const isAwaitedOver = commitDeadlines(db, runSeq, now);
   if (isAwaitedOver || row.awaited === 1) wake(db, runSeq, now);
-  if (row.deadline_at !== null && row.deadline_at <= now) return { expired: true };
-  const accepted = db.one<PauseRow>`
+  if (row.deadline_at !== null && row.deadline_at <= now) return { state: "expired" };
+  const wait = db.one<PauseRow>`
     UPDATE holdfast_pauses SET status = 'resolved', outcome = 'signal', payload = ${payload},
       signal_id = ${signal.signalId}, trace = ${trace},
     resolved_at = ${now}, recorded_no = ${nextRecordedNo(db, runSeq)} WHERE id = ${waitId} RETURNING *`;
-  return { outcome: { wait: toWait(run.id, accepted), disposition: "accepted", run } };
-}
-
-type SignalledRow = Extract<PauseRow, { outcome: "signal" }>;
-
-function repeatedSignal(row: SignalledRow, run: RunIdentity, signal: Signal): SignalOutcome {
-  const isSame = row.signal_id === signal.signalId && isSameJson(JSON.parse(row.payload), signal.payload);
-  if (!isSame) throw new ConflictError(`Cannot signal wait "${row.id}": another signal came first`);
-  // The receipt of the first acceptance: the run had not resumed by then.
-  const wait = toWait(run.id, { ...row, first_resumed_at: null });
-  return { wait, disposition: "duplicate", run };
+  return { state: "accepted", run, wait };
 }
