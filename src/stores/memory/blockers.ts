@@ -20,6 +20,7 @@ import { DueRuns } from "./flow/due_runs.ts";
 import { queuesOf } from "./flow/gates.ts";
 import { unreadOf, wakesAt } from "./pauses.ts";
 import { jobScope, keyScope } from "./flow/rates.ts";
+import { countLeases } from "./operate/numbers.ts";
 import { byIndex, type KeptPause, type KeptRun, queueOf } from "./records.ts";
 import { toRunText } from "./copies.ts";
 
@@ -58,8 +59,7 @@ export function readBlockerFacts(state: ClaimState, run: KeptRun, now: number): 
 }
 
 function toWorkerFacts({ runs, workers }: ClaimState): WorkerFacts[] {
-  const leases = new Map<string, number>();
-  for (const { lease } of runs.open) if (lease !== null) leases.set(lease.owner, (leases.get(lease.owner) ?? 0) + 1);
+  const leases = countLeases(runs.open);
   return [...workers].sort(([one], [other]) => one < other ? -1 : 1).map((
     [id, { jobs, leaseMs, seenAt, details }],
   ) => ({

@@ -1,3 +1,5 @@
+import type { RunStatus } from "../../model/run.ts";
+import { noRuns } from "../../statistics/no_runs.ts";
 import type { JobNumbers, LatencyCounts, StatisticsRow, StatisticsSpan } from "../../store/operate.ts";
 import { jobNameOf } from "../queue_name.ts";
 
@@ -17,6 +19,39 @@ export interface UnreadRow {
   queue: string;
   /** How many. */
   messages: number;
+}
+
+/** What both SQL stores read of their queues. */
+export interface QueueRows {
+  /** How many runs have which status. */
+  counts: readonly { queue: string; status: RunStatus; runs: number }[];
+  /** How many cancelled runs of each job a worker may still execute. */
+  ghosts: { readonly [jobName: string]: number };
+  /** The held runs. */
+  held: readonly HeldRow[];
+  /** The messages that no receive has taken. */
+  unread: readonly UnreadRow[];
+  /** Among these are the first due runs of each job. */
+  due: readonly { queue: string; runId: string; position: number; dueSince: number }[];
+}
+
+/** The numbers of jobs, whose queues are added up. */
+export function toJobNumbers({ counts, ghosts, held, unread, due }: QueueRows): JobNumbers[] {
+  const jobs = new Map<string, JobNumbers>();
+  for (const { queue, status, runs } of counts) {
+    const jobName = jobNameOf(queue);
+    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null, unread: 0 };
+    jobs.set(jobName, job);
+    job.byStatus[status] += runs;
+    job.ghosts = Object.hasOwn(ghosts, jobName) ? ghosts[jobName]! : 0;
+  }
+  addHeld(jobs, held);
+  addUnread(jobs, unread);
+  for (const { queue, runId, dueSince } of due.toSorted((one, other) => one.position - other.position)) {
+    const job = jobs.get(jobNameOf(queue))!; // it has runs
+    job.oldestDue ??= { runId, dueSince };
+  }
+  return [...jobs.values()].sort((one, other) => one.jobName < other.jobName ? -1 : 1);
 }
 
 /** Adds the unread messages of queues to the numbers of their jobs. */

@@ -1,16 +1,15 @@
 import type { Receive } from "../../model/message.ts";
 import { failureText } from "../../model/failure.ts";
-import { noRuns } from "../../statistics/no_runs.ts";
 import { actorOf, type OriginText } from "../../model/origin.ts";
 import type { RunStatus } from "../../model/run.ts";
-import type { JobList, JobNumbers, StoreInfo, WorkerRecord } from "../../store/operate.ts";
+import type { JobList, StoreInfo, WorkerRecord } from "../../store/operate.ts";
 import type { SearchHit, TimelinePause, TimelineRecords, TimelineRun } from "../../store/operator_reads.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import type { BlockerFacts, WorkerFacts } from "../operate/blocker_facts.ts";
 import { findBlockers } from "../operate/find_blockers.ts";
 import { type AttemptRow, type TimelineStepRow, toFailures, toTimelineStep } from "../operate/timeline_rows.ts";
-import { addHeld, addUnread, type HeldRow, type UnreadRow } from "../operate/numbers.ts";
+import { type QueueRows, toJobNumbers } from "../operate/numbers.ts";
 import { isAloneQueue, jobNameOf } from "../queue_name.ts";
 import { type JobPauseRow, type OpenWaitRow, toFailure, toJobPause, toOpenWait } from "../rows.ts";
 import { parseWorkerDetails, toNamedWorker } from "../record_rules.ts";
@@ -96,36 +95,15 @@ interface WorkersAnswer {
 }
 
 /** What `fn.get_jobs()` returns. */
-interface JobsAnswer extends Pick<JobList, "nextTimerAt" | "now"> {
-  counts: { queue: string; status: RunStatus; runs: number }[];
-  ghosts: { [jobName: string]: number };
-  held: HeldRow[];
-  unread: UnreadRow[];
-  due: { queue: string; runId: string; position: number; dueSince: number }[];
+interface JobsAnswer extends QueueRows, Pick<JobList, "nextTimerAt" | "now"> {
   openings: number[];
   paused: JobPauseRow[];
 }
 
-/** What `fn.get_jobs()` returns, as the store does: the queues of a job are added up. */
-function toJobList(
-  { counts, ghosts, held, unread, due, openings, paused, nextTimerAt, now }: JobsAnswer,
-): JobList {
-  const jobs = new Map<string, JobNumbers>();
-  for (const { queue, status, runs } of counts) {
-    const jobName = jobNameOf(queue);
-    const job = jobs.get(jobName) ?? { jobName, byStatus: noRuns(), ghosts: 0, oldestDue: null, held: null, unread: 0 };
-    jobs.set(jobName, job);
-    job.byStatus[status] += runs;
-    job.ghosts = Object.hasOwn(ghosts, jobName) ? ghosts[jobName]! : 0;
-  }
-  addHeld(jobs, held);
-  addUnread(jobs, unread);
-  for (const { queue, runId, dueSince } of due.sort((one, other) => one.position - other.position)) {
-    const job = jobs.get(jobNameOf(queue))!; // it has runs
-    job.oldestDue ??= { runId, dueSince };
-  }
+/** What `fn.get_jobs()` returns, as the store does. */
+function toJobList({ openings, paused, nextTimerAt, now, ...rows }: JobsAnswer): JobList {
   return {
-    jobs: [...jobs.values()].sort((one, other) => one.jobName < other.jobName ? -1 : 1),
+    jobs: toJobNumbers(rows),
     openings: openings.map((opensAt) => opensAt > now ? opensAt : null),
     paused: paused.map(toJobPause),
     nextTimerAt,

@@ -26,7 +26,8 @@ export function listWorkers({ runs, workers }: ClaimState, now: number): WorkerR
     .sort((one, other) => one.startedAt - other.startedAt || (one.id < other.id ? -1 : 1));
 }
 
-function countLeases(open: readonly KeptRun[]): Map<string, number> {
+/** How many runs are under leases of each worker. */
+export function countLeases(open: readonly KeptRun[]): Map<string, number> {
   const leases = new Map<string, number>();
   for (const { lease } of open) {
     if (lease !== null) leases.set(lease.owner, (leases.get(lease.owner) ?? 0) + 1);
