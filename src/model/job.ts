@@ -1,3 +1,4 @@
+import { withoutOccurrence } from "../values/name.ts";
 import type { Duration } from "../values/duration.ts";
 import type { Json, Jsonify } from "../values/json.ts";
 import type { DataSource, StepTransactionOptions } from "./data_source.ts";
@@ -258,7 +259,7 @@ export interface Job<
 
 /** The schema of a wait of a job, by its name with its occurrence, or by a former name; `undefined`: it has none. */
 export function waitSchemaOf({ waits, changes }: Pick<Job, "waits" | "changes">, name: string): Schema | undefined {
-  let base: string | undefined = String(name).replace(/#\d+$/, "");
+  let base: string | undefined = withoutOccurrence(String(name));
   while (base !== undefined && waits[base] === undefined) base = changes.renamed.get(base);
   return base === undefined ? undefined : waits[base];
 }

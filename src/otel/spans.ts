@@ -1,3 +1,4 @@
+import { withoutOccurrence } from "../values/name.ts";
 import {
   type Attributes,
   type Context,
@@ -154,11 +155,6 @@ function noteError(span: Span, error: unknown): void {
   const { name, message } = error instanceof Error ? error : new Error(String(error));
   span.setAttribute("error.type", name);
   span.setStatus({ code: SpanStatusCode.ERROR, message });
-}
-
-/** A name as the job gives it: `charge` for `charge#2`. */
-function withoutOccurrence(name: string): string {
-  return name.replace(/#\d+$/, "");
 }
 
 /** The context of a span as it is stored; `null` if it has none, because no SDK is installed. */

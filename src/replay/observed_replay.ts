@@ -1,5 +1,6 @@
+import { withoutOccurrence } from "../values/name.ts";
 import type { Execution } from "../execution/execution.ts";
-import { baseOf, RecordedHistory } from "../execution/replay/recorded_history.ts";
+import { RecordedHistory } from "../execution/replay/recorded_history.ts";
 import { ReplayGuard } from "../execution/replay/replay_guard.ts";
 import type { OnDivergence, RecordName } from "../model/hold.ts";
 import type { JobChanges } from "../model/job/job_changes.ts";
@@ -49,14 +50,16 @@ export class ObservedHistory extends RecordedHistory {
       ...pauses.map(({ kind, name }) => ({ kind, name })),
     ];
     const unasked = names.filter(({ kind, name }) => !this.#asked.has(`${kind} ${name}`));
-    const removed = unasked.map(({ name }) => baseOf(name).base).filter((name) => this.#changes.removed.has(name));
+    const removed = unasked.map(({ name }) => withoutOccurrence(name)).filter((name) =>
+      this.#changes.removed.has(name)
+    );
     return { renamed: Object.fromEntries(this.#renamed), removed: [...new Set(removed)] };
   }
 
   #note<R extends { name: string }>(kind: string, name: string, record: R | undefined): R | undefined {
     if (record !== undefined) {
       this.#asked.add(`${kind} ${record.name}`);
-      if (record.name !== name) this.#renamed.set(baseOf(record.name).base, baseOf(name).base);
+      if (record.name !== name) this.#renamed.set(withoutOccurrence(record.name), withoutOccurrence(name));
     }
     this.#onAsked();
     return record;
@@ -100,7 +103,7 @@ export class ObservedGuard extends ReplayGuard {
   }
 
   override mustWait(isNew: RecordName): boolean {
-    const { base } = baseOf(isNew.name);
+    const base = withoutOccurrence(isNew.name);
     if (this.isClear) this.#onFrontier(isNew);
     else if (this.#changes.added.has(base)) this.#added.add(base);
     return super.mustWait(isNew);

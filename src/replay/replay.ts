@@ -1,5 +1,5 @@
 import { type Duration, readDuration } from "../values/duration.ts";
-import { baseOf } from "../execution/replay/recorded_history.ts";
+import { withoutOccurrence } from "../values/name.ts";
 import { divergenceMessage, listNames, showName } from "../execution/replay/divergence_message.ts";
 import type { RecordName } from "../model/hold.ts";
 import { checkHistory, type ExportedHistory, type HistoryFailure } from "../model/exported_history.ts";
@@ -148,7 +148,7 @@ function heldLater({ unasked, heldBack }: ReplayEnd): Result {
       message: `Held: ${divergenceMessage({ code: "diverged", isNew: heldBack, thrown: null, unasked })}`,
     };
   }
-  const names = [...new Set(unasked.map(({ name }) => baseOf(name).base))].slice(0, MAX_NAMES);
+  const names = [...new Set(unasked.map(({ name }) => withoutOccurrence(name)))].slice(0, MAX_NAMES);
   const removed = showChanges({ removed: names });
   const message = `Held at its next step, unless the job asks before for what this run has recorded: ${
     listNames(unasked)

@@ -1,4 +1,4 @@
-import { baseOf } from "../execution/replay/recorded_history.ts";
+import { withoutOccurrence } from "../values/name.ts";
 import type { Changes } from "../model/job/job_changes.ts";
 import type { ReplayReport } from "./replay_report.ts";
 import type { NeededChanges } from "./observed_replay.ts";
@@ -61,13 +61,13 @@ async function withoutSuperfluous(
 }
 
 function candidatesFor({ code, isNew, unasked }: Hold, declared: NeededChanges): NeededChanges[] {
-  const removed = [...declared.removed, ...new Set(unasked.map(({ name }) => baseOf(name).base))];
+  const removed = [...declared.removed, ...new Set(unasked.map(({ name }) => withoutOccurrence(name)))];
   if (code !== "input_refused" && isNew === null) return [{ ...declared, removed }];
   if (code !== "diverged" || isNew === null) return [];
-  const name = baseOf(isNew.name).base;
+  const name = withoutOccurrence(isNew.name);
   const old = unasked.filter(({ kind }) => kind === isNew.kind).slice(0, MAX_RENAMES);
   return [
-    ...old.map((old) => ({ ...declared, renamed: { ...declared.renamed, [baseOf(old.name).base]: name } })),
+    ...old.map((old) => ({ ...declared, renamed: { ...declared.renamed, [withoutOccurrence(old.name)]: name } })),
     { ...declared, added: [...declared.added, name] },
     { ...declared, removed },
   ];

@@ -1,3 +1,4 @@
+import { withoutOccurrence } from "../values/name.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Jobs } from "../engine/job_handle.ts";
 import type { RetriggerOptions } from "../engine/triggers/triggers.ts";
@@ -116,7 +117,7 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
       const name = occurrence === undefined || occurrence === 1 ? waitName : `${waitName}#${occurrence}`;
       const open = (await this.engine.getWaits(idOf(run))).filter(({ status }) => status === "pending");
       const wait = open.findLast((wait) =>
-        wait.name === name || (occurrence === undefined && wait.name.replace(/#\d+$/, "") === name)
+        wait.name === name || (occurrence === undefined && withoutOccurrence(wait.name) === name)
       );
       if (wait === undefined) {
         const others = open.length === 0 ? "none is open" : `open are: ${open.map(({ name }) => name).join(", ")}`;

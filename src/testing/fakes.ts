@@ -1,5 +1,5 @@
 import { isoTime } from "../values/iso_time.ts";
-import { baseOf } from "../execution/replay/recorded_history.ts";
+import { withoutOccurrence } from "../values/name.ts";
 import type { StepCall } from "../execution/surroundings.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 
@@ -131,9 +131,9 @@ export class Fakes {
   answer(call: StepCall, input: unknown, now: number): FakedCall {
     const { stepName, work, claim: { run: { jobName } } } = call;
     const asked = this.#asked.get(jobName) ?? new Set();
-    this.#asked.set(jobName, asked.add(baseOf(stepName).base));
+    this.#asked.set(jobName, asked.add(withoutOccurrence(stepName)));
     const found = this.#fakes.get(JSON.stringify([jobName, stepName])) ??
-      this.#fakes.get(JSON.stringify([jobName, baseOf(stepName).base]));
+      this.#fakes.get(JSON.stringify([jobName, withoutOccurrence(stepName)]));
     return found === undefined ? { hangs: false, work } : found.fake.answer(call, input, now);
   }
 

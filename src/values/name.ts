@@ -28,6 +28,11 @@ export function ruleOf(maxLength: number): string {
   return `must be a string of 1 to ${maxLength} characters, well-formed and without control characters`;
 }
 
+/** The name of a step or a pause as its job gives it: `charge` for `charge#2`. */
+export function withoutOccurrence(name: string): string {
+  return name.replace(/#\d+$/, "");
+}
+
 /** The maximum number of labels of a run. */
 export const MAX_LABELS = 64;
 const LABEL_KEY = /^[A-Za-z0-9\-_./]{1,63}$/;

@@ -1,3 +1,4 @@
+import { withoutOccurrence } from "../../values/name.ts";
 import { remedyOf } from "../../execution/replay/divergence_message.ts";
 import { ValidationError } from "../../model/error.ts";
 import type { HoldCode } from "../../model/hold.ts";
@@ -100,7 +101,7 @@ export async function listFailures(query: FailuresQuery, read: ReadNewest): Prom
   for (
     const { id, jobName, failedStepName, error, completedAt } of await read(checkRunFilter({ ...filter, ...ended }))
   ) {
-    const [stepName, text] = [failedStepName?.replace(/#\d+$/, "") ?? null, blanked(error ?? "")];
+    const [stepName, text] = [failedStepName && withoutOccurrence(failedStepName), blanked(error ?? "")];
     const at = completedAt ?? "";
     const none = { jobName, stepName, error: text, count: 0, firstAt: at, lastAt: at, runIds: [] };
     const group = groups.add(id, [jobName, stepName, text], none);

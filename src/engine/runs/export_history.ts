@@ -1,5 +1,5 @@
 import { readEnd } from "../../execution/calls/end_calls.ts";
-import { baseOf } from "../../execution/replay/recorded_history.ts";
+import { withoutOccurrence } from "../../values/name.ts";
 import type {
   ChildHistory,
   ExportedHistory,
@@ -261,8 +261,8 @@ class Exporter {
 }
 
 function nameOf(full: string): HistoryName {
-  const { base, occurrence } = baseOf(full);
-  return { name: base, occurrence: occurrence === "" ? 1 : Number(occurrence.slice(1)) };
+  const name = withoutOccurrence(full);
+  return { name, occurrence: name === full ? 1 : Number(full.slice(name.length + 1)) };
 }
 
 function positionOf(record: HistoryRecord): number {

@@ -1,6 +1,6 @@
 import type { RecordName } from "../../model/hold.ts";
 import { toFailure } from "../../model/to_failure.ts";
-import { baseOf } from "./recorded_history.ts";
+import { withoutOccurrence } from "../../values/name.ts";
 import type { Divergence } from "./replay_guard.ts";
 
 const MAX_NAMES = 3;
@@ -14,7 +14,7 @@ export function divergenceMessage({ isNew, thrown, unasked }: Divergence): strin
   const old = unasked.find(({ kind }) => kind === isNew.kind);
   const seeElse = "added, removed, or what the job decides outside of its steps";
   if (old === undefined) return `${what}. See ${seeElse}`;
-  const [from, to] = [baseOf(old.name).base, baseOf(isNew.name).base].map((name) => JSON.stringify(name));
+  const [from, to] = [withoutOccurrence(old.name), withoutOccurrence(isNew.name)].map((name) => JSON.stringify(name));
   return `${what}. If ${from} was renamed, say changes: { renamed: { ${from}: ${to} } }; else see ${seeElse}`;
 }
 

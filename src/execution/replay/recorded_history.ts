@@ -1,3 +1,4 @@
+import { withoutOccurrence } from "../../values/name.ts";
 import type { RecordName } from "../../model/hold.ts";
 import type { JobChanges } from "../../model/job/job_changes.ts";
 import type { StepRecord } from "../../model/step.ts";
@@ -90,7 +91,7 @@ export class RecordedHistory {
 
   #newEntry<R extends { name: string }>(kind: Entry<R>["kind"], record: R, isCopy: boolean): Entry<R> {
     const { removed } = this.#changes;
-    const isRemoved = removed.size > 0 && removed.has(baseOf(record.name).base);
+    const isRemoved = removed.size > 0 && removed.has(withoutOccurrence(record.name));
     const isCounted = kind !== "patch" && !isRemoved;
     if (isCounted) {
       this.#unaskedCount += 1;
@@ -121,7 +122,7 @@ export class RecordedHistory {
   /** Refuses that a job asks for one record by two names, in either order. */
   #refuseBoth(one: string, other: string): never {
     const isOneNew = oldNamesOf(one, this.#changes).includes(other);
-    const [old, renamed] = (isOneNew ? [other, one] : [one, other]).map((name) => baseOf(name).base);
+    const [old, renamed] = (isOneNew ? [other, one] : [one, other]).map(withoutOccurrence);
     throw new TypeError(`"${old}" is renamed to "${renamed}", and the job asks for both`);
   }
 
@@ -148,14 +149,9 @@ export class RecordedHistory {
 /** The former names of a name, with its occurrence, the latest first. */
 export function oldNamesOf(name: string, { oldNames }: JobChanges): string[] {
   if (oldNames.size === 0) return [];
-  const { base, occurrence } = baseOf(name);
+  const base = withoutOccurrence(name);
+  const occurrence = name.slice(base.length); // "" or "#2"
   return (oldNames.get(base) ?? []).map((old) => old + occurrence);
-}
-
-/** A name without its occurrence, and the occurrence as it is written: `""` or `"#2"`. */
-export function baseOf(name: string): { base: string; occurrence: string } {
-  const at = name.search(/#\d+$/);
-  return at === -1 ? { base: name, occurrence: "" } : { base: name.slice(0, at), occurrence: name.slice(at) };
 }
 
 function keyOf({ kind, name }: { kind: string; name: string }): string {

@@ -1,5 +1,6 @@
+import { withoutOccurrence } from "../../values/name.ts";
 import type { HoldCode, OnDivergence, RecordName } from "../../model/hold.ts";
-import { baseOf, type RecordedHistory } from "./recorded_history.ts";
+import { type RecordedHistory } from "./recorded_history.ts";
 import type { Execution } from "../execution.ts";
 import type { JobChanges } from "../../model/job/job_changes.ts";
 
@@ -76,7 +77,7 @@ export class ReplayGuard {
 
   /** Whether something new has to wait. */
   mustWait(isNew: RecordName): boolean {
-    if (this.#history.mustWait(isNew) && !this.#changes.added.has(baseOf(isNew.name).base)) {
+    if (this.#history.mustWait(isNew) && !this.#changes.added.has(withoutOccurrence(isNew.name))) {
       if (this.#mode !== "continue") return true;
       this.begunAnyway.push(isNew);
     }

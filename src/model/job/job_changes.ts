@@ -1,7 +1,7 @@
 import { ON_DIVERGENCE, type OnDivergence } from "../hold.ts";
 import { isInstance, kindOf } from "../../values/unknown_values.ts";
 import type { Json } from "../../values/json.ts";
-import { checkName } from "../../values/name.ts";
+import { checkName, withoutOccurrence } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 
 /** What a change of a job means for runs that have recorded something. Names are given without an occurrence. */
@@ -182,7 +182,7 @@ export function findOldNames(
 /** Checks the name of a step or a pause: one with an occurrence would be no name that a job can ask for. */
 export function checkRecordName(name: unknown, subject: string): void {
   checkName(name, subject);
-  const base = name.replace(/#\d+$/, "");
+  const base = withoutOccurrence(name);
   if (base !== name) throw new TypeError(`${subject} has no occurrence: "${base}", not "${name}"`);
 }
 

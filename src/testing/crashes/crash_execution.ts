@@ -1,3 +1,4 @@
+import { withoutOccurrence } from "../../values/name.ts";
 import type { Engine } from "../../engine/engine.ts";
 import { isTerminal, type Run } from "../../model/run.ts";
 import type { Step } from "../../model/step.ts";
@@ -168,7 +169,7 @@ class CrashExecution {
     if ((await getRun(store, runId))!.status !== "waiting") return false;
     const client = this.#system.alive.find(({ isSuspended }) => !isSuspended);
     for (const { id, name, status } of await getWaits(store, runId)) {
-      const key = Object.hasOwn(signals, name) ? name : name.replace(/#\d+$/, "");
+      const key = Object.hasOwn(signals, name) ? name : withoutOccurrence(name);
       if (client === undefined || status !== "pending" || !Object.hasOwn(signals, key)) continue;
       this.#sent.add(key);
       await client.engine.signal(id, { signalId: `signal for ${name}`, payload: signals[key]! });
