@@ -1,3 +1,4 @@
+import { errorMessage } from "../values/unknown_values.ts";
 import type { Output } from "./output.ts";
 import type { Service } from "./service/service.ts";
 import type { Terminal } from "./terminal.ts";
@@ -89,7 +90,7 @@ function parse(args: readonly string[], options: ParseOptions) {
       allowPositionals: true,
     });
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = errorMessage(error);
     throw new UsageError(message.replaceAll("\n", " "), { cause: error });
   }
 }

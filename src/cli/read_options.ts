@@ -1,3 +1,4 @@
+import { errorMessage } from "../values/unknown_values.ts";
 import { isRunStatus, RUN_STATUSES, type RunFilter } from "../model/run.ts";
 import { type Arguments, type OptionSpecs, UsageError } from "./command.ts";
 import type { Query } from "./service/api.ts";
@@ -101,6 +102,6 @@ export async function readJsonArgument(text: string, terminal: Terminal): Promis
   try {
     return JSON.parse(text === "-" ? await terminal.readInput() : text);
   } catch (error) {
-    throw new UsageError(`This is no JSON: ${error instanceof Error ? error.message : error}`, { cause: error });
+    throw new UsageError(`This is no JSON: ${errorMessage(error)}`, { cause: error });
   }
 }

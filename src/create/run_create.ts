@@ -1,3 +1,4 @@
+import { errorMessage } from "../values/unknown_values.ts";
 import { basename, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
@@ -72,7 +73,7 @@ function parseOptions(args: readonly string[]) {
       allowPositionals: true,
     });
   } catch (error) {
-    throw new CreateError(error instanceof Error ? error.message : String(error), 2, { cause: error });
+    throw new CreateError(errorMessage(error), 2, { cause: error });
   }
 }
 

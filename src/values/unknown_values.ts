@@ -11,6 +11,11 @@ export function propertyOf(value: unknown, name: PropertyKey): unknown {
   return value === null || value === undefined ? undefined : Object(value)[name];
 }
 
+/** The message of what was thrown: that of an error, or anything else as a string. */
+export function errorMessage(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
 /** Whether something is an instance of a class. Never throws, as `instanceof` may for a proxy. */
 export function isInstance<T>(value: unknown, type: abstract new (...parameters: never[]) => T): value is T {
   try {

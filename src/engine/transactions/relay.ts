@@ -1,3 +1,4 @@
+import { errorMessage } from "../../values/unknown_values.ts";
 import { InterruptibleSleep } from "../../model/host.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import type { DataSource } from "../../model/data_source.ts";
@@ -223,7 +224,7 @@ export class Relay {
               return null;
             }
             this.#nextCountAt = 0;
-            await effects.refuseRow(row.no, error instanceof Error ? error.message : String(error));
+            await effects.refuseRow(row.no, errorMessage(error));
             this.#settleFirst(row, null);
             return null;
           });

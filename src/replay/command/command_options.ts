@@ -1,3 +1,4 @@
+import { errorMessage } from "../../values/unknown_values.ts";
 import { parseArgs } from "node:util";
 
 /** What the command is asked to do. */
@@ -74,6 +75,6 @@ function parse(args: readonly string[]) {
     });
     return values;
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
+    throw new UsageError(errorMessage(error), { cause: error });
   }
 }

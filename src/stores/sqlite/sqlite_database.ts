@@ -1,3 +1,4 @@
+import { errorMessage } from "../../values/unknown_values.ts";
 import { StoreError } from "../../model/error.ts";
 import { LeaseCache } from "./writes/lease_cache.ts";
 import { NotedFacts } from "./journal/noted_facts.ts";
@@ -253,7 +254,7 @@ export function storeError(
 
 /** SQLite's message, with advice where there is some. */
 function reasonOf(error: unknown, code: number | null): string {
-  const message = (error instanceof Error ? error.message : String(error)).replace(STATEMENT, "");
+  const message = errorMessage(error).replace(STATEMENT, "");
   const advice = IN_TRANSACTION.test(message) ? USE_TRANSACTION : code === null ? undefined : ADVICE.get(code);
   return advice === undefined ? message : `${message}; ${advice}`;
 }

@@ -1,6 +1,6 @@
 import type { ClientConfig, PoolClient } from "pg";
 import { StoreError } from "../../../model/error.ts";
-import { kindOf, propertyOf } from "../../../values/unknown_values.ts";
+import { errorMessage, kindOf, propertyOf } from "../../../values/unknown_values.ts";
 import { type ConnectedClient, refuseStandby, Servers, StandbyError } from "./servers.ts";
 
 /**
@@ -41,7 +41,7 @@ export class NotSentError extends Error {
    * @param place Where there was no connection to: host, database and user.
    */
   constructor(cause: unknown, place?: string) {
-    const message = cause instanceof Error ? cause.message : String(cause);
+    const message = errorMessage(cause);
     super(place === undefined ? message : `${message} (${place})`, { cause });
     this.name = "NotSentError";
   }
@@ -299,7 +299,7 @@ export function isOfOneCall(error: unknown): boolean {
 /** Converts a driver's error to a `StoreError`. */
 export function storeError(error: unknown, { writes }: { writes: boolean }): StoreError {
   if (error instanceof StoreError) return error;
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorMessage(error);
   const isUnavailable = !isServerError(error) || UNAVAILABLE.test(sqlState(error) ?? "");
   return new StoreError(`The database cannot answer: ${message}`, {
     cause: error,

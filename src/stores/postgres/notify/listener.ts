@@ -1,3 +1,4 @@
+import { errorMessage } from "../../../values/unknown_values.ts";
 import { StoreError } from "../../../model/error.ts";
 import { type Host, pause, within } from "../../../model/host.ts";
 import type { ChangeListener, StoreWatch } from "../../../store/store.ts";
@@ -151,7 +152,7 @@ export class NotifyListener {
 
   /** Reports why it is not live to the watchers that do not know. */
   #reportOnce(error: unknown): void {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorMessage(error);
     const message = `Changes of other processes are found by polling until LISTEN succeeds: ${reason}`;
     for (const watcher of [...this.#watchers]) {
       if (this.#informed.has(watcher)) continue;

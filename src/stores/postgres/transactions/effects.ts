@@ -1,3 +1,4 @@
+import { errorMessage } from "../../../values/unknown_values.ts";
 import { StoreError, WorkError } from "../../../model/error.ts";
 import type {
   EffectRequest,
@@ -12,7 +13,7 @@ import type {
 } from "../../../model/effects.ts";
 import { sqlState, storeError } from "../database/client.ts";
 import type { OpenTransaction, SqlDriver } from "./drivers.ts";
-import { callWork, levelOf, messageOf, own, OwnError, repeatTransaction, rollBack } from "./executions.ts";
+import { callWork, levelOf, own, OwnError, repeatTransaction, rollBack } from "./executions.ts";
 import { outboxChannel } from "../notify/announcer.ts";
 import { SEARCH_PATH } from "../sql/basics.ts";
 
@@ -71,7 +72,7 @@ export class PostgresEffects implements Effects, Outbox {
       if (error instanceof WorkError || error instanceof StoreError) throw error;
       const cause = error instanceof OwnError ? error.cause : error;
       if (!isUnknown(error) || keys.length > 0) throw new WorkError(cause);
-      throw new StoreError(`Nobody knows whether the transaction was committed: ${messageOf(cause)}`, {
+      throw new StoreError(`Nobody knows whether the transaction was committed: ${errorMessage(cause)}`, {
         cause,
         outcomeUnknown: true,
       });
@@ -198,11 +199,11 @@ export class PostgresEffects implements Effects, Outbox {
       ]);
     } catch (error) {
       if (storeError(error, { writes: false }).code === "unavailable") {
-        throw new StoreError(`The database of a data source does not answer: ${messageOf(error)}`, { cause: error });
+        throw new StoreError(`The database of a data source does not answer: ${errorMessage(error)}`, { cause: error });
       }
       const sql = statements.map((statement) => `${statement};`).join("\n");
       throw new StoreError(
-        `The tables of a data source cannot be made: ${messageOf(error)}. Execute it yourself:\n${sql}`,
+        `The tables of a data source cannot be made: ${errorMessage(error)}. Execute it yourself:\n${sql}`,
         { cause: error, code: "internal" },
       );
     }

@@ -1,3 +1,4 @@
+import { errorMessage } from "../../../values/unknown_values.ts";
 import { StoreError, WorkError } from "../../../model/error.ts";
 import { isOfStandby, sqlState } from "../database/client.ts";
 import type { OpenTransaction } from "./drivers.ts";
@@ -75,12 +76,7 @@ export async function rollBack(
   const cause = error instanceof WorkError ? error.cause : null;
   const isAnswered = await open.rollback({ destroy: isAborted || isOfStandby(error) });
   if (isAborted || isAnswered || cause === null) throw error;
-  throw new StoreError(`The connection of the transaction is lost: ${messageOf(cause)}`, { cause });
-}
-
-/** The message of what was thrown. */
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  throw new StoreError(`The connection of the transaction is lost: ${errorMessage(cause)}`, { cause });
 }
 
 /** The isolation level in the words of SQL. */
