@@ -18,10 +18,14 @@ interface CommonChecks {
 /**
  * The checks of the tables that both SQL stores have.
  *
- * @param prefix What comes before the name of a table.
- * @param now The instant in milliseconds, as an expression.
+ * @param dialect.prefix What comes before the name of a table.
+ * @param dialect.now The instant in milliseconds, as an expression.
+ * @param dialect.jobName The name of the job of a run `r`, as an expression.
+ * @param dialect.findOutbox A statement that returns a row if there is an outbox.
  */
-export function commonChecks(prefix: string, now: string): CommonChecks {
+export function commonChecks(
+  { prefix, now, jobName, findOutbox }: { prefix: string; now: string; jobName: string; findOutbox: string },
+): CommonChecks {
   const pauses = `${prefix}pauses p join ${prefix}runs r on r.seq = p.run_seq`;
   const isOver =
     `exists (select 1 from ${prefix}pauses p where p.run_seq = r.seq and p.awaited and p.status = 'resolved')`;
@@ -108,6 +112,10 @@ export function commonChecks(prefix: string, now: string): CommonChecks {
            from ${prefix}steps s join ${prefix}runs r on r.seq = s.run_seq where s.recorded_no > r.recorded`,
       "a run that has failed says why": `select 'Run ' || id || ' is failed, and has no failure' as r
            from ${prefix}runs where status = 'failed' and (failure is null or error is null)`,
+      "each pending run is in a queue, or comes into one":
+        `select 'Run ' || id || ' is pending, and in no queue' as r from ${prefix}runs r
+           where status = 'pending' and queue_state is null and due_at is null
+             and not exists (select 1 from ${prefix}holds h where h.run_seq = r.seq and h.since is not null)`,
       "each run has an input": `select 'Run ' || id || ' has no input' as r
            from ${prefix}runs r where not exists (select 1 from ${prefix}inputs i where i.run_seq = r.seq)`,
       "a concurrency key is held by runs that are executed, or that come back to it":
@@ -126,20 +134,34 @@ export function commonChecks(prefix: string, now: string): CommonChecks {
            group by k.concurrency_key having count(*) > max(coalesce(r.key_concurrency, 1))
              and count(*) filter (where r.id is null or r.status in ${ENDED}) = 0`,
     }),
-    stuck: checksOf({
-      "expired leases are claimed":
-        `select 'The lease of run ' || id || ' has expired over a minute ago, and nobody has claimed it' as r from ${prefix}runs
+    stuck: [
+      ...checksOf({
+        "expired leases are claimed":
+          `select 'The lease of run ' || id || ' has expired over a minute ago, and nobody has claimed it' as r from ${prefix}runs
            where lease_expires_at < ${now} - 60000`,
-      "no run is abandoned again and again":
-        `select 'Run ' || id || ' was abandoned ' || abandonments || ' times in a row' as r from ${prefix}runs
+        "no run is abandoned again and again":
+          `select 'Run ' || id || ' was abandoned ' || abandonments || ' times in a row' as r from ${prefix}runs
            where abandonments >= 3 and completed_at is null`,
-      "no wait without a deadline is forgotten":
-        `select 'Wait ' || p.id || ' ("' || p.name || '") of run ' || r.id || ' has no deadline, and is older than 30 days' as r
+        "no wait without a deadline is forgotten":
+          `select 'Wait ' || p.id || ' ("' || p.name || '") of run ' || r.id || ' has no deadline, and is older than 30 days' as r
            from ${pauses} where p.kind = 'wait' and p.status = 'pending' and p.deadline_at is null
              and p.created_at < ${now} - 2592000000`,
-      "the clocks of workers agree with this one":
-        `select 'The clock of worker ' || id || ' is ' || ((seen_at - ${now}) / 1000) || ' s ahead' as r
+        "the clocks of workers agree with this one":
+          `select 'The clock of worker ' || id || ' is ' || ((seen_at - ${now}) / 1000) || ' s ahead' as r
            from ${prefix}workers where seen_at > ${now} + 5000`,
-    }),
+        "no message of a run that has completed is unread":
+          `select 'Runs of ' || job || ' have completed with ' || count(*) ||
+             ' unread messages, and had not closed their inboxes: run ' || max(id) || ' is one of them' as r
+           from (select ${jobName} as job, r.id from ${prefix}messages m join ${prefix}runs r on r.seq = m.run_seq
+             where m.pause_seq is null and r.status = 'completed') x group by job`,
+      }),
+      {
+        name: "no row of the outbox is refused, or waits for long",
+        sql: `select 'Row ' || no || ' of the outbox (' || kind || ' "' || name || '") ' ||
+             coalesce('is refused: ' || error, 'waits for an engine that has its job') as r from ${prefix}outbox
+           where error is not null or at < ${now} - 60000 order by no`,
+        ifAny: findOutbox,
+      },
+    ],
   };
 }

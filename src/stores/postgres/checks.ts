@@ -2,8 +2,12 @@ import { checksOf, type TableCheck } from "../table_check.ts";
 import { commonChecks } from "../common_checks.ts";
 import { LEASE_SCAN, queueScan } from "./sql/claim/scan_starts.ts";
 
-const NOW = "(extract(epoch from clock_timestamp()) * 1000)::bigint";
-const COMMON = commonChecks("{schema}.", NOW);
+const COMMON = commonChecks({
+  prefix: "{schema}.",
+  now: "(extract(epoch from clock_timestamp()) * 1000)::bigint",
+  jobName: "split_part(r.job, E'\\t', 1)",
+  findOutbox: "select name as r from to_regclass('{schema}.outbox') name where name is not null",
+});
 const PAUSES = "{schema}.pauses p join {schema}.runs r on r.seq = p.run_seq";
 const OWNED = ["inputs", "labels", "steps", "pauses", "logs", "attempts", "interruptions", "messages", "chunks"];
 
@@ -37,9 +41,6 @@ export const POSTGRES_CHECKS: readonly TableCheck[] = [
     "only a waiting run wakes at a time":
       `select 'Run ' || id || ' is ' || status || ', and wakes at a time' as r from {schema}.runs
        where timer_at is not null and status <> 'waiting'`,
-    "each pending run is in a queue, or comes into one":
-      `select 'Run ' || id || ' is pending, and in no queue' as r from {schema}.runs
-       where status = 'pending' and queue_state is null and due_at is null and not is_held`,
     "no message is unread that an open receive takes":
       `select 'Message "' || m.id || '" of run ' || r.id || ' is unread, and receive "' || p.name || '" waits for it' as r
        from ${PAUSES} join {schema}.messages m on m.run_seq = p.run_seq and m.pause_seq is null
@@ -92,23 +93,7 @@ export const POSTGRES_CHECKS: readonly TableCheck[] = [
 ];
 
 /** What is true unless something is stuck, by the clock of the database. */
-export const POSTGRES_STUCK_CHECKS: readonly TableCheck[] = [
-  ...COMMON.stuck,
-  ...checksOf({
-    "no message of a run that has completed is unread":
-      `select 'Runs of ' || job || ' have completed with ' || count(*) || ' unread messages, and had not closed their inboxes: run ' ||
-         max(id) || ' is one of them' as r
-       from (select split_part(r.job, E'\\t', 1) as job, r.id from {schema}.messages m join {schema}.runs r on r.seq = m.run_seq
-         where m.pause_seq is null and r.status = 'completed') x group by job`,
-  }),
-  {
-    name: "no row of the outbox is refused, or waits for long",
-    sql: `select 'Row ' || no || ' of the outbox (' || kind || ' "' || name || '") ' ||
-         coalesce('is refused: ' || error, 'waits for an engine that has its job') as r from {schema}.outbox
-       where error is not null or at < ${NOW} - 60000 order by no`,
-    ifAny: "select name as r from to_regclass('{schema}.outbox') name where name is not null",
-  },
-];
+export const POSTGRES_STUCK_CHECKS: readonly TableCheck[] = COMMON.stuck;
 
 /**
  * Statements that count all runs again. The lock waits for calls that have written their change of a number, and the

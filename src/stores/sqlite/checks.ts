@@ -1,8 +1,12 @@
 import { checksOf, type TableCheck } from "../table_check.ts";
 import { commonChecks } from "../common_checks.ts";
 
-const NOW = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
-const COMMON = commonChecks("holdfast_", NOW);
+const COMMON = commonChecks({
+  prefix: "holdfast_",
+  now: "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+  jobName: "substr(r.job, 1, instr(r.job || char(9), char(9)) - 1)",
+  findOutbox: "SELECT name AS r FROM sqlite_schema WHERE name = 'holdfast_outbox'",
+});
 const RUNS = "holdfast_runs r LEFT JOIN holdfast_holds h ON h.run_seq = r.seq AND h.since IS NOT NULL";
 const PAUSES = "holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq";
 
@@ -33,8 +37,6 @@ export const RUN_CHECKS: readonly TableCheck[] = [
       `SELECT 'Run ' || r.id || ' is ' || r.status || ', and ' || iif(r.queue_state IS NULL, 'wakes at a time', 'is in a queue') AS r
        FROM ${RUNS} WHERE (r.queue_state IS NOT NULL AND r.status NOT IN ('pending', 'waiting'))
          OR (r.timer_at IS NOT NULL AND r.status <> 'waiting')`,
-    "each pending run is in a queue, or comes into one": `SELECT 'Run ' || r.id || ' is pending, and in no queue' AS r
-       FROM ${RUNS} WHERE r.status = 'pending' AND r.queue_state IS NULL AND r.due_at IS NULL AND h.run_seq IS NULL`,
     "no message is unread that an open receive takes":
       `SELECT 'Message "' || m.id || '" of run ' || r.id || ' is unread, and receive "' || p.name || '" waits for it' AS r
        FROM ${PAUSES} JOIN holdfast_messages m ON m.run_seq = p.run_seq AND m.pause_seq IS NULL
@@ -107,24 +109,7 @@ export const SQLITE_CHECKS: readonly TableCheck[] = [
 ];
 
 /** What is true unless something is stuck, by the clock of this machine. */
-export const SQLITE_STUCK_CHECKS: readonly TableCheck[] = [
-  ...COMMON.stuck,
-  ...checksOf({
-    "no message of a run that has completed is unread":
-      `SELECT 'Runs of ' || job || ' have completed with ' || count(*) || ' unread messages, and had not closed their inboxes: run ' ||
-         max(id) || ' is one of them' AS r
-       FROM (SELECT substr(r.job, 1, instr(r.job || char(9), char(9)) - 1) AS job, r.id
-         FROM holdfast_messages m JOIN holdfast_runs r ON r.seq = m.run_seq
-         WHERE m.pause_seq IS NULL AND r.status = 'completed') GROUP BY job`,
-  }),
-  {
-    name: "no row of the outbox is refused, or waits for long",
-    sql: `SELECT 'Row ' || no || ' of the outbox (' || kind || ' "' || name || '") ' ||
-         coalesce('is refused: ' || error, 'waits for an engine that has its job') AS r FROM holdfast_outbox
-       WHERE error IS NOT NULL OR at < ${NOW} - 60000 ORDER BY no`,
-    ifAny: "SELECT name AS r FROM sqlite_schema WHERE name = 'holdfast_outbox'",
-  },
-];
+export const SQLITE_STUCK_CHECKS: readonly TableCheck[] = COMMON.stuck;
 
 /** Statements that count all runs again. */
 export const SQLITE_RECOUNT = `
