@@ -24,7 +24,7 @@ import {
 } from "./handler_options.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { checkParameterNames } from "./requests/parameters.ts";
-import { MethodNotAllowedError, refuse } from "./response.ts";
+import { MethodNotAllowedError, refuse, report } from "./response.ts";
 import { type Respond, type Route, route, type RouteCall } from "./route.ts";
 import { type RouteFunctions, routes } from "./routes.ts";
 import { type OpenStream, Streams } from "./streams/streams.ts";
@@ -290,15 +290,6 @@ function withoutPrefix(path: string, basePath: string): string {
 function logError(error: unknown, outages: EngineParts["outages"]): void {
   if (isInstance(error, StoreError) && error.code === "unavailable") outages.noteFailure(error);
   else console.error("A request failed:", error);
-}
-
-/** Calls `onError`, without waiting for it; what it throws is ignored. */
-async function report(error: unknown, request: Request, { onError }: Settings): Promise<void> {
-  try {
-    await onError(error, request);
-  } catch (failure) {
-    console.error("onError failed:", failure);
-  }
 }
 
 /**

@@ -131,6 +131,19 @@ export function refuse(thrown: unknown): Refusal {
   return { response: errorResponse(thrown.code, textOf(thrown), detailsOf(thrown)), hidden: hiddenCauseOf(thrown) };
 }
 
+/** Calls `onError` with an error that a response hides. What it throws is ignored. */
+export async function report(
+  error: unknown,
+  request: Request,
+  { onError }: { onError: (error: unknown, request: Request) => unknown },
+): Promise<void> {
+  try {
+    await onError(error, request);
+  } catch (failure) {
+    console.error("onError failed:", failure);
+  }
+}
+
 /** The message of a refusal as a client sees it. */
 export function messageOf(error: HoldfastError): string {
   return isInstance(error, UnknownJobError) ? `There is no job "${error.jobName}"` : error.message;

@@ -1,5 +1,5 @@
 import { HookError } from "../http/access/caller.ts";
-import { jsonResponse, MethodNotAllowedError, refuse } from "../http/response.ts";
+import { jsonResponse, MethodNotAllowedError, refuse, report } from "../http/response.ts";
 import { decode, parseJson, readBytes } from "../http/requests/read_json.ts";
 import { StoreError } from "../model/error.ts";
 import { type Host, systemHost } from "../model/host.ts";
@@ -118,19 +118,10 @@ export function webhook(
       return await answer(request);
     } catch (thrown) {
       const { response, hidden } = refuse(thrown);
-      if (hidden !== null) await report(hidden.error, request);
+      if (hidden !== null) await report(hidden.error, request, { onError });
       return response;
     }
   };
-
-  /** Calls `onError`; what it throws is ignored. */
-  async function report(error: unknown, request: Request): Promise<void> {
-    try {
-      await onError(error, request);
-    } catch (failure) {
-      console.error("onError failed:", failure);
-    }
-  }
 }
 
 /**
