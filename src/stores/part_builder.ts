@@ -27,6 +27,11 @@ export function withoutLarge<Name extends string, T extends { [N in Name]: Store
     const value = record[name];
     return typeof value === "string" && isLongerThan(value, LARGE_VALUE_BYTES);
   });
+  return withPlaceholders(record, large);
+}
+
+/** A record with placeholders for some of its values, which are large. */
+export function withPlaceholders<T extends object>(record: T, large: readonly string[]): T {
   return large.length === 0 ? record : { ...record, ...Object.fromEntries(large.map((name) => [name, LARGE])) };
 }
 

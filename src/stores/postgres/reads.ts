@@ -13,7 +13,7 @@ import type { AwaitedPause, Part, RunQuery } from "../../store/run_query.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
 import { byNameAndVersion, namesOfPrints } from "../holds.ts";
-import { LARGE, PartBuilder } from "../part_builder.ts";
+import { PartBuilder, withPlaceholders } from "../part_builder.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
 import {
   type FactValueRow,
@@ -54,23 +54,23 @@ export const READS = {
         runIds: runIds.slice(part.items.length),
         maxLength: part.room,
       });
-      part.add(rows, (row) => row === null ? null : withLarge(toRunText(row), row));
+      part.add(rows, (row) => row === null ? null : withPlaceholders(toRunText(row), row.large ?? []));
     }
     return part.items;
   },
   readSteps: (database, runId, after, maxLength) =>
     readPart<StepRow & LargeColumns, StepText>(database, "read_steps", { runId, after, maxLength }, (row) => [
-      withLarge(toStepText(runId, row), row),
+      withPlaceholders(toStepText(runId, row), row.large ?? []),
       row.name,
     ]),
   readWaits: (database, runId, after, maxLength) =>
     readPart<WaitRow & LargeColumns, WaitText>(database, "read_waits", { runId, after, maxLength }, (row) => [
-      withLarge(toWaitText(runId, row), row),
+      withPlaceholders(toWaitText(runId, row), row.large ?? []),
       row.id,
     ]),
   readMessages: (database, runId, after, maxLength) =>
     readPart<MessageRow & LargeColumns, MessageText>(database, "read_messages", { runId, after, maxLength }, (row) => [
-      withLarge(toMessageText(row), row),
+      withPlaceholders(toMessageText(row), row.large ?? []),
       row.id,
     ]),
   readLogs: (database, runId, after, maxLength) =>
@@ -248,11 +248,6 @@ async function readPart<Row, T>(
     });
     if (part.hasMore || !page.hasMore) return part.toPart();
   }
-}
-
-/** A record with placeholders for its large values. */
-function withLarge<T extends object>(record: T, { large = [] }: LargeColumns): T {
-  return large.length === 0 ? record : { ...record, ...Object.fromEntries(large.map((value) => [value, LARGE])) };
 }
 
 /** The parameters of `fn.list_runs()`. */

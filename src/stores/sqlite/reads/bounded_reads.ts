@@ -4,7 +4,13 @@ import { RUN_VALUES, type RunText } from "../../../model/run.ts";
 import { STEP_VALUES, type StepText } from "../../../model/step.ts";
 import type { Part, ValuePart, ValuePlace } from "../../../store/run_query.ts";
 import { WAIT_VALUES, type WaitText } from "../../../model/wait.ts";
-import { LARGE, LARGE_VALUE_BYTES, PartBuilder, VALUE_PART_LENGTH, VALUE_PARTS } from "../../part_builder.ts";
+import {
+  LARGE_VALUE_BYTES,
+  PartBuilder,
+  VALUE_PART_LENGTH,
+  VALUE_PARTS,
+  withPlaceholders,
+} from "../../part_builder.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { raw, sql, type SqlPart } from "../statement.ts";
 import {
@@ -206,8 +212,7 @@ type LargeFlags = { readonly [column: `${string}_is_large`]: number | null };
 
 /** A record with placeholders for its large values. */
 function withLarge<T extends object>(record: T, row: LargeFlags, values: readonly (keyof T & string)[]): T {
-  const large = values.filter((value) => row[`${value}_is_large`] === 1);
-  return large.length === 0 ? record : { ...record, ...Object.fromEntries(large.map((value) => [value, LARGE])) };
+  return withPlaceholders(record, values.filter((value) => row[`${value}_is_large`] === 1));
 }
 
 /** Reads a part of a value. See `Store.readValue()`. */
