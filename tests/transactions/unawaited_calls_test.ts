@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
-import { defineJob } from "../../src/model/job.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { AsyncTransactionCalls } from "../../src/model/transaction.ts";
 import { createEngine } from "../support/quiet_engine.ts";
 import { ON_PGLITE } from "./for_each_source.ts";
