@@ -228,7 +228,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   waitForRun(runId: string, options?: WaitOptions): Promise<Run>;
   /**
    * Subscribes to events of one type, or to all (`"*"`), until the returned function is called. It publishes what this
-   * engine does, not what other processes do; {@linkcode Engine.subscribe} shows both.
+   * engine does, not what other processes do; {@linkcode Engine.subscribe} shows both. It throws a `TypeError` if there are
+   * no such events.
    */
   readonly on: Listen;
   /**

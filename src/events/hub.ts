@@ -6,6 +6,8 @@ import type { Host } from "../model/host.ts";
 import type { RunIdentity } from "../model/run.ts";
 import type { StrandedJob } from "../model/hold.ts";
 import { type Logger, toLogger } from "../model/logger.ts";
+import { namesOf } from "../values/option_names.ts";
+import { kindOf } from "../values/unknown_values.ts";
 
 /** Receives events of one type. An error that it throws is only written to the engine's logger. */
 export type Listener<E extends EngineEvent = EngineEvent> = (event: E) => void;
@@ -21,6 +23,12 @@ export interface Listen {
 /** An event without its time and its number. */
 type Unstamped = EngineEvent extends infer E ? E extends EngineEvent ? Omit<E, "timestamp" | "sequence"> : never
   : never;
+
+const EVENTS = namesOf<EventType | "*">()(
+  "* run:trigger run:coalesced run:leased run:lease-renewed run:start run:waiting run:hold run:resume run:diverged",
+  "run:progress run:complete run:fail run:cancel run:retry run:delete step:start step:complete step:fail step:cancel",
+  "log:write job:pause job:resume schedule:skip worker:stranded worker:error",
+);
 
 /** Publishes this engine's events in this process. */
 export class Hub {
@@ -38,11 +46,19 @@ export class Hub {
     this.#logger = logger;
   }
 
-  /** Subscribes to events of one type, or to all (`"*"`), until the returned function is called. */
+  /**
+   * Subscribes to events of one type, or to all (`"*"`), until the returned function is called.
+   *
+   * @throws {TypeError} There are no such events, or the listener is no function.
+   */
   on<T extends EventType>(type: T, listener: Listener<EventOf<T>>): () => void;
   /** Subscribes to all events. */
   on(type: "*", listener: Listener): () => void;
   on(type: EventType | "*", listener: Listener<never>): () => void {
+    if (!Object.hasOwn(EVENTS, type)) {
+      throw new TypeError(`There is no event "${String(type)}"; there are ${Object.keys(EVENTS).join(", ")}`);
+    }
+    if (typeof listener !== "function") throw new TypeError(`on("${type}") needs a function, not ${kindOf(listener)}`);
     const own: Listener = (event) => (listener as Listener)(event); // receives only events of its type
     const listeners = this.#listeners.get(type) ?? new Set();
     this.#listeners.set(type, listeners.add(own));

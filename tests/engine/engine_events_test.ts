@@ -281,3 +281,15 @@ Deno.test("subscribe() of a run that another process executes shows its progress
     for (const suffix of ["", "-wal", "-shm"]) await Deno.remove(path + suffix).catch(() => {});
   }
 });
+
+forEachStore("on() refuses events that there are not, and what is no function", async (context) => {
+  await using engine = anEngine(context);
+  const on = engine.on as (type: unknown, listener: unknown) => void;
+
+  assert.throws(() => on("run:completed", () => {}), {
+    name: "TypeError",
+    message: /^There is no event "run:completed"; there are \*, run:trigger, .*run:complete,/,
+  });
+  assert.throws(() => on("constructor", () => {}), TypeError);
+  assert.throws(() => on("run:complete", "log"), { message: 'on("run:complete") needs a function, not a string' });
+});
