@@ -14,7 +14,8 @@ import { Shape } from "./icons.js";
  * `hold`: a group of held runs that can be resumed.
  */
 
-const FAILURE_RATE = 0.05;
+/** From which part of failed runs on somebody should look at a job. */
+export const FAILURE_RATE = 0.05;
 const DUE_MS = 60_000;
 const SHOWN_GROUPS = 3;
 /** @type {Record<string, string>} */

@@ -3,6 +3,7 @@ import { duration, number, percent } from "../core/format.js";
 import { html } from "../core/html.js";
 import { pageAt } from "../core/location.js";
 import { useData } from "../core/use_data.js";
+import { FAILURE_RATE } from "./attention.js";
 import { MiniBars } from "./charts.js";
 import { Status } from "./icons.js";
 
@@ -39,7 +40,7 @@ export function JobTable({ jobs, window, hasBars }) {
                 </td>
               `}${cells.map((cell, n) =>
                 html`<td key=${n} class=${["0", "0 %", "–"].includes(cell) ? "num zero" : "num"} data-h=${COLUMNS[n]}>${
-                  n === 4 && rates.failureRate > 0.05 ? html`<strong class="bad">${cell}</strong>` : cell
+                  n === 4 && rates.failureRate > FAILURE_RATE ? html`<strong class="bad">${cell}</strong>` : cell
                 }</td>`
               )}</tr>
           `;
