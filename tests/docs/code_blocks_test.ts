@@ -11,13 +11,13 @@ import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import configuration from "../../deno.json" with { type: "json" };
 import { findProgram } from "../support/find_program.ts";
-import { type CodeBlock, readPage, readPages, toPath, toUrl, writeModules } from "./pages.ts";
+import { type CodeBlock, readPages, toUrl } from "./pages.ts";
 
 /** How the blocks of each language are checked. Others are not allowed. */
 const CHECKED_BY: Record<string, string> = {
-  "ts": "`deno test --doc`, which executes them",
+  "ts": "`executed_blocks_test.ts`, which executes them",
   "ts ignore":
-    "a test of this file: they open ports and databases, or are parts of a program, so only types are checked",
+    "`tests/long/block_types_test.ts`: they open ports and databases, or are parts of a program, so only types are checked",
   "js ignore": "`tests/npm/frameworks_test.ts`, which executes them on Node, with the packages that they import",
   "json": "a test of this file: they parse",
   "sql": "a test of this file: each SELECT is executed on new tables; statements that make roles are excluded",
@@ -38,40 +38,6 @@ Deno.test("each code block has a language that is checked, or of which it is sai
 
   assert.ok(blocks.length > 50, `${blocks.length} blocks`);
   assert.deepEqual(others.map((block) => `${placeOf(block)} ${block.info}`), []);
-});
-
-/** The errors that `deno check` finds in blocks. */
-function typeErrors(checked: readonly CodeBlock[]): string {
-  const folder = mkdtempSync(join(tmpdir(), "blocks-"));
-  try {
-    const modules = checked.map((block, n) => writeModules(join(folder, `${n}`), block));
-    const { success, stderr } = new Deno.Command(Deno.execPath(), {
-      args: ["check", "--quiet", "--config", toPath("deno.json"), "--frozen", ...modules],
-      env: { NO_COLOR: "1" },
-      stderr: "piped",
-    }).outputSync();
-    return success ? "" : new TextDecoder().decode(stderr);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-}
-
-Deno.test("blocks that are not executed fit the types, with what the page takes as given", () => {
-  const ignored = blocks.filter(isOfLanguage("ts ignore"));
-
-  const errors = typeErrors(ignored);
-
-  assert.ok(ignored.length >= 5);
-  assert.equal(errors, "", ignored.map((block, n) => `${n}: ${placeOf(block)}`).join("\n"));
-});
-
-Deno.test("a block that does not fit the types is found", () => {
-  const { blocks } = readPage(
-    "x.md",
-    "<!-- Given:\ndeclare const count: number;\n-->\n\n```ts ignore\ncount.trim();\n```\n",
-  );
-
-  assert.match(typeErrors(blocks), /Property 'trim' does not exist on type 'number'/);
 });
 
 Deno.test("JSON parses", () => {
