@@ -5,7 +5,7 @@ import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
-import { findFault } from "../stores/postgres/postgres_faults.ts";
+import { findFaultAgain } from "../stores/postgres/postgres_faults.ts";
 import { findWrongCount } from "../support/counts.ts";
 import { findBrokenLine } from "../support/lines.ts";
 import type { Mutant } from "./mutants/mutant.ts";
@@ -163,7 +163,7 @@ async function makePostgres(host: Host, fault: Fault): Promise<SharedStore> {
     hasRowFacts: false,
     numbersFreely: true,
     countChanges: () => truth.getVersion(),
-    findFault: () => findFault(client, schema),
+    findFault: () => findFaultAgain(client, schema),
     close: () => Promise.resolve(),
   };
 }

@@ -6,7 +6,8 @@ import type { RunHistory } from "../../src/store/hold_record.ts";
 import type { JobList } from "../../src/store/operate.ts";
 import type { FoundRuns, RunQuery } from "../../src/store/run_query.ts";
 import type { Store } from "../../src/store/store.ts";
-import { dump, outcomeOf, withSortedRecords } from "../support/stores/compare_stores.ts";
+import { outcomeOf, StateComparison, withSortedRecords } from "../support/stores/compare_stores.ts";
+import { readSqliteRows } from "../support/stores/run_rows.ts";
 
 const OF_ONE = new Set([
   "getVersion",
@@ -27,6 +28,7 @@ export class TwinStore {
   readonly store: Store;
   readonly #first: Store;
   readonly #second: Store;
+  readonly #states: StateComparison;
   /** The row numbers of runs in the second store, by those in the first. */
   readonly #seqs = new Map<number, number>();
   #last = "nothing";
@@ -39,6 +41,7 @@ export class TwinStore {
   constructor(first: Store, second: Store, database: DatabaseSync) {
     this.#first = first;
     this.#second = second;
+    this.#states = new StateComparison(first, second, () => readSqliteRows(database));
     const makeOld = database.prepare(
       "UPDATE holdfast_workers SET seen_at = 0 WHERE id = ? AND claim_id <> ?",
     );
@@ -106,7 +109,7 @@ export class TwinStore {
 
   /** Compares all that the two have kept, and counts what the first one has. */
   async countChanges(): Promise<number> {
-    assert.deepEqual(await dump(this.#second), await dump(this.#first), `different states after ${this.#last}`);
+    await this.#states.check(`different states after ${this.#last}`);
     return await this.#first.getVersion();
   }
 }

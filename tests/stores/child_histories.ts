@@ -6,9 +6,9 @@ import type { NewPause, PauseResult } from "../../src/store/pause_request.ts";
 import type { NewRun } from "../../src/store/new_run.ts";
 import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
-import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { Chance } from "../support/chance.ts";
-import { dump, type Outcome, outcomeOf } from "../support/stores/compare_stores.ts";
+import { type Outcome, outcomeOf, StateComparison } from "../support/stores/compare_stores.ts";
+import { countingIds, openSqlite, type OpenSubject } from "./compare_histories.ts";
 import { aClaimRequest, aFailure, aPause, aRun, aStep } from "../support/fixtures.ts";
 import { getRun, getRuns } from "../../src/store/reads.ts";
 
@@ -30,15 +30,6 @@ export const SITUATIONS = [
   "a run resumed with its children",
 ];
 
-/** Opens a store that is compared with a `MemoryStore`. Its ids are those of the host. */
-export type OpenCompared = (host: Host) => Promise<{ store: Store; close(): Promise<void> }>;
-
-async function openSqlite(host: Host): Promise<{ store: Store; close(): Promise<void> }> {
-  const store = await SqliteStore.open(":memory:", { host });
-  await store.migrate();
-  return { store, close: () => store.close() };
-}
-
 /**
  * Plays a random history of parents and children to both stores for each seed, and compares what they answer and show.
  *
@@ -47,7 +38,7 @@ async function openSqlite(host: Host): Promise<{ store: Store; close(): Promise<
  */
 export async function playChildHistories(
   seeds: readonly number[],
-  open: OpenCompared = openSqlite,
+  open: OpenSubject = openSqlite,
 ): Promise<Set<string>> {
   const noticed = new Set<string>();
   for (const seed of seeds) {
@@ -66,6 +57,7 @@ class History {
   readonly #chance: Chance;
   readonly #noticed: Set<string>;
   readonly #stores: Store[] = [];
+  #states: StateComparison | undefined;
   readonly #calls: string[] = [];
   #held: Claim[] = [];
   #pauses: { id: string; parentId: string }[] = [];
@@ -78,16 +70,16 @@ class History {
     this.#noticed = noticed;
   }
 
-  async run(open: OpenCompared): Promise<void> {
-    const host = (): Host => {
-      let ids = 0;
-      return { ...systemHost, now: () => this.#now, newId: () => `copy-${ids++}` };
-    };
-    const compared = await open(host());
+  async run(open: OpenSubject): Promise<void> {
+    const host: Host = { ...systemHost, now: () => this.#now };
+    const compared = await open(host);
     try {
-      this.#stores.push(new MemoryStore({ host: host() }), compared.store);
+      const memory = new MemoryStore({ host: countingIds(host) });
+      this.#stores.push(memory, compared.store);
+      this.#states = new StateComparison(memory, compared.store, compared.readRows);
       for (let n = 0; n < OPERATIONS; n++) await this.#operate();
       await this.#drain();
+      await this.#states.checkAll("different states at the end");
     } finally {
       await compared.close();
     }
@@ -115,7 +107,7 @@ class History {
     const message = `after:\n${this.#calls.slice(-12).join("\n")}`;
     const [left, right] = [await outcomeOf(call(this.#stores[0]!)), await outcomeOf(call(this.#stores[1]!))];
     assert.deepEqual(right, left, `different answers ${message}`);
-    assert.deepEqual(await dump(this.#stores[1]!), await dump(this.#stores[0]!), `different states ${message}`);
+    await this.#states!.check(`different states ${message}`); // made with the stores
     return left;
   }
 

@@ -4,6 +4,7 @@ import { copySqliteToPostgres } from "../../../src/stores/copy/copy_sqlite_to_po
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { findWrongCount } from "../../support/counts.ts";
 import { findBrokenLine } from "../../support/lines.ts";
+import { readSqliteRows } from "../../support/stores/run_rows.ts";
 import type { OpenSubject } from "../compare_histories.ts";
 import { newSchema, openSchema } from "../postgres/open_subject.ts";
 
@@ -21,6 +22,7 @@ export function openMoving(url: string): OpenSubject {
       store,
       makeOld: (workerId) => void makeOld.run(workerId),
       findFault: () => findBrokenLine(database) ?? findWrongCount(database),
+      readRows: () => readSqliteRows(database),
       close: () => store.close(),
       move: async () => {
         await store.close();

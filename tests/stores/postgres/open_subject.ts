@@ -1,8 +1,9 @@
 import pg from "pg";
 import type { Host } from "../../../src/model/host.ts";
+import { postgresRows } from "../../support/stores/run_rows.ts";
 import type { OpenSubject, Subject } from "../compare_histories.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
-import { findFault } from "./postgres_faults.ts";
+import { findFaultAgain } from "./postgres_faults.ts";
 import type { Server } from "./server.ts";
 
 let schemas = 0;
@@ -58,7 +59,8 @@ export async function openSchema(
     makeOld: async (workerId) => {
       await client.query(`update ${schema}.workers set seen_at = seen_at - 1000 where id = $1`, [workerId]);
     },
-    findFault: () => findFault(client, schema),
+    findFault: () => findFaultAgain(client, schema),
+    readRows: await postgresRows(client, schema),
     close: async () => {
       await store.close();
       await client.end();

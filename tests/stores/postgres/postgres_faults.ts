@@ -17,3 +17,19 @@ export async function findFault(client: Queryable, schema: string): Promise<stri
   }
   return null;
 }
+
+const prepared = new WeakMap<Queryable, Set<string>>();
+
+/** The same for one connection that asks again and again: all checks are one statement, which is planned once. */
+export async function findFaultAgain(client: Queryable, schema: string): Promise<string | null> {
+  const name = `faults_of_${schema}`;
+  const names = prepared.get(client) ?? new Set();
+  prepared.set(client, names);
+  if (!names.has(name)) {
+    const checks = POSTGRES_CHECKS.map(({ sql }) => `(${sql.replaceAll("{schema}", schema)})`);
+    await client.query(`prepare ${name} as ${checks.join("\nunion all\n")} limit 1`);
+    names.add(name);
+  }
+  const { rows: [row] } = await client.query(`execute ${name}`);
+  return (row as { r: string } | undefined)?.r ?? null; // the one column of a check
+}

@@ -1,3 +1,5 @@
+import assert from "node:assert/strict";
+import { isDeepStrictEqual } from "node:util";
 import { HoldfastError } from "../../../src/model/error.ts";
 import type { Lease } from "../../../src/model/lease.ts";
 import type { Store } from "../../../src/store/store.ts";
@@ -19,19 +21,77 @@ export async function outcomeOf(call: Promise<unknown>): Promise<Outcome> {
   }
 }
 
+/** The rows that tables have of each run, as text, by the id of the run. */
+export type RunRows = ReadonlyMap<string, string>;
+
 /** Everything that a store shows of its runs, in a form that can be compared. */
-export async function dump(store: Store): Promise<unknown> {
+export function dump(store: Store): Promise<unknown> {
+  return dumpRuns(store, (id) => dumpRun(store, id));
+}
+
+async function dumpRuns(store: Store, dumpRun: (runId: string) => Promise<unknown>): Promise<unknown> {
   const { runs, total } = await getRuns(store, { limit: 1_000 });
   const details = [];
-  for (const { id } of runs) {
-    // Positions and row numbers are a store's own.
-    const { seq: _seq, place: _place, ...state } = (await store.getRunState(id))!;
-    // A repeated call may count as an update of the run.
-    details.push({ ...state, run: { ...state.run, updatedAt: null } });
-    details.push(await getSteps(store, id), await getWaits(store, id), await getMessages(store, id));
-  }
+  for (const { id } of runs) details.push(await dumpRun(id));
   const leases = (await store.getLeases()).sort(byRunId);
-  return normal({ order: runs.map(({ id }) => id), total, details, leases, holds: await readHolds(store) });
+  const rest = normal({ order: runs.map(({ id }) => id), total, leases, holds: await readHolds(store) });
+  return { rest, details };
+}
+
+/** Everything that a store shows of one run. */
+async function dumpRun(store: Store, id: string): Promise<unknown> {
+  // Positions and row numbers are a store's own.
+  const { seq: _seq, place: _place, ...state } = (await store.getRunState(id))!;
+  const records = [await getSteps(store, id), await getWaits(store, id), await getMessages(store, id)];
+  // A repeated call may count as an update of the run.
+  return normal([{ ...state, run: { ...state.run, updatedAt: null } }, ...records]);
+}
+
+/**
+ * Compares everything that a store shows of its runs with what a reference shows, again and again. What the store shows of
+ * a run whose rows are as they were is not read again: that takes most of the time.
+ */
+export class StateComparison {
+  readonly #reference: Store;
+  readonly #store: Store;
+  readonly #readRows: () => Promise<RunRows> | RunRows;
+  /** What was shown of each run when it had these rows. */
+  #shown = new Map<string, { rows: string; details: unknown }>();
+
+  /** @param readRows Reads the rows of the runs of the store. */
+  constructor(reference: Store, store: Store, readRows: () => Promise<RunRows> | RunRows) {
+    this.#reference = reference;
+    this.#store = store;
+    this.#readRows = readRows;
+  }
+
+  /** Throws, with this text, if the two show different things. */
+  async check(message: string): Promise<void> {
+    const expected = await dump(this.#reference);
+    // What is shown of a run may have changed with the rows of another one.
+    if (isDeepStrictEqual(await this.#dumpChanged(), expected)) return;
+    await this.checkAll(message);
+    this.#shown.clear();
+  }
+
+  /** The same, and reads everything. */
+  async checkAll(message: string): Promise<void> {
+    assert.deepEqual(await dump(this.#store), await dump(this.#reference), message);
+  }
+
+  async #dumpChanged(): Promise<unknown> {
+    const rows = await this.#readRows();
+    const shown = new Map<string, { rows: string; details: unknown }>();
+    const dumped = await dumpRuns(this.#store, async (id) => {
+      const own = rows.get(id) ?? "";
+      const before = this.#shown.get(id);
+      const details = before?.rows === own ? before.details : await dumpRun(this.#store, id);
+      shown.set(id, { rows: own, details });
+      return details;
+    });
+    this.#shown = shown;
+    return dumped;
+  }
 }
 
 async function readHolds(store: Store): Promise<unknown[]> {
