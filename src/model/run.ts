@@ -198,6 +198,9 @@ export interface Condition {
 /** The statuses of a run that has ended. */
 export const ENDED: readonly TerminalStatus[] = RUN_STATUSES.filter(isTerminal);
 
+/** The statuses of a run that has not ended. */
+export const OPEN: readonly RunStatus[] = RUN_STATUSES.filter((status) => !isTerminal(status));
+
 /**
  * The fields of a filter beside jobs, statuses, labels and the page. What reads, checks, describes, narrows and applies a
  * filter follows from this; each store names its column of each `field`, and checks what is cheap to read first.

@@ -1,3 +1,4 @@
+import { OPEN } from "../model/run.ts";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { clearTimeout, setImmediate, setTimeout } from "node:timers";
 import type { EngineOptions } from "../engine/engine_options.ts";
@@ -232,8 +233,7 @@ const MAX_DESCRIBED = 5;
 
 /** Which runs have not ended, and what they wait for; an empty string: all have ended. */
 export async function describeOpenRuns(store: Store): Promise<string> {
-  const status = ["pending", "leased", "running", "waiting"] as const;
-  const { runs, total } = await getRuns(store, { status, limit: MAX_DESCRIBED });
+  const { runs, total } = await getRuns(store, { status: OPEN, limit: MAX_DESCRIBED });
   const texts = await Promise.all(runs.map(async ({ id, jobName, status }) => {
     const open = (await getWaits(store, id)).filter((wait) => wait.status === "pending");
     const hold = await store.getHold(id);

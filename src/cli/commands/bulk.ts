@@ -1,6 +1,6 @@
 import type { BulkSelection } from "../../engine/bulk/bulk_selection.ts";
 import type { BulkResult } from "../../engine/bulk/perform_bulk.ts";
-import { type BulkOperation, isTerminal, type RunFilter, type RunStatus } from "../../model/run.ts";
+import { type BulkOperation, ENDED, isTerminal, type RunFilter, type RunStatus } from "../../model/run.ts";
 import { type Command, type CommandCall, type ExitCode, type OptionSpecs, UsageError } from "../command.ts";
 import { askApi, findRunId } from "../service/api.ts";
 import { countOf } from "../output.ts";
@@ -165,8 +165,6 @@ const DELETE: BulkPlan = { operation: "delete", words: ["delete", "deleted"], as
 
 /** Deletes runs that have ended. */
 export const deleteRuns = bulkCommand({ name: "delete", about: "delete runs that have ended", ...DELETE });
-
-const ENDED: readonly RunStatus[] = ["completed", "failed", "cancelled"];
 
 /** Deletes old runs. */
 export const purge: Command = {

@@ -1,7 +1,7 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
 import { nextTurn, pause } from "../../model/host.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { Retention, TerminalStatus } from "../../model/run.ts";
+import { ENDED, type Retention, type TerminalStatus } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 
@@ -21,7 +21,6 @@ export interface PurgeOptions {
 }
 
 const PURGE_OPTIONS: Record<keyof PurgeOptions, true> = { olderThan: true, status: true, limit: true };
-const TERMINAL_STATUSES: readonly TerminalStatus[] = ["completed", "failed", "cancelled"];
 
 /**
  * Checks which runs are to be deleted.
@@ -32,12 +31,12 @@ const TERMINAL_STATUSES: readonly TerminalStatus[] = ["completed", "failed", "ca
 export function checkPurge(options: PurgeOptions): { retention: Retention; limit: number } {
   checkOptionNames(options, PURGE_OPTIONS, "purgeRuns()");
   const olderThan = readDuration(options.olderThan, "olderThan of purgeRuns()");
-  const { status = TERMINAL_STATUSES, limit = Infinity } = options;
+  const { status = ENDED, limit = Infinity } = options;
   const statuses = typeof status === "string" ? [status] : status;
   for (const one of statuses) {
-    if (TERMINAL_STATUSES.includes(one)) continue;
+    if (ENDED.includes(one)) continue;
     throw new RangeError(
-      `status of purgeRuns() must be one of ${TERMINAL_STATUSES.join(", ")}, not "${one}": other runs have not ended`,
+      `status of purgeRuns() must be one of ${ENDED.join(", ")}, not "${one}": other runs have not ended`,
     );
   }
   if (limit !== Infinity && !(Number.isInteger(limit) && limit >= 0)) {

@@ -26,11 +26,10 @@ import {
   conditionsOf,
   DEFAULT_RUN_LIMIT,
   isOneOf,
-  isTerminal,
   matches,
   meets,
+  OPEN,
   type Run,
-  RUN_STATUSES,
   type RunFilter,
   type RunText,
 } from "../../model/run.ts";
@@ -194,8 +193,6 @@ async function findOwnRuns(text: string, store: Pick<Store, "findRuns">, access:
   const labelled = await store.findRuns({ ...scope, limit: MAX_FOUND, countUpTo: 0 });
   return [...hits, ...labelled.ids.map((runId): SearchHit => ({ runId, by: "label" }))];
 }
-
-const OPEN = RUN_STATUSES.filter((status) => !isTerminal(status));
 
 // Of so many runs the waits are read, sorted and paged at once.
 const MAX_OPEN = 1_000;

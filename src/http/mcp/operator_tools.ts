@@ -1,3 +1,4 @@
+import { RUN_STATUSES } from "../../model/run.ts";
 import { isInstance } from "../../values/unknown_values.ts";
 import type { Json } from "../../values/json.ts";
 import type { McpCall, McpRoute } from "../handler_options.ts";
@@ -32,7 +33,7 @@ export const OPERATOR_TOOLS: Readonly<Record<string, OperatorTool>> = {
       ...JOB,
       status: {
         ...TEXT,
-        enum: ["pending", "leased", "running", "waiting", "completed", "failed", "cancelled"],
+        enum: [...RUN_STATUSES],
         description: "Only runs with this status",
       },
       limit: { type: "integer", minimum: 1, maximum: 100, description: "How many runs at most; 50 by default" },

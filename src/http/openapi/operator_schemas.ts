@@ -5,7 +5,7 @@ import type { Stats } from "../../engine/operate/operator.ts";
 import type { Rates, Windows } from "../../engine/operate/statistics/recent_statistics.ts";
 import type { Series } from "../../engine/operate/statistics/series.ts";
 import type { WorkerInfo } from "../../engine/operate/worker_info.ts";
-import { COALESCE_MODES, RUN_STATUSES } from "../../model/run.ts";
+import { COALESCE_MODES, ENDED, RUN_STATUSES } from "../../model/run.ts";
 import type { Latency } from "../../statistics/latencies.ts";
 import type { Counts } from "../../store/operate.ts";
 import type { ClientSchedule } from "../client_schedule.ts";
@@ -151,7 +151,7 @@ type FieldsOf<Kind extends Reason["kind"]> = {
 
 /** What each reason has besides its kind and its message. */
 const REASON_FIELDS: { [Kind in Reason["kind"]]: FieldsOf<Kind> } = {
-  ended: { status: oneOf(["completed", "failed", "cancelled"]), endedAt: INSTANT },
+  ended: { status: oneOf(ENDED), endedAt: INSTANT },
   unread: { count: COUNT, names: listOf(TEXT) },
   executing: { worker: WORKER, since: INSTANT, leaseExpiresAt: INSTANT },
   worker_lost: { worker: WORKER, leaseExpiresAt: INSTANT },

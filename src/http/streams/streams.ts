@@ -5,7 +5,7 @@ import type { Host } from "../../model/host.ts";
 import type { RunEvent } from "../../model/event.ts";
 import type { Fact } from "../../model/fact.ts";
 import type { Cursor } from "../../model/journal.ts";
-import { isTerminal, type ListFilter } from "../../model/run.ts";
+import { ENDED, isTerminal, type ListFilter } from "../../model/run.ts";
 import type { RunState } from "../../store/run_query.ts";
 import type { Store } from "../../store/store.ts";
 import { FanOut } from "./fan_out.ts";
@@ -308,7 +308,6 @@ export class Streams {
   }
 }
 
-const ENDS: readonly Fact[1][] = ["completed", "failed", "cancelled"];
 const PROGRESS: readonly Fact[1][] = ["progressed"];
 
 /** How the stream of one run begins after a cursor. */
@@ -324,7 +323,7 @@ async function resumeRun(state: RunState, known: Cursor, store: Store): Promise<
   const has = async (kinds: readonly Fact[1][] | null) =>
     await store.findLastFact(state.seq, known.position, kinds) !== null;
   const isNew = await has(null);
-  if (isTerminal(state.run.status) && !(isNew && await has(ENDS))) return { place: null, progress: null };
+  if (isTerminal(state.run.status) && !(isNew && await has(ENDED))) return { place: null, progress: null };
   // Progress that was delayed when the client left may be older than its cursor.
   const latest = openingEvents({ ...state, place: known }).find(({ type }) => type === "run:progress");
   const progress = latest !== undefined && !(isNew && await has(PROGRESS)) ? latest : null;

@@ -1,6 +1,6 @@
 import { exportHistory } from "../../engine/runs/export_history.ts";
 import { checkHistory, type ExportedHistory } from "../../model/exported_history.ts";
-import type { RunStatus } from "../../model/run.ts";
+import { ENDED, OPEN } from "../../model/run.ts";
 import type { Store } from "../../store/store.ts";
 import type { RunQuery } from "../../store/run_query.ts";
 import type { SqliteDriver } from "../../stores/sqlite/sqlite_database.ts";
@@ -19,8 +19,6 @@ interface RunChoice {
   recent: number;
 }
 
-const OPEN: readonly RunStatus[] = ["pending", "leased", "running", "waiting"];
-const ENDED: readonly RunStatus[] = ["completed", "failed", "cancelled"];
 const PAGE = 500;
 
 /**

@@ -5,7 +5,7 @@ import type { HoldCode, StrandedJob } from "../../../model/hold.ts";
 import { isoTime } from "../../../values/iso_time.ts";
 import type { JsonText } from "../../../values/json.ts";
 import type { Lease } from "../../../model/lease.ts";
-import { isTerminal, RUN_STATUSES, type StoredRun } from "../../../model/run.ts";
+import { OPEN, type StoredRun } from "../../../model/run.ts";
 import type { HeldQuery, HoldRecord, NewHold } from "../../../store/hold_record.ts";
 import { addTry, byNameAndVersion, namesOfPrints } from "../../holds.ts";
 import { enterQueue } from "../flow/concurrency_keys.ts";
@@ -126,8 +126,6 @@ export function findHeld(
     ORDER BY h.run_seq LIMIT ${limit}`;
   return { ids: rows.map(({ id }) => id), seqs: rows.map(({ seq }) => seq) };
 }
-
-const OPEN = RUN_STATUSES.filter((status) => !isTerminal(status));
 
 /** The jobs and versions of open runs that no live worker knows. See `Store.getStrandedJobs()`. */
 export function findStrandedJobs(db: SqliteDatabase, now: number): StrandedJob[] {
