@@ -91,14 +91,8 @@ export interface RetryTime {
 export type ExecutingStep = Pick<StepWrite, "name" | "index" | "attempts" | "startedAgoMs">;
 
 /** A recorded step, as a replay needs it. */
-export interface StepRecord {
-  /** Its name, with its occurrence. */
-  name: string;
-  /** Its index among the run's steps. */
-  index: number;
-  /** How many attempts have ended. */
-  attempts: number;
-  /** How the last one ended. */
+export interface StepRecord extends Pick<StepWrite, "name" | "index" | "attempts"> {
+  /** How the last attempt ended. */
   result:
     | { status: "completed"; output: JsonText | null }
     | { status: "failed"; failure: Failure }
