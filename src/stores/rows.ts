@@ -221,6 +221,25 @@ export function readPauseColumns(
   };
 }
 
+/** A child that has ended. Of a deleted one `labels` and `job` are those it had. */
+export interface ChildRow extends IdentityRow {
+  status: ChildResult["status"];
+  output: JsonText | null;
+  failure: JsonText | null;
+  failed_step: string | null;
+}
+
+/** A child that has ended, as the result of a child. */
+export function toChildResult(row: ChildRow, toIdentity = toRunIdentity): ChildResult {
+  return {
+    run: toIdentity(row),
+    status: row.status,
+    output: row.output,
+    failure: toFailure(row.failure),
+    failedStepName: row.failed_step,
+  };
+}
+
 /** A row of `messages` that a receive took. */
 export interface TakenMessageRow {
   id: string;

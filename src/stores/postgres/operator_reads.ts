@@ -1,11 +1,9 @@
-import type { Receive } from "../../model/message.ts";
-import { failureText } from "../../model/failure.ts";
 import { actorOf, type OriginText } from "../../model/origin.ts";
-import type { RunStatus } from "../../model/run.ts";
 import type { JobList, StoreInfo, WorkerRecord } from "../../store/operate.ts";
 import type { SearchHit, TimelinePause, TimelineRecords, TimelineRun } from "../../store/operator_reads.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
+import { type AwaitedRow, toAwaited } from "../operate/awaited_rows.ts";
 import type { BlockerFacts, WorkerFacts } from "../operate/blocker_facts.ts";
 import { findBlockers } from "../operate/find_blockers.ts";
 import { type AttemptRow, type TimelineStepRow, toFailures, toTimelineStep } from "../operate/timeline_rows.ts";
@@ -120,14 +118,6 @@ interface BlockersAnswer extends Omit<BlockerFacts, "run" | "awaited" | "paused"
     (Pick<WorkerFacts, "id" | "lastSeenAt" | "leaseMs" | "queues" | "limits" | "leases"> & { details: JsonText })[];
 }
 
-/** Something that a run waits for. */
-type AwaitedRow =
-  | { kind: "wait"; id: string; name: string; at: number | null }
-  | { kind: "receive"; name: string; receive: JsonText; since: number; at: number | null; others: number }
-  | { kind: "sleep"; name: string; at: number }
-  | { kind: "children"; open: number; child: { id: string; job: string; status: RunStatus } | null }
-  | { kind: "retry"; name: string; at: number; attempts: number; failure: JsonText };
-
 /** What `fn.get_blockers()` returns, as facts. */
 function toBlockerFacts({ run, awaited, paused, workers, ...facts }: BlockersAnswer): BlockerFacts {
   return {
@@ -141,29 +131,6 @@ function toBlockerFacts({ run, awaited, paused, workers, ...facts }: BlockersAns
       ...toNamedWorker(parseWorkerDetails(details)),
     })),
   };
-}
-
-function toAwaited(row: AwaitedRow): BlockerFacts["awaited"] {
-  switch (row.kind) {
-    case "wait":
-      return [{ kind: "signal", waitId: row.id, name: row.name, deadlineAt: row.at }];
-    case "receive": {
-      const { names }: Receive = JSON.parse(row.receive);
-      return [{ kind: "message", name: row.name, names, since: row.since, deadlineAt: row.at, others: row.others }];
-    }
-    case "sleep":
-      return [{ kind: "sleep", name: row.name, until: row.at }];
-    case "children": {
-      if (row.child === null) return [];
-      const { id: runId, job, status } = row.child;
-      return [{ kind: "child", child: { runId, jobName: jobNameOf(job), status }, open: row.open }];
-    }
-    case "retry": {
-      const { name: stepName, attempts, at } = row;
-      const error = failureText(toFailure(row.failure)!); // a step between two attempts has failed
-      return [{ kind: "retry", stepName, attempts, error, at }];
-    }
-  }
 }
 
 /** Something outside of the store that makes it slow. */

@@ -16,6 +16,7 @@ import { byNameAndVersion, namesOfPrints } from "../holds.ts";
 import { PartBuilder, withPlaceholders } from "../part_builder.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
 import {
+  type ChildRow,
   type FactValueRow,
   type IdentityRow,
   type LogRow,
@@ -23,6 +24,7 @@ import {
   type ReplayedStepRow,
   type ScheduleRow,
   type StepRow,
+  toChildResult,
   toFactValue,
   toInput,
   toLogText,
@@ -37,7 +39,7 @@ import {
 } from "../rows.ts";
 import { isCountedInFull, listOf, mostCounted, statusesOf, storedConditionsOf, timesOf } from "../run_conditions.ts";
 import type { DatabaseCalls, PostgresDatabase } from "./database/postgres_database.ts";
-import { type ChildRow, type PauseRow, type RunRow, toChildResult, toPauseRecord, toRunText } from "./run_answers.ts";
+import { type PauseRow, type RunRow, toPauseRecord, toRunText } from "./run_answers.ts";
 import { toLeaseParameter } from "./writes/parameters.ts";
 
 /** The columns of a row that were left out, since they are large. */

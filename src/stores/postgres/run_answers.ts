@@ -7,9 +7,10 @@ import type { CreatedChild, PauseResult } from "../../store/pause_request.ts";
 import type { ScheduleRecord } from "../../store/schedule_record.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
-import { type ChildResult, nextDeadlineInMs, type PauseRecord } from "../../model/wait.ts";
+import { nextDeadlineInMs, type PauseRecord } from "../../model/wait.ts";
 import { type ClaimedColumns, toClaim } from "../claimed_row.ts";
 import {
+  type ChildRow,
   fromInput,
   type IdentityRow,
   type PauseColumns,
@@ -17,7 +18,7 @@ import {
   type ReplayedStepRow,
   type ScheduleRow,
   type TakenMessageRow,
-  toFailure,
+  toChildResult,
   toResumedPauses,
   toRunIdentity,
   toSchedule,
@@ -212,23 +213,4 @@ export type PauseRow = PauseColumns & {
 /** What `fn.pause_json()` returns, as a replay needs it. */
 export function toPauseRecord(row: PauseRow): PauseRecord {
   return readPauseColumns(row, row.child === null ? null : toChildResult(row.child), row.messages);
-}
-
-/** What `fn.child_json()` returns: a child that has ended. Of a deleted one `labels` and `job` are those it had. */
-export interface ChildRow extends IdentityRow {
-  status: ChildResult["status"];
-  output: JsonText | null;
-  failure: JsonText | null;
-  failed_step: string | null;
-}
-
-/** What `fn.child_json()` returns, as the result of a child. */
-export function toChildResult(row: ChildRow): ChildResult {
-  return {
-    run: toRunIdentity(row),
-    status: row.status,
-    output: row.output,
-    failure: toFailure(row.failure),
-    failedStepName: row.failed_step,
-  };
 }

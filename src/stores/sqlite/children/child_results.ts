@@ -2,7 +2,14 @@ import type { JsonText } from "../../../values/json.ts";
 import type { Part } from "../../../store/run_query.ts";
 import type { ChildResult, PauseRecord } from "../../../model/wait.ts";
 import { PartBuilder } from "../../part_builder.ts";
-import { type IdentityRow, readPauseColumns, type ReplayedPauseRow, toRunIdentity } from "../../rows.ts";
+import {
+  type ChildRow,
+  type IdentityRow,
+  readPauseColumns,
+  type ReplayedPauseRow,
+  toChildResult,
+  toRunIdentity,
+} from "../../rows.ts";
 import { identityReader, type RunWith } from "../rows.ts";
 import { readTaken } from "../writes/pause_resolution.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -72,13 +79,7 @@ function readMembers(db: SqliteDatabase, pauseSeq: number, from: number, limit: 
 function toResult(row: MemberRow, toIdentity = toRunIdentity): ChildResult | null {
   if (row.result !== null) return JSON.parse(row.result);
   if (row.completed_at === null) return null;
-  return {
-    run: toIdentity(row),
-    status: row.status as ChildResult["status"], // it has ended
-    output: row.output,
-    failure: row.failure === null ? null : JSON.parse(row.failure),
-    failedStepName: row.failed_step,
-  };
+  return toChildResult(row as MemberRow & ChildRow, toIdentity); // it has ended
 }
 
 /** Pauses as a replay needs them, each with the result of its only child, or with the messages that it took. */

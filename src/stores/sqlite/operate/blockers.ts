@@ -1,8 +1,6 @@
-import type { Receive } from "../../../model/message.ts";
-import { failureText } from "../../../model/failure.ts";
 import type { JsonText } from "../../../values/json.ts";
-import type { RunStatus } from "../../../model/run.ts";
 import type { UnreadName } from "../../../store/blockers.ts";
+import { type AwaitedRow, toAwaited } from "../../operate/awaited_rows.ts";
 import {
   type BlockerFacts,
   hasQueue,
@@ -10,8 +8,7 @@ import {
   versionQueue,
   type WorkerFacts,
 } from "../../operate/blocker_facts.ts";
-import { isAloneQueue, jobNameOf } from "../../queue_name.ts";
-import { toFailure } from "../../rows.ts";
+import { isAloneQueue } from "../../queue_name.ts";
 import { parseWorkerDetails, toNamedWorker } from "../../record_rules.ts";
 import { HEAD_START } from "../../rules.ts";
 import { isOrphan } from "../children/orphans.ts";
@@ -83,44 +80,29 @@ function readAwaited(
   db: SqliteDatabase,
   { seq: runSeq, timer_at }: { seq: number; timer_at: number | null },
 ): BlockerFacts["awaited"] {
-  const pauses = db.all<
-    { seq: number; id: string; kind: string; name: string; deadline_at: number; unfinished: number } & {
-      created_at: number;
-      receive: JsonText;
-    }
-  >`SELECT seq, id, kind, name, deadline_at, unfinished, created_at, receive FROM holdfast_pauses
+  type PauseRow = Exclude<AwaitedRow, { kind: "retry" }> & { seq: number };
+  const pauses = db.all<PauseRow>`
+    SELECT seq, id, kind, name, deadline_at AS at, unfinished AS open, created_at AS since, receive FROM holdfast_pauses
     WHERE run_seq = ${runSeq} AND awaited = 1 AND status = 'pending' ORDER BY seq`;
-  const steps = db.all<{ name: string; attempts: number; failure: JsonText; retry_at: number }>(
-    `SELECT name, attempts, failure, retry_at FROM holdfast_steps INDEXED BY holdfast_steps_retrying
+  const steps = db.all<AwaitedRow>(
+    `SELECT 'retry' AS kind, name, attempts, failure, retry_at AS at FROM holdfast_steps
+     INDEXED BY holdfast_steps_retrying
      WHERE run_seq = ? AND status = 'retrying' AND retry_at >= ? ORDER BY position, seq`,
     runSeq,
     timer_at, // a retry before it is not awaited: the job has gone on without it
   );
-  return [
-    ...pauses.flatMap(({ seq, id, kind, name, deadline_at, unfinished, ...row }): BlockerFacts["awaited"] => {
-      if (kind === "receive") {
-        const { names }: Receive = JSON.parse(row.receive);
-        const { others } = db.one<{ others: number }>`
-          SELECT count(*) AS others FROM holdfast_messages WHERE run_seq = ${runSeq} AND pause_seq IS NULL`;
-        return [{ kind: "message", name, names, since: row.created_at, deadlineAt: deadline_at, others }];
-      }
-      if (kind === "wait") return [{ kind: "signal", waitId: id, name, deadlineAt: deadline_at }];
-      if (kind === "sleep") return [{ kind: "sleep", name, until: deadline_at }];
-      const child = db.get<{ id: string; job: string; status: RunStatus }>`
+  for (const row of pauses) {
+    if (row.kind === "receive") {
+      row.others = db.one<{ others: number }>`
+        SELECT count(*) AS others FROM holdfast_messages WHERE run_seq = ${runSeq} AND pause_seq IS NULL`.others;
+    } else if (row.kind === "children") {
+      row.child = db.get<NonNullable<typeof row.child>>`
         SELECT id, job, status FROM holdfast_runs INDEXED BY holdfast_runs_open_children
-        WHERE parent_seq = ${runSeq} AND completed_at IS NULL AND parent_pause = ${seq} ORDER BY seq LIMIT 1`;
-      if (child === undefined) return [];
-      const { id: runId, job, status } = child;
-      return [{ kind: "child", child: { runId, jobName: jobNameOf(job), status }, open: unfinished }];
-    }),
-    ...steps.map(({ name, attempts, failure, retry_at }) => ({
-      kind: "retry" as const,
-      stepName: name,
-      attempts,
-      error: failureText(toFailure(failure)!), // a step between two attempts has failed
-      at: retry_at,
-    })),
-  ];
+        WHERE parent_seq = ${runSeq} AND completed_at IS NULL AND parent_pause = ${row.seq} ORDER BY seq LIMIT 1` ??
+        null;
+    }
+  }
+  return [...pauses, ...steps].flatMap(toAwaited);
 }
 
 /** The messages that a run has not received, by their names. */
