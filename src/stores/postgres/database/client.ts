@@ -1,4 +1,4 @@
-import type { ClientConfig, PoolClient } from "pg";
+import type { ClientConfig, PoolClient, PoolConfig } from "pg";
 import { StoreError } from "../../../model/error.ts";
 import { errorMessage, kindOf, propertyOf } from "../../../values/unknown_values.ts";
 import { type ConnectedClient, refuseStandby, Servers, StandbyError } from "./servers.ts";
@@ -76,32 +76,19 @@ export async function openPool(
   url: string,
   answerTimeoutMs: Record<Lane, number> = ANSWER_TIMEOUT_MS,
 ): Promise<Connection> {
-  const place = await checkDatabaseUrl(url);
-  const pg = await loadDriver();
-  const servers = new Servers(url);
-  class Client extends pg.Client {
-    constructor(config?: ClientConfig) {
-      super({ ...config, connectionString: servers.url });
-    }
-  }
+  const { place, servers, newPool } = await openDriver(url);
   // When one connection has shown that its server is a standby now, all those that were checked before are given up.
   let generation = 0;
   const generations = new WeakMap<PoolClient, number>();
   const unreplicated = new WeakSet<PoolClient>();
   const open = (lane: Lane) => {
-    const pool = new pg.Pool({
-      Client,
+    const pool = newPool({
       max: MAX_CONNECTIONS[lane],
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
       query_timeout: answerTimeoutMs[lane],
       idleTimeoutMillis: 0,
-      keepAlive: true,
-      application_name: "holdfast",
     });
-    // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it.
-    pool.on("error", () => {});
     pool.on("connect", (client) => {
-      client.on("error", () => {}); // the same for a connection in use: its statement fails, too
       client.on("notice", ({ routine }) => void (routine === WAITS_FOR_STANDBY && unreplicated.add(client)));
     });
     return pool;
@@ -168,13 +155,37 @@ export async function openPool(
 }
 
 /**
+ * Loads the driver for an address.
+ *
+ * @returns Where the address leads; its servers; and what makes a pool of connections to the one that takes writes.
+ * @throws {TypeError} The address is not valid.
+ */
+export async function openDriver(url: string) {
+  const place = await checkDatabaseUrl(url);
+  const pg = await loadDriver();
+  const servers = new Servers(url);
+  class Client extends pg.Client {
+    constructor(config?: ClientConfig) {
+      super({ ...config, connectionString: servers.url });
+    }
+  }
+  const newPool = (config: PoolConfig) => {
+    const pool = new pg.Pool({ Client, keepAlive: true, application_name: "holdfast", ...config });
+    // Without a listener, a connection that breaks while it is idle ends the process. The pool drops it.
+    pool.on("error", () => {});
+    pool.on("connect", (client) => void client.on("error", () => {})); // the same for one in use: its statement fails, too
+    return pool;
+  };
+  return { place, pg, servers, newPool };
+}
+
+/**
  * Opens one connection of `pg`, for a transaction of several statements. None of them has a time limit.
  *
  * @throws {TypeError} The address is not valid.
  */
 export async function openSession(url: string): Promise<Connection> {
-  const place = await checkDatabaseUrl(url);
-  const pg = await loadDriver();
+  const { place, pg, servers } = await openDriver(url);
   const connect = async (connectionString: string) => {
     const client = new pg.Client({
       connectionString,
@@ -191,7 +202,7 @@ export async function openSession(url: string): Promise<Connection> {
     });
     return client;
   };
-  const client = await new Servers(url).connect(connect).catch((error: unknown) => {
+  const client = await servers.connect(connect).catch((error: unknown) => {
     throw storeError(new NotSentError(error, place), { writes: false });
   });
   return {

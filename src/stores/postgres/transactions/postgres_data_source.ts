@@ -2,8 +2,8 @@ import { type DataSource, type DataSourceOptions, readKeepEffects } from "../../
 import type { AsyncTransactionCalls } from "../../../model/transaction.ts";
 import { checkOptionNames } from "../../../values/option_names.ts";
 import { kindOf } from "../../../values/unknown_values.ts";
-import { checkDatabaseUrl, loadDriver, type PostgresClient } from "../database/client.ts";
-import { refuseStandby, Servers } from "../database/servers.ts";
+import { openDriver, type PostgresClient } from "../database/client.ts";
+import { refuseStandby } from "../database/servers.ts";
 import { checkSchema } from "../sql/names.ts";
 import {
   beginOn,
@@ -131,17 +131,8 @@ class OpenedPool implements SqlDriver {
   }
 
   async #open() {
-    await checkDatabaseUrl(this.#url);
-    const pg = await loadDriver();
-    const servers = new Servers(this.#url);
-    class Client extends pg.Client {
-      constructor(config?: object) {
-        super({ ...config, connectionString: servers.url });
-      }
-    }
-    const pool = new pg.Pool({ Client, max: MAX_CONNECTIONS, application_name: "holdfast", keepAlive: true });
-    pool.on("error", () => {}); // a connection that breaks while it is idle would end the process
-    pool.on("connect", (client) => void client.on("error", () => {}));
+    const { servers, newPool } = await openDriver(this.#url);
+    const pool = newPool({ max: MAX_CONNECTIONS });
     const checked = new WeakSet<object>();
     const connectChecked = async () => {
       const connection = await connect(pool);
