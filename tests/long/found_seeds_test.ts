@@ -1,5 +1,5 @@
-import { FOUND_SEEDS } from "./seeds.ts";
-import { simulateMany } from "./simulate_many.ts";
+import { FOUND_SEEDS } from "../simulation/seeds.ts";
+import { simulateMany } from "../simulation/simulate_many.ts";
 
 for (const { seed, store, parts = [] } of FOUND_SEEDS) {
   const has = parts.length === 0 ? "" : ` with ${parts.join(", ")}`;
