@@ -1,3 +1,4 @@
+import type { Client } from "pg";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import type { PostgresStoreOptions } from "../../../src/stores/postgres/postgres_store_options.ts";
 
@@ -8,6 +9,7 @@ import type { PostgresStoreOptions } from "../../../src/stores/postgres/postgres
 export class ReusedSchemas {
   readonly #url: string;
   readonly #free: string[] = [];
+  #client: Promise<Client> | undefined;
 
   /** @param url The database of the schemas. */
   constructor(url: string) {
@@ -38,14 +40,22 @@ export class ReusedSchemas {
   }
 
   async #execute(sql: string): Promise<void> {
+    this.#client ??= this.#connect();
+    const client = await this.#client;
+    await client.query(sql);
+  }
+
+  /** A connection for all schemas: a new one would read the catalog of all their tables first. */
+  async #connect(): Promise<Client> {
     const { default: pg } = await import("pg"); // tests that have no server run where there is none
     const client = new pg.Client({ connectionString: this.#url });
-    await client.connect();
-    try {
-      await client.query(sql);
-    } finally {
-      await client.end();
-    }
+    const forget = () => this.#client = undefined;
+    client.on("error", forget); // the server has ended
+    await client.connect().catch((error) => {
+      forget();
+      throw error;
+    });
+    return client;
   }
 }
 
