@@ -75,8 +75,8 @@ class Trial {
   async #claim(request: ClaimRequest): Promise<ClaimResult> {
     const before = await this.#read();
     const result = await this.#store.claim(request);
-    const after = await this.#read();
     const taken = result.claims.map(({ run }) => before.get(run.id)!);
+    const after = taken.length === 0 ? before : await this.#read();
     const paused = new Set((await getPausedJobs(this.#store)).map(({ jobName }) => jobName));
     this.#starts = this.#starts.map((start) => Math.min(start, this.#now));
     for (const run of taken) {
