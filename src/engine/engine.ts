@@ -105,7 +105,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   ): Promise<TransactionResult<T>>;
   /**
    * `trigger()`, `signal()` and `send()` in a transaction of a data source that somebody else has begun, such as an ORM.
-   * They add rows to its outbox, which this or another engine relays to the store after the commit.
+   * They add rows to its outbox, which this or another engine relays to the store after the commit. `await` each: what is
+   * refused rolls nothing back by itself.
    *
    * @param client The client of the transaction: of npm:pg, npm:postgres, PGlite or a SQLite database, or a function
    * `(sql, parameters)`.
@@ -228,8 +229,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   waitForRun(runId: string, options?: WaitOptions): Promise<Run>;
   /**
    * Subscribes to events of one type, or to all (`"*"`), until the returned function is called. It publishes what this
-   * engine does, not what other processes do; {@linkcode Engine.subscribe} shows both. It throws a `TypeError` if there are
-   * no such events.
+   * engine does, not what other processes do; {@linkcode Engine.subscribe} shows both. It throws a `TypeError` for
+   * an event that does not exist, or a listener that is no function.
    */
   readonly on: Listen;
   /**

@@ -55,8 +55,9 @@ export class Hub {
   /** Subscribes to all events. */
   on(type: "*", listener: Listener): () => void;
   on(type: EventType | "*", listener: Listener<never>): () => void {
+    if (typeof type !== "string") throw new TypeError(`on() needs the name of an event, not ${kindOf(type)}`);
     if (!Object.hasOwn(EVENTS, type)) {
-      throw new TypeError(`There is no event "${String(type)}"; there are ${Object.keys(EVENTS).join(", ")}`);
+      throw new TypeError(`There is no event "${type}"; there are ${Object.keys(EVENTS).join(", ")}`);
     }
     if (typeof listener !== "function") throw new TypeError(`on("${type}") needs a function, not ${kindOf(listener)}`);
     const own: Listener = (event) => (listener as Listener)(event); // receives only events of its type

@@ -68,10 +68,7 @@ export interface TransactionCalls {
   send(to: string | KeyedRun, name: string, payload: unknown, options?: TransactionSendOptions): TransactionMessage;
 }
 
-/**
- * What the function of an asynchronous transaction asks of the engine: as {@linkcode TransactionCalls}, with promises. If
- * one is refused that the function neither awaits nor catches, all is rolled back and the refusal thrown.
- */
+/** What the function of an asynchronous transaction asks of the engine: as {@linkcode TransactionCalls}, with promises. */
 export interface AsyncTransactionCalls {
   /** Triggers a run. */
   trigger<Input>(

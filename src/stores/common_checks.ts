@@ -15,17 +15,20 @@ interface CommonChecks {
   stuck: readonly TableCheck[];
 }
 
-/**
- * The checks of the tables that both SQL stores have.
- *
- * @param dialect.prefix What comes before the name of a table.
- * @param dialect.now The instant in milliseconds, as an expression.
- * @param dialect.jobName The name of the job of a run `r`, as an expression.
- * @param dialect.findOutbox A statement that returns a row if there is an outbox.
- */
-export function commonChecks(
-  { prefix, now, jobName, findOutbox }: { prefix: string; now: string; jobName: string; findOutbox: string },
-): CommonChecks {
+/** What the two databases say differently. */
+interface Dialect {
+  /** What comes before the name of a table. */
+  prefix: string;
+  /** The instant in milliseconds, as an expression. */
+  now: string;
+  /** The name of the job of a run `r`, as an expression. */
+  jobName: string;
+  /** A statement that returns a row if there is an outbox. */
+  findOutbox: string;
+}
+
+/** The checks of the tables that both SQL stores have. */
+export function commonChecks({ prefix, now, jobName, findOutbox }: Dialect): CommonChecks {
   const pauses = `${prefix}pauses p join ${prefix}runs r on r.seq = p.run_seq`;
   const isOver =
     `exists (select 1 from ${prefix}pauses p where p.run_seq = r.seq and p.awaited and p.status = 'resolved')`;

@@ -291,5 +291,6 @@ forEachStore("on() refuses events that there are not, and what is no function", 
     message: /^There is no event "run:completed"; there are \*, run:trigger, .*run:complete,/,
   });
   assert.throws(() => on("constructor", () => {}), TypeError);
+  assert.throws(() => on(["run:complete"], () => {}), { message: "on() needs the name of an event, not an Array" });
   assert.throws(() => on("run:complete", "log"), { message: 'on("run:complete") needs a function, not a string' });
 });

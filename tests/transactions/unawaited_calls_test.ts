@@ -84,3 +84,38 @@ Deno.test(`${name}: a transaction waits for a trigger that its function has not 
   await engine.stop();
   await end();
 });
+
+Deno.test(`${name}: a call after the function has returned is refused, and not in silence`, ON_PGLITE, async () => {
+  const { store, source, end } = await openStore();
+  const engine = createEngine({ store, jobs, dataSources: { app: source } });
+  const late = Promise.withResolvers<PromiseRejectionEvent>();
+  const hear = (event: PromiseRejectionEvent) => {
+    event.preventDefault();
+    late.resolve(event);
+  };
+  addEventListener("unhandledrejection", hear);
+
+  await engine.transaction(source, ((tx: Tx) => void setTimeout(() => tx.trigger(chat, RIGHT))) as never);
+  const { reason } = await late.promise;
+
+  assert.equal(reason.message, "The transaction has ended");
+  assert.equal((await engine.getRuns()).total, 0);
+  removeEventListener("unhandledrejection", hear);
+  await engine.stop();
+  await end();
+});
+
+Deno.test(`${name}: a transaction waits for the calls that others have led to`, ON_PGLITE, async () => {
+  const { store, source, end } = await openStore();
+  const engine = createEngine({ store, jobs, dataSources: { app: source } });
+  const work = (tx: Tx) =>
+    void (async () => {
+      await tx.trigger(slow, "hi");
+      tx.trigger("chat", {}); // refused
+    })();
+
+  await assert.rejects(engine.transaction(source, work as never), { name: "ValidationError" });
+  assert.equal((await engine.getRuns()).total, 0);
+  await engine.stop();
+  await end();
+});

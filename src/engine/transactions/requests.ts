@@ -119,6 +119,7 @@ export class Requests {
   }
 
   #answerLater<T>(check: Promise<T>): Promise<T> {
+    if (this.#hasEnded) return check; // nobody waits for it but the caller
     const answer = new WatchedPromise<T>((resolve) => resolve(check));
     answer.catch(() => {}); // `checked()` throws it
     answer.unseen = this.#unseen;
@@ -189,12 +190,16 @@ export class Requests {
   }
 
   /**
-   * Waits for the calls that the function has not awaited.
+   * Waits for the calls that the function has not awaited, and refuses further calls.
    *
    * @throws What one of them was refused with, if the function has not looked at its answer.
    */
   async checked(): Promise<void> {
-    await Promise.allSettled(this.#checks);
+    for (let settled = -1; settled < this.#checks.length;) {
+      settled = this.#checks.length;
+      await Promise.allSettled(this.#checks); // meanwhile the function can have made more calls
+    }
+    this.end();
     for (const answer of this.#unseen) await answer;
   }
 

@@ -1,6 +1,6 @@
 import { withoutOccurrence } from "../../values/name.ts";
 import type { HoldCode, OnDivergence, RecordName } from "../../model/hold.ts";
-import { type RecordedHistory } from "./recorded_history.ts";
+import type { RecordedHistory } from "./recorded_history.ts";
 import type { Execution } from "../execution.ts";
 import type { JobChanges } from "../../model/job/job_changes.ts";
 

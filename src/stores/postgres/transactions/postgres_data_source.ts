@@ -20,7 +20,10 @@ import { StoreError } from "../../../model/error.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import type { TransactDeps } from "./transact.ts";
 
-/** What the function of a transaction on PostgreSQL is given. It ends with the function. */
+/**
+ * What the function of a transaction on PostgreSQL is given. It ends with the function. A call that is refused, and that
+ * the function neither awaits nor catches, rolls everything back, and its refusal is thrown.
+ */
 export interface PostgresTransaction<Client = PostgresTransactionClient, Db = undefined> extends AsyncTransactionCalls {
   /** The client of the driver, in the transaction. */
   readonly client: Client;

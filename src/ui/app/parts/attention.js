@@ -14,7 +14,7 @@ import { Shape } from "./icons.js";
  * `hold`: a group of held runs that can be resumed.
  */
 
-/** From which part of failed runs on somebody should look at a job. */
+/** A failure rate above this, from 0 to 1, needs attention. */
 export const FAILURE_RATE = 0.05;
 const DUE_MS = 60_000;
 const SHOWN_GROUPS = 3;
