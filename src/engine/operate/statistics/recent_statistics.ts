@@ -1,5 +1,5 @@
 import type { Store } from "../../../store/store.ts";
-import type { StatisticsCounts, StatisticsRow } from "../../../store/operate.ts";
+import type { StatisticsRow } from "../../../store/operate.ts";
 import { addCounts, NO_COUNTS } from "../../../statistics/counts.ts";
 import { type Latency, LatencySums } from "../../../statistics/latencies.ts";
 
@@ -96,11 +96,25 @@ function minuteOf(instant: number): number {
 }
 
 /** How often things happened in a window of time, and how long they took. */
-export interface Rates extends StatisticsCounts {
+export interface Rates {
+  /** Runs that were added. */
+  triggered: number;
+  /** Runs that were claimed for the first time. */
+  started: number;
+  /** Runs that completed. */
+  completed: number;
+  /** Runs that failed. */
+  failed: number;
+  /** Runs that were cancelled. */
+  cancelled: number;
   /** Runs that ended, in a minute on average. */
   perMinute: number;
   /** The share of the failed runs among those that completed or failed, from 0 to 1; `null`: there were none. */
   failureRate: number | null;
+  /** Attempts at steps that ended. */
+  steps: number;
+  /** How many of these failed. */
+  stepFailures: number;
   /** How long runs were due before their first start; `null`: none started. */
   startDelay: Latency | null;
   /** How long runs took that completed or failed, from their first start on, pauses included; `null`: none ended. */
