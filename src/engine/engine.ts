@@ -105,8 +105,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   ): Promise<TransactionResult<T>>;
   /**
    * `trigger()`, `signal()` and `send()` in a transaction of a data source that somebody else has begun, such as an ORM.
-   * They add rows to its outbox, which this or another engine relays to the store after the commit. `await` each: what is
-   * refused rolls nothing back by itself.
+   * They add rows to its outbox, which this or another engine relays to the store after the commit. `await` each:
+   * if one is refused, it is your code that rolls the transaction back.
    *
    * @param client The client of the transaction: of npm:pg, npm:postgres, PGlite or a SQLite database, or a function
    * `(sql, parameters)`.

@@ -109,7 +109,7 @@ export async function aWorldOfA(service: Service, { store, host }: StoreTest) {
   const events = recordEvents(service.engine);
   const before = await contentsOf(store);
   const timersBefore = host.timerCount;
-  /** Nothing is told, and no stream is open. */
+  /** No event is sent, and no stream is open. */
   const assertQuiet = (which: string) => {
     assert.deepEqual(events, [], which);
     assert.equal(host.timerCount, timersBefore, `${which}: a stream is open`);
