@@ -74,8 +74,8 @@ export class Triggers {
     options: TriggerOptions<unknown>,
     guard: TriggerGuard | null,
   ): Promise<Enqueued> {
-    const checked = await this.request(job, input, options, guard !== null);
-    const request = await guard?.beforeAdding(checked, this.#find(job).job.flow) ?? checked;
+    const checked = await this.requestNow(job, input, options, guard !== null);
+    const request = guard === null ? checked : await guard.beforeAdding(checked, this.#find(job).job.flow);
     const check = guard?.beforeJoining ?? null;
     if (check === null) return this.publish(await this.enqueue(request), request);
     return this.publish(await this.#addAround(request, (run) => this.#enqueueIf(check, run)), request);
@@ -278,6 +278,7 @@ export class Triggers {
   }
 
   #addAround(request: NewRun, add: (run: NewRun) => Promise<Enqueued>): Promise<Enqueued> {
+    if (!this.asksPlugins) return add(request);
     return addAround([request], ([run]) => add(run!), (enqueued) => [enqueued], this.#deps); // one for each request
   }
 

@@ -14,8 +14,9 @@ import { stateOfNewRun, updateQueue } from "../flow/concurrency_keys.ts";
 import { touchGroup } from "../flow/turns.ts";
 import { linkRetry } from "./retry_links.ts";
 import { fromInput, toLabels } from "../../rows.ts";
-import { type RunWith, toRunText } from "../rows.ts";
+import type { RunWith } from "../rows.ts";
 import { deadlineAt } from "../../../model/wait.ts";
+import { isoTime } from "../../../values/iso_time.ts";
 
 /** The parent of a new run, and the pause that waits for it. */
 export interface ParentOfRun {
@@ -102,26 +103,47 @@ export function insertRun(
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, actorOf(run.trace), host);
   if (state === "R") touchGroup(db, queue, flow.fairness_key);
   if (!isDelayed && state === null && key !== null) updateQueue(db, key, now);
-  const added = toRunText({
-    ...UNCLAIMED,
-    ...flow,
+  // The row is not read again, and written as a whole: an object of so many members takes long to be put together.
+  const createdAt = isoTime(now);
+  const added: StoredRun = {
     id: run.id,
-    job: queue,
-    labels,
+    jobName: run.jobName,
+    labels: toLabels(labels),
+    status: "pending",
     payload: run.payload,
-    idempotency_key: run.idempotencyKey,
-    former_key: null,
-    concurrency_key: key,
-    created_at: now,
-    updated_at: now,
-    retrigger_of: retriggerOf,
-    schedule_name: run.schedule?.name ?? null,
-    slot_at: slotAt,
-    parent_id: parent?.id ?? null,
-    on_end: onEnd,
-    end_of: endOf,
-    trace: run.trace,
-  });
+    output: null,
+    error: null,
+    failedStepName: null,
+    failure: null,
+    progress: null,
+    idempotencyKey: run.idempotencyKey,
+    concurrencyKey: key,
+    leaseOwner: null,
+    leaseExpiresAt: null,
+    leaseGeneration: 0,
+    createdAt,
+    updatedAt: createdAt,
+    startedAt: null,
+    completedAt: null,
+    startAt: isoTime(flow.start_at),
+    priority: flow.priority,
+    fairnessKey: flow.fairness_key,
+    startBy: isoTime(flow.start_by),
+    finishBy: null,
+    failureKind: null,
+    parentRunId: parent?.id ?? null,
+    scheduleName: run.schedule?.name ?? null,
+    slotAt: isoTime(slotAt),
+    version: run.version,
+    held: null,
+    endOf,
+    endRunId: null,
+    retriggerOf,
+    retriggeredAs: null,
+    completedAs: null,
+    triggeredBy: actorOf(run.trace),
+    cancelledBy: null,
+  };
   return { run: added, seq };
 }
 
@@ -184,26 +206,6 @@ function insertOf(columns: readonly string[]): string {
   return `INSERT INTO holdfast_runs (status, ${columns.join(", ")})
     VALUES ('pending', ${columns.map(() => "?").join(", ")}) ON CONFLICT DO NOTHING`;
 }
-
-/** The columns of a run that was not claimed yet. */
-const UNCLAIMED = {
-  status: "pending" as const,
-  lease_owner: null,
-  lease_expires_at: null,
-  lease_generation: 0,
-  progress: null,
-  output: null,
-  error: null,
-  failure: null,
-  failed_step: null,
-  started_at: null,
-  completed_at: null,
-  finish_by: null,
-  retriggered_as: null,
-  ended_by: null,
-  held: null,
-  completed_as: null,
-};
 
 /** Adds the run that cleans up after a run, which ends now, if it has one for this end. */
 export function addEndRun(
