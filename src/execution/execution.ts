@@ -346,21 +346,16 @@ export class Execution {
     this.checkDeadline();
     if (this.state.isLate) return Promise.reject(this.abortSignal.reason);
     // The failure of a late run releases the lease, perhaps before this write arrives.
-    return this.#send(send, this.abortSignal, () => !this.state.isLate);
+    return this.#send(send, false);
   }
 
   /** Sends the write that ends the run, as {@linkcode Execution.write} does, also when the run is late. */
   writeEnd(send: (reports: readonly Report[]) => Promise<void>): Promise<void> {
     if (this.state.hasReturned) this.#onEnding(); // the code of a late run may still go on
-    return this.#send((take) => send(take()), this.state.interruption, () => true);
+    return this.#send((take) => send(take()), true);
   }
 
-  /** @param isLost Whether a refusal because of the lease shows that the lease was lost. */
-  async #send<T>(
-    send: (take: () => readonly Report[]) => Promise<T>,
-    abortSignal: AbortSignal,
-    isLost: () => boolean,
-  ): Promise<T> {
+  async #send<T>(send: (take: () => readonly Report[]) => Promise<T>, isEnd: boolean): Promise<T> {
     let sent: readonly Report[] | null = null;
     let stored: readonly Report[] = [];
     const take = () => {
@@ -368,11 +363,13 @@ export class Execution {
       return sent = this.reports.send();
     };
     try {
+      const abortSignal = isEnd ? this.state.interruption : this.abortSignal;
       const answer = await retryStoreCall(() => send(take), this.deps, abortSignal);
       stored = sent ?? [];
       return answer;
     } catch (error) {
-      if (error instanceof LeaseLostError && isLost()) this.state.interrupt(error);
+      // Of a late run the end may have released the lease.
+      if (error instanceof LeaseLostError && (isEnd || !this.state.isLate)) this.state.interrupt(error);
       throw error;
     } finally {
       if (sent !== null) this.reports.endWrite(stored);

@@ -15,6 +15,9 @@ interface RunDeadline {
   cancel: () => void;
 }
 
+/** Of a run without one. Nobody waits for its promise: what waits for one promise of all runs would pile up. */
+const NO_DEADLINE: RunDeadline = { exceeded: new Promise(() => {}), check: () => {}, cancel: () => {} };
+
 /**
  * Counts down to the deadline of a run, on the monotonic clock from the answer to the claim: never early, whatever the
  * wall clocks do. Then it fires the `abortSignal` of the job, so that the run can fail at once. A run that is just being
@@ -22,8 +25,8 @@ interface RunDeadline {
  */
 export function startDeadline({ claim, claimedAt, deps, state }: Execution): RunDeadline {
   const { finishInMs, startedAgoMs, finishWithin } = claim;
+  if (finishInMs === null) return NO_DEADLINE;
   const { promise: exceeded, resolve } = Promise.withResolvers<Failure>();
-  if (finishInMs === null) return { exceeded, check: () => {}, cancel: () => {} };
   const failure = deadlineFailure("timeout", finishWithin ?? finishInMs + startedAgoMs);
   const lateAt = claimedAt + finishInMs;
   let isCancelled = false;

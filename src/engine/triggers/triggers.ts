@@ -74,7 +74,7 @@ export class Triggers {
     options: TriggerOptions<unknown>,
     guard: TriggerGuard | null,
   ): Promise<Enqueued> {
-    const checked = await this.requestNow(job, input, options, guard !== null);
+    const checked = await this.request(job, input, options, guard !== null);
     const request = guard === null ? checked : await guard.beforeAdding(checked, this.#find(job).job.flow);
     const check = guard?.beforeJoining ?? null;
     if (check === null) return this.publish(await this.enqueue(request), request);

@@ -4,6 +4,7 @@ import type { PayloadOptions, WaitForSignalOptions } from "../../model/job/step_
 import type { ReceiveOptions } from "../../model/job/job_messages.ts";
 import { type JsonText, parseValue } from "../../values/json.ts";
 import { fitLine, type LogLevel } from "../../model/log.ts";
+import { lazy } from "../../values/lazy.ts";
 import { tidyText } from "../../values/text.ts";
 import type { Wait } from "../../model/wait.ts";
 import type { Execution } from "../execution.ts";
@@ -24,11 +25,12 @@ const MAX_LOG_LENGTH = 8_192;
 export function stepContext(execution: Execution, replay: Replay): StepContext {
   const { claim, deps, abortSignal } = execution;
   const parking = new Parking(execution);
-  const pauses = new PauseCalls(execution, parking, replay);
   const steps = new StepCalls(execution, parking, replay);
-  const transactions = new TransactionCalls(execution, steps);
-  const messages = new MessageCalls(execution, { pauses, steps }, replay.history);
-  const children = new ChildCalls(execution, parking, { pauses, steps }, replay);
+  // Most runs call nothing of these.
+  const pauses = lazy(() => new PauseCalls(execution, parking, replay));
+  const transactions = lazy(() => new TransactionCalls(execution, steps));
+  const messages = lazy(() => new MessageCalls(execution, { pauses: pauses(), steps }, replay.history));
+  const children = lazy(() => new ChildCalls(execution, parking, { pauses: pauses(), steps }, replay));
   /**
    * Whether a report is published. Code that a replay repeats has reported before, except in the function of a step,
    * which is only called if the step is not recorded. Reports after the end of the run are dropped.
@@ -58,27 +60,27 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     // The recorded value has the return type of the function: it is the same step.
     run: (name, work, options) => forJob("run", name, steps.run(name, work, options ?? undefined)) as never,
     transaction: (name, source, work, options) =>
-      forJob("transaction", name, transactions.transaction(name, source, work as never, options ?? {})) as never,
-    sleep: (name, after) => forJob("sleep", name, pauses.sleep(name, { after })),
-    sleepUntil: (name, date) => forJob("sleepUntil", name, pauses.sleep(name, { at: new Date(date).getTime() })),
+      forJob("transaction", name, transactions().transaction(name, source, work as never, options ?? {})) as never,
+    sleep: (name, after) => forJob("sleep", name, pauses().sleep(name, { after })),
+    sleepUntil: (name, date) => forJob("sleepUntil", name, pauses().sleep(name, { at: new Date(date).getTime() })),
     prepareWait: (name: string, options?: WaitOptions) =>
-      forJob("prepareWait", name, pauses.prepareWait(name, options ?? {})) as never,
+      forJob("prepareWait", name, pauses().prepareWait(name, options ?? {})) as never,
     waitFor: (wait: Pick<Wait, "id">, options?: PayloadOptions<unknown>) =>
-      forJob("waitFor", (wait as Partial<Wait> | undefined)?.name, pauses.waitFor(wait, options ?? {})) as never,
-    wait: (name: string, options?: WaitOptions) => forJob("wait", name, pauses.wait(name, options ?? {})) as never,
+      forJob("waitFor", (wait as Partial<Wait> | undefined)?.name, pauses().waitFor(wait, options ?? {})) as never,
+    wait: (name: string, options?: WaitOptions) => forJob("wait", name, pauses().wait(name, options ?? {})) as never,
     // The output is stored as JSON: it has the type that the job infers from its function.
     invoke: (name, job, input, options) =>
-      forJob("invoke", name, children.invoke(name, job as Job, input, options ?? {})) as never,
-    invokeAll: (name, job, items) => forJob("invokeAll", name, children.invokeAll(name, job as Job, items)) as never,
+      forJob("invoke", name, children().invoke(name, job as Job, input, options ?? {})) as never,
+    invokeAll: (name, job, items) => forJob("invokeAll", name, children().invokeAll(name, job as Job, items)) as never,
     trigger: (name, job, input, options) =>
-      forJob("trigger", name, children.trigger(name, job as Job, input, options ?? {})),
+      forJob("trigger", name, children().trigger(name, job as Job, input, options ?? {})),
     // A message has the type that the schema of its name has.
     receive: (name: string, options?: ReceiveOptions) =>
-      forJob("receive", name, messages.receive(name, options ?? {})) as never,
+      forJob("receive", name, messages().receive(name, options ?? {})) as never,
     respond: (message, value) =>
-      forJob("respond", (message as { id?: unknown } | undefined)?.id, messages.respond(message, value)),
-    send: (name, to, message, payload) => forJob("send", name, messages.send(name, to, message, payload)),
-    patch: (name) => forJob("patch", name, pauses.patch(name)),
+      forJob("respond", (message as { id?: unknown } | undefined)?.id, messages().respond(message, value)),
+    send: (name, to, message, payload) => forJob("send", name, messages().send(name, to, message, payload)),
+    patch: (name) => forJob("patch", name, pauses().patch(name)),
     progress: (current, total, message) => {
       checkProgress(current);
       if (total !== undefined) checkProgress(total);

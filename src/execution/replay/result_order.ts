@@ -37,7 +37,7 @@ export class ResultOrder {
 
   /** @param recordedNos The positions of all results that were recorded before; 0 for none. */
   constructor(recordedNos: readonly number[], host: Host) {
-    this.#replayed = [...new Set(recordedNos)].filter((no) => no > 0).sort((one, other) => one - other);
+    this.#replayed = recordedNos.length === 0 ? recordedNos : inOrder(recordedNos);
     this.#lastNo = this.#replayed.at(-1) ?? 0;
     this.#host = host;
   }
@@ -145,4 +145,8 @@ export class ResultOrder {
     if (!this.isHolding) { for (const resolve of this.#whenEmpty.splice(0)) resolve(); }
     this.#schedule();
   }
+}
+
+function inOrder(recordedNos: readonly number[]): readonly number[] {
+  return [...new Set(recordedNos)].filter((no) => no > 0).sort((one, other) => one - other);
 }

@@ -14,18 +14,19 @@ export function moveRun(db: SqliteDatabase, job: string, from: RunStatus | null,
 }
 
 function add({ counts }: SqliteDatabase, job: string, status: RunStatus, count: number): void {
-  const key = `${status} ${job}`;
-  counts.set(key, (counts.get(key) ?? 0) + count);
+  const ofStatus = counts.get(status) ?? new Map<string, number>();
+  counts.set(status, ofStatus.set(job, (ofStatus.get(job) ?? 0) + count));
 }
 
 /** Writes what was noted in the open transaction. */
 export function writeCounts(db: SqliteDatabase): void {
-  for (const [key, change] of db.counts) {
-    if (change === 0) continue;
-    const gap = key.indexOf(" ");
-    db.run`
-      INSERT INTO holdfast_counts (status, job, runs) VALUES (${key.slice(0, gap)}, ${key.slice(gap + 1)}, ${change})
-        ON CONFLICT DO UPDATE SET runs = runs + excluded.runs`;
+  for (const [status, ofStatus] of db.counts) {
+    for (const [job, change] of ofStatus) {
+      if (change === 0) continue;
+      db.run`
+        INSERT INTO holdfast_counts (status, job, runs) VALUES (${status}, ${job}, ${change})
+          ON CONFLICT DO UPDATE SET runs = runs + excluded.runs`;
+    }
   }
   db.counts.clear();
 }
@@ -86,11 +87,7 @@ export class QueueSearch {
 
   /** Queues to which the open transaction has added runs: the counts are written right before the commit. */
   #addedTo(jobName: string): string[] {
-    const added: string[] = [];
-    for (const key of this.#db.counts.keys()) {
-      const queue = key.slice(key.indexOf(" ") + 1);
-      if (queue.startsWith(`${jobName}\t`)) added.push(queue);
-    }
-    return added;
+    const queues = [...this.#db.counts.values()].flatMap((ofStatus) => [...ofStatus.keys()]);
+    return queues.filter((queue) => queue.startsWith(`${jobName}\t`));
   }
 }

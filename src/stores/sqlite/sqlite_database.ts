@@ -1,3 +1,4 @@
+import type { RunStatus } from "../../model/run.ts";
 import { errorMessage } from "../../values/unknown_values.ts";
 import { StoreError } from "../../model/error.ts";
 import { LeaseCache } from "./writes/lease_cache.ts";
@@ -48,8 +49,8 @@ export class SqliteDatabase {
   #isInSavepoint = false;
   /** The cache of the runs that were claimed through this connection. */
   readonly leased: LeaseCache = new LeaseCache();
-  /** How much the open transaction has changed the numbers of runs, by status and job. */
-  readonly counts: Map<string, number> = new Map();
+  /** How much the open transaction has changed the numbers of runs, by status and by job. */
+  readonly counts: Map<RunStatus, Map<string, number>> = new Map();
   /** The groups of runs with a fairness key whose head may have changed; see flow/turns.ts. */
   readonly touchedGroups: Set<string> = new Set();
   /**

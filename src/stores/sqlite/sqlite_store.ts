@@ -11,7 +11,6 @@ import { backUp } from "./backup.ts";
 import { readChildren } from "./children/child_results.ts";
 import { claimRuns, findIdle } from "./writes/claim.ts";
 import { pauseJob, resumeJob } from "./flow/job_gates.ts";
-import { settleHeads } from "./flow/turns.ts";
 import { forgetDeadWorkers, noteStopping, readWorkers } from "./operate/workers.ts";
 import { SqliteDatabase, type SqliteDriver } from "./sqlite_database.ts";
 import { deleteRun, purgeRuns } from "./writes/deletions.ts";
@@ -231,11 +230,7 @@ export class SqliteStore {
   }
 
   #write<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
-    return this.#writes.submit((now) => {
-      const value = work(now);
-      settleHeads(this.#db);
-      return value;
-    }, options);
+    return this.#writes.submit(work, options);
   }
 
   /** A write that deletes runs, or finds none to delete. */

@@ -2,12 +2,13 @@ import { HoldfastError, StoreError } from "../../model/error.ts";
 import { type Host, nextTurn, pause } from "../../model/host.ts";
 import { writeCounts } from "./run_counts.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
+import { settleHeads } from "./flow/turns.ts";
 import { writeJournal } from "./journal/journal.ts";
 
 // How long a batch may work before it commits, so that the event loop stays free.
 const MAX_WORK_MS = 5;
 // From this many writes on, those that are plain are written together.
-const MANY_WRITES = 16;
+const MANY_WRITES = 8;
 // For so many batches they are not, after one that had to be repeated.
 const REST_AFTER_STALE = 32;
 // How long a write waits for another process to release the lock.
@@ -163,6 +164,7 @@ export class WriteBatch {
     const before = facts.length;
     try {
       const value = write.work(now);
+      settleHeads(this.#database);
       return () => write.resolve(value);
     } catch (error) {
       if (!(error instanceof HoldfastError) || error instanceof StoreError) throw error;

@@ -75,9 +75,7 @@ export function countExecuted(db: SqliteDatabase, { names }: Pick<KnownJob, "nam
         + (SELECT count(*) FROM holdfast_ghosts WHERE job = ${name}) AS running`.running;
   }
   // The counts are written right before the commit.
-  for (const [key, count] of db.counts) {
-    if (key.startsWith("running ") && names.includes(jobNameOf(key.slice("running ".length)))) running += count;
-  }
+  for (const [job, count] of db.counts.get("running") ?? []) if (names.includes(jobNameOf(job))) running += count;
   return running;
 }
 

@@ -19,6 +19,10 @@ interface SameRuns {
   known: Known;
 }
 
+interface EndedRuns extends SameRuns {
+  output: JsonText | null;
+}
+
 /**
  * The plain steps and ends of a batch, which are most of them: a step that has completed at its first attempt, and the end
  * of a run that has completed without pauses, children and a key. They are put off until the next statement of another
@@ -30,7 +34,8 @@ export class PlainWrites {
   /** The values of the rows of steps, one row after another. */
   #steps: SqliteValue[] = [];
   readonly #recorded = new Map<LeasedRun, Known>();
-  readonly #ended = new Map<string, SameRuns & { output: JsonText | null }>();
+  readonly #ended = new Map<string, EndedRuns>();
+  #lastEnded: EndedRuns | null = null;
 
   /** Whether there is something to write: right before the next statement, which may be the commit. */
   isPutOff = false;
@@ -57,7 +62,9 @@ export class PlainWrites {
   addEnd(run: LeasedRun, output: JsonText | null, lastReportNo: number, now: number): void {
     const known = { ...know(run, now), newLastReportNo: lastReportNo };
     this.isPutOff = true;
-    add(this.#ended, `${keyOf(known)} ${output}`, run.seq, () => ({ seqs: [], known, output }));
+    const last = this.#lastEnded;
+    if (last !== null && last.output === output && areSame(last.known, known)) return void last.seqs.push(run.seq);
+    this.#lastEnded = add(this.#ended, `${keyOf(known)} ${output}`, run.seq, () => ({ seqs: [], known, output }));
   }
 
   /**
@@ -88,7 +95,11 @@ export class PlainWrites {
   /** The runs that have recorded steps. */
   #recordedGroups(): Iterable<SameRuns> {
     const groups = new Map<string, SameRuns>();
-    for (const [{ seq }, known] of this.#recorded) add(groups, keyOf(known), seq, () => ({ seqs: [], known }));
+    let last: SameRuns | null = null;
+    for (const [{ seq }, known] of this.#recorded) {
+      if (last !== null && areSame(last.known, known)) last.seqs.push(seq);
+      else last = add(groups, keyOf(known), seq, () => ({ seqs: [], known }));
+    }
     return groups.values();
   }
 
@@ -98,6 +109,7 @@ export class PlainWrites {
     this.#steps = [];
     this.#recorded.clear();
     this.#ended.clear();
+    this.#lastEnded = null;
   }
 }
 
@@ -109,10 +121,18 @@ function keyOf({ generation, recorded, lastReportNo, newRecorded, newLastReportN
   return `${generation} ${recorded} ${lastReportNo} ${newRecorded} ${newLastReportNo} ${now}`;
 }
 
-function add<G extends SameRuns>(groups: Map<string, G>, key: string, seq: number, create: () => G): void {
+/** Most runs are in step with the one before: a key takes longer than a comparison. */
+function areSame(one: Known, other: Known): boolean {
+  return one.recorded === other.recorded && one.newRecorded === other.newRecorded &&
+    one.lastReportNo === other.lastReportNo && one.newLastReportNo === other.newLastReportNo &&
+    one.generation === other.generation && one.now === other.now;
+}
+
+function add<G extends SameRuns>(groups: Map<string, G>, key: string, seq: number, create: () => G): G {
   const group = groups.get(key) ?? create();
   group.seqs.push(seq);
   groups.set(key, group);
+  return group;
 }
 
 /** A row is not what the lease cache knows: the batch is rolled back, and repeated with a statement for each write. */
@@ -126,7 +146,7 @@ class StaleRow extends Error {
 const STEP_COLUMNS =
   "seq, fact_in_row, run_seq, name, position, output, attempts, recorded_no, started_at, completed_at".split(", ");
 // How many rows a statement has: as many as it can, each of these in turn.
-const INSERTS = [16, 4, 1].map((rows): [number, string] => [rows, insertSteps(rows)]);
+const INSERTS = [16, 8, 4, 2, 1].map((rows): [number, string] => [rows, insertSteps(rows)]);
 
 // A step that is recorded already is an error: then the batch is repeated.
 function insertSteps(rows: number): string {
