@@ -39,7 +39,7 @@ async function compareWith(base: string): Promise<number> {
   }
   try {
     const options = ["--threshold", values.threshold, "--times", values.times];
-    const script = ["run", "-A", "--v8-flags=--expose-gc", "bench/against.ts", folder, ...names, ...options];
+    const script = ["run", "-A", "bench/against.ts", folder, ...names, ...options];
     return await run(Deno.execPath(), script);
   } finally {
     await run("git", ["worktree", "remove", "--force", folder]);
