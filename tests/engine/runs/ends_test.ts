@@ -454,3 +454,13 @@ forEachStore("an exported clean-up is replayed without its run", async (context)
 
   assert.deepEqual([report.outcome, ledger.length], ["ends the same", done]);
 });
+
+forEachStore("statuses may be empty: then no run cleans up", async (context) => {
+  const order = defineJob({ name: "order", input: anything, onEnd: { statuses: [], run: () => {} }, run: () => 1 });
+  await using engine = createEngine({ ...context, jobs: { order }, logger: null });
+  const { id } = await engine.jobs.order.trigger(null);
+  await engine.runUntilIdle();
+
+  const { status, endRunId } = (await engine.getRun(id))!;
+  assert.deepEqual([status, endRunId, (await engine.getRuns({})).total], ["completed", null, 1]);
+});

@@ -165,3 +165,16 @@ forEachStore("by in a body is refused, with hooks and without", async (world) =>
   }
   assert.equal((await service.engine.getRuns()).total, before);
 });
+
+forEachStore("a route that takes no body does not look at one that authenticate holds", async (world) => {
+  const authenticate = (request: Request) => {
+    request.body?.getReader(); // it stays locked
+    return { id: null };
+  };
+  await using service = aService({ auth: { ...hooksOf([]), authenticate } }, world);
+  const { runId } = await aWaitingRun(service);
+
+  const answer = await service.ask("POST", `/cancel?runId=${runId}`, { body: { by: "eve" } });
+
+  assert.deepEqual([answer.status, (await service.engine.getRun(runId))!.status], [200, "cancelled"]);
+});
