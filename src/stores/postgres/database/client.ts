@@ -268,11 +268,17 @@ function queryOf(client: PostgresClient): PostgresQuery {
     return async (sql, parameters) => (await client.queryObject(sql, list(parameters))).rows as Rows;
   }
   return async (sql, parameters) => {
+    if (isUnconnected(client)) throw new NotSentError("the client is not connected: await client.connect() first");
     const result = parameters === undefined && "exec" in client
       ? (await client.exec!(sql)).at(-1)
       : await client.query(sql, list(parameters));
     return (result?.rows ?? []) as Rows;
   };
+}
+
+/** Whether a client of `pg` keeps its statements until somebody connects it: they would wait for ever. */
+function isUnconnected(client: PostgresClient): boolean {
+  return propertyOf(client, "_connected") === false && propertyOf(client, "_connecting") === false;
 }
 
 /** Whether the server has refused a statement: then nothing has happened, and the connection is in order. */

@@ -387,3 +387,13 @@ for (const driver of DRIVERS) {
     },
   });
 }
+
+Deno.test("PostgresStore.from() with a client of pg that is not connected says so, and does not wait for ever", async () => {
+  await using store = PostgresStore.from(new pg.Client({ connectionString: "postgres://app@127.0.0.1:1/jobs" }));
+
+  await assert.rejects(store.migrate(), {
+    name: "StoreError",
+    code: "unavailable",
+    message: "The database cannot answer: the client is not connected: await client.connect() first",
+  });
+});
