@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { LEAVES } from "../tools/measure.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const ENTRY_POINTS = [
@@ -111,6 +112,14 @@ Deno.test("imports point from mod.ts over http, the engine, execution and events
   const wrong = local.filter(([file, target]) => !DIRECTIONS[layerOf(file)]!.includes(layerOf(target)));
 
   assert.deepEqual(wrong, []);
+});
+
+Deno.test("what is measured as leaves is what only leaves import", () => {
+  const leaves = Object.keys(DIRECTIONS).filter((part) =>
+    part !== "mod" && Object.entries(DIRECTIONS).every(([by, parts]) => !parts.includes(part) || LEAVES.includes(by))
+  );
+
+  assert.deepEqual(leaves.sort(), LEAVES);
 });
 
 Deno.test("imports make no cycles, not even of types", () => {
