@@ -4,7 +4,6 @@ import type { PayloadOptions, WaitForSignalOptions } from "../../model/job/step_
 import type { ReceiveOptions } from "../../model/job/job_messages.ts";
 import { type JsonText, parseValue } from "../../values/json.ts";
 import { fitLine, type LogLevel } from "../../model/log.ts";
-import { lazy } from "../../values/lazy.ts";
 import { tidyText } from "../../values/text.ts";
 import type { Wait } from "../../model/wait.ts";
 import type { Execution } from "../execution.ts";
@@ -94,6 +93,12 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
     },
     log: { info: log("info"), warn: log("warn"), error: log("error") },
   };
+}
+
+/** Returns a function that makes something when it is called first, and returns the same from then on. */
+function lazy<T extends object>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => made ??= make();
 }
 
 function checkProgress(number: unknown): void {

@@ -1,5 +1,0 @@
-/** Returns a function that makes a value when it is called first, and returns the same one from then on. */
-export function lazy<T extends object>(make: () => T): () => T {
-  let made: T | undefined;
-  return () => made ??= make();
-}
