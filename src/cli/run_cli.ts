@@ -62,6 +62,10 @@ async function runCommand(command: Command, rest: readonly string[], terminal: T
   const service = await openService(args, terminal, { store, migrates: command.migrates === true });
   try {
     return await command.run({ args, service, output: new Output(terminal, args.has("json")), terminal }) ?? 0;
+  } catch (error) {
+    if (service.kind !== "http" || !(error instanceof TypeError)) throw error;
+    const message = "There is no Holdfast service of this version at this address: its answer has another form";
+    throw new StoreError(`${message} (${error.message})`, { cause: error });
   } finally {
     await service.close();
   }

@@ -305,3 +305,18 @@ Deno.test("holdfast exits with 3 if an answer is cut off, or a proxy says that t
   assert.match(stats.notes.join(), /^The answer of the service was cut off: /);
   assert.deepEqual([workers.code, workers.notes], [3, ["The service cannot answer: 502 Bad Gateway"]]);
 });
+
+Deno.test("holdfast exits with 3 if something else answers at the address", async () => {
+  await using server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => Response.json({}));
+  const store = ["--store", `http://127.0.0.1:${server.addr.port}`];
+
+  for (const command of ["runs", "stats", "jobs", "workers"]) {
+    const { code, notes } = await callCli([command, ...store]);
+
+    assert.equal(code, 3);
+    assert.match(
+      notes.join(),
+      /^There is no Holdfast service of this version at this address: its answer has another form/,
+    );
+  }
+});
