@@ -179,12 +179,14 @@ export function createEngineIn<const J extends Jobs, L = Labels>(
       checkPlugin(plugin);
       if (plugins.has(plugin.name)) return engine;
       plugins.add(plugin.name);
-      plugin.install({
+      const installed: unknown = plugin.install({
         on: engine.on,
         appendLogs: (entries) => lifecycle.inBackground(store.appendLogs(entries)),
         newId: () => host.newId(),
         around: (around) => deps.around.add(around),
       });
+      // An asynchronous one that fails does not end the process.
+      Promise.resolve(installed).catch((error) => deps.hub.publishError(error));
       return engine;
     },
     getStats: () => operator.getStats(),

@@ -63,14 +63,14 @@ export function copyMessages(old: KeptRun, run: KeptRun): void {
 }
 
 /**
- * Whether a pause is copied: one that is resolved, or a patch. If the last record is the end of a wait, and the run has not
- * parked since, it has failed of that: the wait is not copied, so the retry prepares it again.
+ * Whether a pause is copied: one that is resolved, or a patch. If the last record is the end of a wait, and the run has begun
+ * and not parked since, it has failed of that: the wait is not copied, so the retry prepares it again.
  */
-function isToBeCopied({ kind, state, children }: KeptPause, { lastRecordedNo, parkedNo }: KeptRun): boolean {
+function isToBeCopied({ kind, state, children }: KeptPause, { lastRecordedNo, parkedNo, startedAt }: KeptRun): boolean {
   if (kind === "patch") return true;
   if (state.status !== "resolved") return false;
   if (children !== null) return children.members.every((member) => resultOf(member)?.status === "completed");
   const { recordedNo } = state.resolution;
   if (kind === "sleep" || kind === "receive") return true;
-  return recordedNo < lastRecordedNo || recordedNo <= parkedNo;
+  return recordedNo < lastRecordedNo || recordedNo <= parkedNo || startedAt === null;
 }

@@ -234,13 +234,14 @@ export class SqliteStore {
   }
 
   /** A write that deletes runs, or finds none to delete. */
-  async #delete<T>(work: (now: number) => T): Promise<T> {
-    try {
-      return await this.#write(work);
-    } finally {
-      // Even after an error: the outcome may be unknown.
+  #delete<T>(work: (now: number) => T): Promise<T> {
+    const written = this.#write(work);
+    // Even after an error: the outcome may be unknown.
+    const note = () => {
       if (!this.#closing.signal.aborted) this.#secureDelete?.noteDeletion();
-    }
+    };
+    written.then(note, note);
+    return written;
   }
 
   /** A write of chunks. Those that make others void delete items. */

@@ -66,8 +66,8 @@ const COPIED_OF_PAUSE =
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
   const { seq } = db.one<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE id = ${runId}`;
-  const old = db.one<RunWith<"seq id on_end recorded parked_no has_pauses"> & { origin_id: string }>`
-    SELECT seq, id, on_end, recorded, parked_no, has_pauses, coalesce(origin_id, id) AS origin_id FROM holdfast_runs
+  const old = db.one<RunWith<"seq id on_end recorded parked_no has_pauses started_at"> & { origin_id: string }>`
+    SELECT seq, id, on_end, recorded, parked_no, has_pauses, started_at, coalesce(origin_id, id) AS origin_id FROM holdfast_runs
       WHERE id = ${oldRunId}`;
   const { count } = db.one<{ count: number }>`
     SELECT count(*) AS count FROM holdfast_steps WHERE run_seq = ${old.seq} AND status = 'completed'`;
@@ -79,10 +79,10 @@ function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: 
     FROM holdfast_steps WHERE run_seq = ${old.seq} AND status = 'completed'
       AND NOT ${isAmong("name", [...undone.keys()])}`;
   copyChunks(db, seq, old.seq);
-  // If the last record is the end of a wait, and the run has not parked since, that wait is not copied: the new run creates
-  // it again.
+  // If the last record is the end of a wait, and the run has begun and not parked since, that wait is not copied: the new run
+  // creates it again.
   const isCopied = sql`iif(kind = 'patch', 1, status = 'resolved' AND iif(kind = 'children', ${HAVE_COMPLETED},
-    kind IN ('sleep', 'receive') OR recorded_no < ${old.recorded} OR recorded_no <= ${old.parked_no}))`;
+    kind IN ('sleep', 'receive') OR recorded_no < ${old.recorded} OR recorded_no <= ${old.parked_no} OR ${old.started_at} IS NULL))`;
   const pauses = old.has_pauses === 0 ? [] : db.all<{ kind: PauseKind; name: string; seq: number; is_copied: number }>`
     SELECT seq, kind, name, ${isCopied} AS is_copied FROM holdfast_pauses p WHERE run_seq = ${old.seq} ORDER BY seq`;
   const copied = pauses.filter(({ is_copied }) => is_copied === 1);

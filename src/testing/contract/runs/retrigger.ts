@@ -176,6 +176,21 @@ test("enqueue() copies a wait with its signal if the run has parked on another p
   assert.deepEqual(waits.map((list) => list.map(({ name }) => name)), [["approve"], []]);
 });
 
+test("enqueue() copies a wait with its signal from a retry that was cancelled before it began", async ({ store }) => {
+  const { lease } = await answerWaits(store, "approve");
+  await park(store, (await claimOne(store)).lease, aPause({ name: "sign" }));
+  await store.cancel(lease.runId, "request-1", null);
+  const { run: second } = await add(store, fromFailure({ id: lease.runId }));
+  await store.cancel(second.id, "request-2", null);
+
+  const { run: third } = await add(store, fromFailure({ id: second.id }));
+
+  assert.deepEqual((await getWaits(store, third.id)).map(({ name, outcome }) => [name, outcome]), [[
+    "approve",
+    "signal",
+  ]]);
+});
+
 test("enqueue() copies no wait whose signal is the last record if the run has prepared another one, and not parked", async ({ store }) => {
   const { lease } = await answerWaits(store, "approve");
   const { lease: current } = await claimOne(store);

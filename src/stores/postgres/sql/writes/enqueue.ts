@@ -215,12 +215,13 @@ begin
     from {schema}.steps s where s.run_seq = o.seq and s.status = 'completed' and not v_undone ? s.name order by s.seq;
   perform fn.copy_chunks(p_seq, o.seq);
   for w in select p.* from {schema}.pauses p where p.run_seq = o.seq and o.has_pauses order by p.seq loop
-    -- If the last record is the end of a wait, and the run has not parked since, that wait is not copied: the new run
-    -- creates it again.
+    -- If the last record is the end of a wait, and the run has begun and not parked since, that wait is not copied: the new
+    -- run creates it again.
     v_copied := case when w.kind = 'patch' then true when w.status <> 'resolved' then false
       when w.kind = 'children' then not exists (select 1 from {schema}.children m where m.pause_seq = w.seq
         and coalesce(fn.child_json(m) ->> 'status', '') <> 'completed') -- all have, and no result is lost
-      else w.kind in ('sleep', 'receive') or w.recorded_no < o.recorded or w.recorded_no <= o.parked_no end;
+      else w.kind in ('sleep', 'receive') or w.recorded_no < o.recorded or w.recorded_no <= o.parked_no
+        or o.started_at is null end;
     if not v_copied then
       v_left := v_left || jsonb_build_object('kind', w.kind, 'name', w.name);
       continue;
