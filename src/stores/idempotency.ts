@@ -9,13 +9,14 @@ export function countsByNewestRetry({ idempotencyUntil: until }: Pick<NewRun, "i
 /**
  * Whether a run that has the idempotency key of a request counts: then the request leads to it.
  *
- * @param run The run, or its newest retry; `completedAs` is that of the run that has the key.
+ * @param run The run, or its newest retry; `hasCompleted` is said of the run that has the key.
  */
 export function countsForKey(
-  { status, createdAt, completedAs, hasClosedInbox }: {
+  { status, createdAt, hasCompleted, hasClosedInbox }: {
     status: RunStatus;
     createdAt: number;
-    completedAs: string | null;
+    /** Whether it has completed, or a retry of it has. */
+    hasCompleted: boolean;
     /** Whether it accepts no more messages. */
     hasClosedInbox: () => boolean;
   },
@@ -28,7 +29,7 @@ export function countsForKey(
     case "ended":
       return !isTerminal(status) && !hasClosedInbox();
     case "failed":
-      return completedAs !== null || (status !== "failed" && status !== "cancelled");
+      return hasCompleted || (status !== "failed" && status !== "cancelled");
     default:
       return now - createdAt < until;
   }

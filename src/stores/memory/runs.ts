@@ -106,7 +106,8 @@ export class MemoryRuns {
   findIdempotent(request: NewRun, now: number): KeptRun | undefined {
     for (const run of this.#withKeyOf(request)) {
       const found = countsByNewestRetry(request) ? this.#newestRetry(run) : run;
-      const counted = { ...found, completedAs: run.completedAs, hasClosedInbox: () => hasClosedInbox(found) };
+      const hasCompleted = run.status === "completed" || run.completedAs !== null;
+      const counted = { ...found, hasCompleted, hasClosedInbox: () => hasClosedInbox(found) };
       if (countsForKey(counted, request, now)) return found;
     }
     return undefined;

@@ -98,7 +98,7 @@ function findRun(
     const counted = {
       status,
       createdAt,
-      completedAs: same.completed_as,
+      hasCompleted: same.status === "completed" || same.completed_as !== null,
       hasClosedInbox: () => hasClosedInbox(db, found.seq),
     };
     if (!countsForKey(counted, { idempotencyUntil }, now)) continue;

@@ -88,6 +88,17 @@ test('enqueue() returns the retry that has completed for the run that has the ke
   assert.equal(added.disposition, "created");
 });
 
+test('enqueue() adds no run, until "failed", for one that has completed, whatever has become of its retries', async ({ store }) => {
+  const { run } = await add(store, once("failed"));
+  await complete(store, (await claimOne(store)).lease);
+  const { run: retry } = await add(store, { retriggerOf: { runId: run.id, from: "start" } });
+  await store.cancel(retry.id, "request-1", null);
+
+  const found = await add(store, once("failed"));
+
+  assert.deepEqual([found.run.id, found.disposition], [retry.id, "idempotent"]);
+});
+
 test("enqueue() does not follow a retry that was deleted", async ({ store }) => {
   const failed = await addFailed(store);
   const { run: retry } = await add(store, { retriggerOf: { runId: failed, from: "start" } });

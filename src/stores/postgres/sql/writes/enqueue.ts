@@ -91,7 +91,7 @@ end $$;
 -- The run that has the idempotency key of a request, if it counts, or its newest retry. p_until NULL: any counts.
 create or replace function fn.counted_run(r {schema}.runs, p_until text, p_now bigint) returns {schema}.runs
 language plpgsql stable as $$
-declare q {schema}.runs; v_completed boolean := r.completed_as is not null;
+declare q {schema}.runs; v_completed boolean := r.status = 'completed' or r.completed_as is not null;
 begin
   if p_until is null or (p_until ~ '^[0-9]' and p_now - r.created_at < p_until::numeric) then return r; end if;
   if p_until ~ '^[0-9]' then return null; end if;
