@@ -345,7 +345,6 @@ export class Execution {
   writeLate<T>(send: (take: () => readonly Report[]) => Promise<T>): Promise<T> {
     this.checkDeadline();
     if (this.state.isLate) return Promise.reject(this.abortSignal.reason);
-    // The failure of a late run releases the lease, perhaps before this write arrives.
     return this.#send(send, false);
   }
 
@@ -368,7 +367,7 @@ export class Execution {
       stored = sent ?? [];
       return answer;
     } catch (error) {
-      // Of a late run the end may have released the lease.
+      // The failure of a late run releases the lease, perhaps before another write arrives.
       if (error instanceof LeaseLostError && (isEnd || !this.state.isLate)) this.state.interrupt(error);
       throw error;
     } finally {

@@ -15,7 +15,7 @@ interface RunDeadline {
   cancel: () => void;
 }
 
-/** Of a run without one. Nobody waits for its promise: what waits for one promise of all runs would pile up. */
+/** Of all runs without a deadline. Wait for its promise nowhere: what waits for it is never freed. */
 const NO_DEADLINE: RunDeadline = { exceeded: new Promise(() => {}), check: () => {}, cancel: () => {} };
 
 /**

@@ -278,7 +278,7 @@ export class Triggers {
   }
 
   #addAround(request: NewRun, add: (run: NewRun) => Promise<Enqueued>): Promise<Enqueued> {
-    if (!this.asksPlugins) return add(request);
+    if (!this.asksPlugins) return add(request); // as addAround() does, with one promise less
     return addAround([request], ([run]) => add(run!), (enqueued) => [enqueued], this.#deps); // one for each request
   }
 

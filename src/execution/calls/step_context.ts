@@ -25,7 +25,7 @@ export function stepContext(execution: Execution, replay: Replay): StepContext {
   const { claim, deps, abortSignal } = execution;
   const parking = new Parking(execution);
   const steps = new StepCalls(execution, parking, replay);
-  // Most runs call nothing of these.
+  // Made when they are first called: most runs use none of them.
   const pauses = lazy(() => new PauseCalls(execution, parking, replay));
   const transactions = lazy(() => new TransactionCalls(execution, steps));
   const messages = lazy(() => new MessageCalls(execution, { pauses: pauses(), steps }, replay.history));

@@ -56,13 +56,42 @@ Deno.test("SqliteStore records the steps of many runs, and ends them, with a few
 
   for (const sql of counts.keys()) if (sql.startsWith("UPDATE holdfast_runs")) updates.add(sql);
   assert.equal(updates.size, 2);
-  assert.ok(ofSteps <= 9, `${ofSteps} statements`); // BEGIN, COMMIT, a number, an update, 5 inserts
+  assert.ok(ofSteps <= 7, `${ofSteps} statements`); // BEGIN, COMMIT, a number, an update, inserts of 16, 16 and 8
   assert.ok(total() <= 8, `${total()} statements`); // BEGIN, COMMIT, an update, 2 counts, the journal
   for (const sql of updates) {
     const parameters = Array.from(sql.matchAll(/\?/g), () => null);
     const [plan] = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...parameters);
     assert.match(String(plan!.detail), /^SEARCH holdfast_runs USING INTEGER PRIMARY KEY/);
   }
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore records the steps of eight runs with a few statements", async () => {
+  const { store, database, leases, total } = await manyRuns();
+
+  await record(store, leases.slice(0, 8));
+
+  assert.ok(total() <= 5, `${total()} statements`); // BEGIN, COMMIT, a number, an update, an insert
+  await store.close();
+  database.close();
+});
+
+Deno.test("SqliteStore ends the runs of two batches at the same instant, each with its output", async () => {
+  const { store, database, leases } = await manyRuns();
+  const outputs = leases.map((_, n) => ['"a"', '"a"', "null", null][n % 4]!); // `null` stands for no output
+  const end = (from: number, to: number) =>
+    Promise.all(
+      leases.slice(from, to).map((lease, n) =>
+        store.finish(lease, { status: "completed", output: outputs[from + n]!, durationMs: 0 }, [])
+      ),
+    );
+
+  await end(0, MANY / 2 + 1);
+  await end(MANY / 2 + 1, MANY);
+
+  const runs = await store.readRuns(leases.map(({ runId }) => runId), Infinity);
+  assert.deepEqual(runs.map((run) => [run!.status, run!.output]), outputs.map((output) => ["completed", output]));
   await store.close();
   database.close();
 });

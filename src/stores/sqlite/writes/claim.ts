@@ -59,7 +59,10 @@ export interface ClaimedRow extends ClaimedColumns, LeasedRow {
 }
 
 /** The columns that few runs use, with what the others have in them. */
-const SELDOM = {
+const SELDOM: Pick<
+  ClaimedRow,
+  "origin_id" | "start_at" | "finish_by" | "priority" | "fairness_key" | "depth" | "slot_at" | "slot"
+> = {
   origin_id: null,
   start_at: null,
   finish_by: null,
@@ -87,7 +90,7 @@ const CLAIMED_RUN = `${CLAIMED} FROM holdfast_runs r JOIN holdfast_inputs i ON i
 const CLAIMED_RUNS = `${CLAIMED} FROM json_each(?) CROSS JOIN holdfast_runs r ON r.seq = json_each.value
   JOIN holdfast_inputs i ON i.run_seq = r.seq`;
 
-/** The row of a claimed run. It is read often: drivers make objects whose members take long to be found. */
+/** Copies the row of a claimed run: the members of what a driver returns are slow to read. */
 function toClaimedRow(row: ReadColumns): ClaimedRow {
   return {
     ...(row.seldom === null ? SELDOM : JSON.parse(row.seldom) as typeof SELDOM),

@@ -103,7 +103,7 @@ export function insertRun(
   if (run.retriggerOf !== null) linkRetry(db, run.id, run.retriggerOf, actorOf(run.trace), host);
   if (state === "R") touchGroup(db, queue, flow.fairness_key);
   if (!isDelayed && state === null && key !== null) updateQueue(db, key, now);
-  // The row is not read again, and written as a whole: an object of so many members takes long to be put together.
+  // One literal: an object of so many members takes long to be put together.
   const createdAt = isoTime(now);
   const added: StoredRun = {
     id: run.id,

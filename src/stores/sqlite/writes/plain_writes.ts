@@ -64,7 +64,7 @@ export class PlainWrites {
     this.isPutOff = true;
     const last = this.#lastEnded;
     if (last !== null && last.output === output && areSame(last.known, known)) return void last.seqs.push(run.seq);
-    this.#lastEnded = add(this.#ended, `${keyOf(known)} ${output}`, run.seq, () => ({ seqs: [], known, output }));
+    this.#lastEnded = add(this.#ended, `${keyOf(known)} ${output ?? ""}`, run.seq, () => ({ seqs: [], known, output }));
   }
 
   /**
@@ -121,7 +121,7 @@ function keyOf({ generation, recorded, lastReportNo, newRecorded, newLastReportN
   return `${generation} ${recorded} ${lastReportNo} ${newRecorded} ${newLastReportNo} ${now}`;
 }
 
-/** Most runs are in step with the one before: a key takes longer than a comparison. */
+/** Most runs equal the one before, and comparing is cheaper than making a key. */
 function areSame(one: Known, other: Known): boolean {
   return one.recorded === other.recorded && one.newRecorded === other.newRecorded &&
     one.lastReportNo === other.lastReportNo && one.newLastReportNo === other.newLastReportNo &&
