@@ -133,8 +133,8 @@ function checkLinks(facts: Facts, { request, retry, parent }: RunFacts, { run }:
 }
 
 /**
- * A retry from the failure begins with each wait that was answered, but for that whose answer was the last record, and
- * with no other that has not ended.
+ * A retry from the failure begins with each wait that was answered, but for that whose answer was the last record of a run
+ * that has begun, and with no other that has not ended.
  */
 function checkCopies(facts: Facts, run: RunFacts, source: RunFacts, waits: readonly Wait[]): void {
   const { id } = run.request;
@@ -147,7 +147,7 @@ function checkCopies(facts: Facts, run: RunFacts, source: RunFacts, waits: reado
   for (const wait of source.waits.values()) {
     const { name, accepted, deadlineAt, createdAt } = wait;
     const copy = waits.find((wait) => wait.name === name);
-    const isLast = lastAnswer?.waitId === wait.id;
+    const isLast = lastAnswer?.waitId === wait.id && source.claimIds.size > 0;
     const isSame = copy === undefined
       ? accepted === null || isLast
       : copy.status === "resolved" && copy.deadlineAt === deadlineAt && copy.createdAt === createdAt &&
@@ -156,6 +156,9 @@ function checkCopies(facts: Facts, run: RunFacts, source: RunFacts, waits: reado
     facts.expect(isSame, "I4", () => `${id}, a retry of ${source.request.id}, began with ${JSON.stringify(copy)}`);
     if (copy !== undefined && accepted !== null) facts.notice("a retry began with an answered wait");
   }
+  // In the retry it is the last answer again, until something is recorded.
+  const last = waits.find(({ name }) => lastAnswer !== null && name === source.waits.get(lastAnswer.waitId)?.name);
+  if (last !== undefined) run.lastAnswer ??= { waitId: last.id, isLast: false };
   const known = new Set([...source.waits.values()].map(({ name }) => name));
   const others = waits.filter(({ name }) => !known.has(name));
   facts.expect(others.length === 0, "I4", () => `${id} began with waits that ${source.request.id} never had`);
