@@ -91,12 +91,12 @@ function listOf(write: WriteParameter): WriteList {
   return kind === "enqueue" && runs.every(isPlain) ? "triggers" : "others";
 }
 
-// What a run has that is not added together with others.
-const SPECIAL = ["flow", "concurrencyKey", "idempotencyKey", "retriggerOf", "scheduleName", "onEnd"];
+// What `fn.enqueue_plain()` writes. A run that has anything else is not added together with others.
+const PLAIN = ["id", "queue", "payload", "input", "schemaPrint", "labels", "labelMap", "trace"];
 
 /** Whether a run uses nothing but labels. */
 function isPlain(run: object): boolean {
-  return Object.entries(run).every(([name, value]) => value === null || !SPECIAL.includes(name));
+  return Object.entries(run).every(([name, value]) => value === null || PLAIN.includes(name));
 }
 
 /**
