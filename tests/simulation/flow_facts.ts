@@ -99,10 +99,15 @@ export class FlowFacts {
     return starts.length < limit ? now : starts[limit - 1]! + period;
   }
 
-  /** How many starts of a job count in a window of a rate; `sameRate`: only those that were counted under this rate. */
+  /**
+   * How many starts of a job count in a window of a rate; `sameRate`: only those that were counted under this rate, and after
+   * the last start under a shorter one, for which a store may have dropped those before it.
+   */
   countJobStarts(jobName: string, rate: Rate, now: number, sameRate: boolean): number {
-    return this.#starts.filter(({ at, jobName: other, jobRate }) =>
-      other === jobName && jobRate !== null && at > now - rate.period && (!sameRate || isSame(jobRate, rate))
+    const ofJob = this.#starts.filter((start) => start.jobName === jobName && start.jobRate !== null);
+    const dropped = sameRate ? ofJob.findLastIndex(({ jobRate }) => jobRate!.period < rate.period) : -1;
+    return ofJob.slice(dropped + 1).filter(({ at, jobRate }) =>
+      at > now - rate.period && (!sameRate || isSame(jobRate!, rate))
     ).length;
   }
 

@@ -5,8 +5,7 @@ import { raw, rowLimit, sql } from "../statement.ts";
 
 // A scope is a job or a concurrency key. Its starts are numbered without a gap, and their instants never decrease: so the
 // start that decides whether the next one is allowed is found by its number. A key can have several rates, those of its
-// runs: there `period` is the longest of those that have counted a start so far, so it never decreases either. A job can have
-// two, while some workers have older code: there a start counts at least as long as those before it.
+// runs: there `period` is the longest of those that have counted a start so far, so it never decreases either.
 
 /** The scope of the rate of a job. */
 export function jobScope(job: string): string {
@@ -55,15 +54,14 @@ export function addStarts(
   count: number,
   now: number,
 ): void {
-  const former = isOfKey(scope) ? sql`period` : sql`at + period - ${now}`;
+  const kept = isOfKey(scope) ? sql`max(${period}, coalesce(period, 0))` : period;
   for (let added = 0; added < count; added++) {
     db.run`INSERT INTO holdfast_starts (scope, no, at, period)
-      SELECT ${scope}, coalesce(max(no), 0) + 1, ${now}, max(${period}, coalesce(${former}, 0))
-      FROM holdfast_starts WHERE scope = ${scope}`;
+      SELECT ${scope}, coalesce(max(no), 0) + 1, ${now}, ${kept} FROM holdfast_starts WHERE scope = ${scope}`;
   }
   db.run`DELETE FROM holdfast_starts WHERE scope = ${scope} AND no IN
     (SELECT no FROM holdfast_starts WHERE scope = ${scope} ORDER BY no LIMIT ${raw(rowLimit(2 * count))})
-    AND at + max(period, (SELECT period FROM holdfast_starts WHERE scope = ${scope} ORDER BY no DESC LIMIT 1)) <= ${now}
+    AND at + (SELECT period FROM holdfast_starts WHERE scope = ${scope} ORDER BY no DESC LIMIT 1) <= ${now}
     AND no <= (SELECT max(no) FROM holdfast_starts WHERE scope = ${scope}) - ${limit}`;
 }
 
@@ -77,6 +75,6 @@ export function correctStarts(db: SqliteDatabase, now: number): void {
 export function forgetStarts(db: SqliteDatabase, now: number): void {
   db.run`DELETE FROM holdfast_starts WHERE (scope, no) IN
     (SELECT scope, no FROM holdfast_starts WHERE at < ${now - STARTS_KEPT_MS} ORDER BY at LIMIT ${raw(MAX_FORGOTTEN)})
-    AND at + max(period, (SELECT last.period FROM holdfast_starts last WHERE last.scope = holdfast_starts.scope
-              ORDER BY last.no DESC LIMIT 1)) <= ${now - STARTS_KEPT_MS}`;
+    AND at + (SELECT last.period FROM holdfast_starts last WHERE last.scope = holdfast_starts.scope
+              ORDER BY last.no DESC LIMIT 1) <= ${now - STARTS_KEPT_MS}`;
 }

@@ -43,26 +43,6 @@ timed("claim() starts no more runs in any period than the rate allows", async ({
   assert.deepEqual(starts, [400, 900, 900, 1_400, 1_900, 1_900, 2_400, 2_900, 2_900]);
 });
 
-timed(
-  "claim() counts the starts of a job for its longer rate after some under a shorter one of newer code",
-  async ({ store, host }) => {
-    const longer: Rate = { limit: 3, period: 1_000 };
-    const ids = await addIds(store, ...Array.from({ length: 8 }, () => ({})));
-    await store.claim(atRate(longer, { limit: 2 }));
-    host.advance(500);
-    await store.claim(atRate({ limit: 1, period: 100 }));
-    host.advance(400);
-    await store.claim(atRate({ limit: 1, period: 100 }));
-
-    const full = await store.claim(atRate(longer));
-    host.advance(100);
-    const open = await store.claim(atRate(longer));
-
-    assert.deepEqual([full.claims, full.nextTimerAt], [[], FAKE_START + 1_000]);
-    assert.deepEqual(open.claims.map(({ run }) => run.id), ids.slice(4, 5));
-  },
-);
-
 timed("claim() says when the rate of a job opens, only while it holds up a run", async ({ store, host }) => {
   await add(store);
   const { claims: [claim] } = await store.claim(atRate(ONE_A_SECOND));

@@ -169,8 +169,8 @@ begin
   delete from {schema}.starts s using (
     select o.scope, o.no from {schema}.starts o where o.at < p_now - ${STARTS_KEPT_MS}
     order by o.at limit ${MAX_FORGOTTEN}) old
-  where s.scope = old.scope and s.no = old.no and p_now - ${STARTS_KEPT_MS} >= s.at + greatest(s.period, (
-    select l.period from {schema}.starts l where l.scope = s.scope order by l.no desc limit 1));
+  where s.scope = old.scope and s.no = old.no and p_now - ${STARTS_KEPT_MS} >= s.at + (
+    select l.period from {schema}.starts l where l.scope = s.scope order by l.no desc limit 1);
   delete from {schema}.fairness_keys where fairness_key = any(array(
     select k.fairness_key from {schema}.fairness_keys k where k.next_turn <= (select turn from {schema}.serving)
     order by k.next_turn limit ${MAX_FORGOTTEN}));

@@ -43,16 +43,16 @@ end $$;
 -- Counts starts. Removes those that no rate counts any more, some more than are added.
 create or replace function fn.add_starts(p_scope text, p_limit bigint, p_period bigint, p_count bigint, p_now bigint)
 returns void language plpgsql as $$
-declare v_last bigint; v_at bigint; v_period bigint;
+declare v_last bigint; v_period bigint;
 begin
-  select s.no, s.at, s.period into v_last, v_at, v_period from {schema}.starts s where s.scope = p_scope order by s.no desc limit 1;
+  select s.no, s.period into v_last, v_period from {schema}.starts s where s.scope = p_scope order by s.no desc limit 1;
   v_last := coalesce(v_last, 0);
-  v_period := greatest(p_period, case when starts_with(p_scope, 'key ') then v_period else v_at + v_period - p_now end);
+  v_period := case when starts_with(p_scope, 'key ') then greatest(p_period, v_period) else p_period end;
   insert into {schema}.starts (scope, no, at, period)
     select p_scope, v_last + n, p_now, v_period from generate_series(1, p_count) n;
   delete from {schema}.starts s where s.scope = p_scope and s.no = any(array(
       select o.no from {schema}.starts o where o.scope = p_scope order by o.no limit 2 * p_count))
-    and s.at + greatest(s.period, v_period) <= p_now and s.no <= v_last + p_count - p_limit;
+    and s.at + v_period <= p_now and s.no <= v_last + p_count - p_limit;
 end $$;
 
 -- Pauses a job, unless it is paused already. See Store.pauseJob().
