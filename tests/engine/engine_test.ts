@@ -534,6 +534,17 @@ forEachStore("use() refuses what is no plugin", async (context) => {
   }
 });
 
+forEachStore("use() tells by worker:error of an asynchronous install() that fails", async (context) => {
+  await using engine = createEngine({ ...context, jobs: {} });
+  const errors: unknown[] = [];
+  engine.on("worker:error", ({ error }) => void errors.push(error));
+
+  engine.use({ name: "late", install: () => Promise.reject(new Error("no answer")) as never });
+  await context.host.settle();
+
+  assert.deepEqual(errors.map(String), ["Error: no answer"]);
+});
+
 forEachStore("use() tells by worker:error of lines that the store could not take", async ({ store, host }) => {
   const failing = new Proxy(store, {
     get: (target, key: keyof Store) => {
