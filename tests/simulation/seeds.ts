@@ -101,4 +101,29 @@ export const FOUND_SEEDS: readonly FoundSeed[] = [
     found: "the simulation took events for late that a process had not read yet, a short page of the journal at a time",
     parts: ["flow", "children", "renames", "schedules", "bulk", "messages"],
   },
+  {
+    seed: 134,
+    store: "sqlite",
+    found: "the simulation took the answers of two calls of one commit in another order: one of them deleted items",
+    parts: ["flow", "children"],
+  },
+  {
+    seed: 190,
+    store: "sqlite",
+    found:
+      "older code started more runs than its rate allows, beside newer code with a shorter period: the guide says so",
+    parts: ["flow", "schedules", "bulk", "ends"],
+  },
+  {
+    seed: 268,
+    store: "sqlite",
+    found: "a retry of a retry that never began asked again for an answer",
+    parts: ["children", "renames"],
+  },
+  {
+    seed: 1649,
+    store: "memory",
+    found: "a run that had completed no longer counted for its key when a retry of it failed",
+    parts: ["flow", "children", "renames", "schedules", "links", "messages", "ends"],
+  },
 ];
