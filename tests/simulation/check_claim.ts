@@ -26,8 +26,12 @@ export function checkClaim(
     const isFurther = (run.changed.claimed.get(generation)?.names.size ?? 0) > 0;
     return !isFurther || [...facts.executing].some((one) => one.run === run && one.generation === generation);
   });
-  // A run whose function has returned is executed no more, though its end may not be saved yet.
-  const executed = holding.filter(({ runId, generation }) => !facts.run(runId).returned.has(generation));
+  // A run is executed no more once its function has returned, or its time is over, though its end may not be saved yet.
+  const executed = holding.filter(({ runId, generation }) => {
+    const { returned, hasEnded, finishBy } = facts.run(runId);
+    const isOver = hasEnded || finishBy !== null && (finishBy <= now || facts.jumps > 0);
+    return !isOver && !returned.has(generation);
+  });
   const most = Math.max(request.limit + executed.length, Math.ceil((request.limit + holding.length) / 2));
   facts.expect(most <= facts.concurrency, "I18", () => `${request.workerId} is to execute ${most} runs`);
   const trials = Math.max(1, Math.floor(facts.concurrency / 10));

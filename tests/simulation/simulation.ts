@@ -426,7 +426,11 @@ class Simulation {
     ) => [state!.run.startAt, ...state!.pauses.map(({ deadlineAt }) => deadlineAt)])
       .filter((at) => at !== null).map((at) => Date.parse(at))
       .filter((at) => at > this.#world.wallNow); // other code may not know any more what was to be tried again by now
-    const leftMs = Math.min(...instants) - this.#world.wallNow;
+    // A run that is claimed alone is due within a lease after the last one, by the wall clock, which may be set back since.
+    const alone = open.filter(({ isClaimedAlone }) => isClaimedAlone)
+      .map(({ state }) => Date.parse(state!.run.updatedAt) + this.#plan.worker.staleThreshold)
+      .filter((at) => at > this.#world.wallNow);
+    const leftMs = Math.min(...instants, ...alone) - this.#world.wallNow;
     if (leftMs > 1_000 && leftMs < Infinity) this.#jump(leftMs);
   }
 
