@@ -3,6 +3,10 @@ import type { PostgresStore } from "../../../src/stores/postgres/postgres_store.
 import type { Host } from "../../../src/model/host.ts";
 import { ReusedSchemas } from "./reused_schemas.ts";
 
+// Below the ports that systems give to connections: from 32,768 on Linux.
+const FIRST_PORT = 20_000;
+const PORTS = 12_000;
+
 /** A server that belongs to one test file. */
 export interface Server {
   /** The address of its database. */
@@ -164,10 +168,20 @@ function check(command: string[], { success, stdout, stderr }: Deno.CommandOutpu
   throw new Error(`${command.join(" ")}: ${output}`);
 }
 
-/** A port that nobody listens on. */
+/**
+ * A port that nobody listens on, and that no connection is given as its own: while a server is down, a client that tries
+ * again and again would otherwise take its port in the end, and the server could not come back.
+ */
 export function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return (listener.addr as Deno.NetAddr).port; // it listens on TCP
+  while (true) {
+    const port = FIRST_PORT + Math.floor(Math.random() * PORTS);
+    try {
+      Deno.listen({ hostname: "127.0.0.1", port }).close();
+      return port;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
+    }
+  }
 }
 
 function exists(path: string): boolean {
