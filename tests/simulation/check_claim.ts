@@ -15,7 +15,7 @@ export function checkClaim(
   facts: Facts,
   [request]: [ClaimRequest],
   outcome: { value: ClaimResult } | { error: unknown },
-  { code, explained }: { code: Code; explained?: Explained | undefined },
+  { code, explained, now: worldNow }: { code: Code; explained?: Explained | undefined; now: number },
 ): "any" {
   if ("error" in outcome) return "any";
   const { claims, failed, cancelled, hasMore, now } = outcome.value;
@@ -28,9 +28,8 @@ export function checkClaim(
   });
   // A run is executed no more once its function has returned, or its time is over, though its end may not be saved yet.
   const executed = holding.filter(({ runId, generation }) => {
-    const { returned, hasEnded, finishBy } = facts.run(runId);
-    const isOver = hasEnded || finishBy !== null && (finishBy <= now || facts.jumps > 0);
-    return !isOver && !returned.has(generation);
+    const { returned, lateAt } = facts.run(runId);
+    return !returned.has(generation) && (lateAt.get(generation) ?? Infinity) > worldNow;
   });
   const most = Math.max(request.limit + executed.length, Math.ceil((request.limit + holding.length) / 2));
   facts.expect(most <= facts.concurrency, "I18", () => `${request.workerId} is to execute ${most} runs`);

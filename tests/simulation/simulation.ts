@@ -339,7 +339,7 @@ class Simulation {
     if (calmMs > LATE_ANSWERS_MS) this.#checkWaking(open);
     if (calmMs > LATE_ANSWERS_MS) { for (const run of open) this.#checkOrphan(run); }
     const stalledMs = this.#world.now - Math.max(since, this.#inspector.changedAt);
-    const drainMs = DRAIN_MS + (this.#plan.flow === null ? 0 : DRAIN_MS_PER_RUN * this.facts.runs.size);
+    const drainMs = DRAIN_MS + (hasRates(this.#plan) ? DRAIN_MS_PER_RUN * this.facts.runs.size : 0);
     this.facts.expect(calmMs < drainMs && (stalledMs < STALL_MS || open.length === 0), "I9", () => {
       const left = `${open.length} runs have not ended and ${this.#clients.waiting} requests are not answered`;
       return `after ${calmMs} ms without trouble, and ${stalledMs} in which nothing happened, ${left}:\n${
@@ -453,4 +453,10 @@ class Simulation {
       this.facts.expect(left === 0, "I23", () => `${process.label} has stopped and still has ${left} timers`);
     }
   }
+}
+
+/** Whether a job, or a key of one, starts only so many runs in a period. */
+function hasRates({ flow }: Plan): boolean {
+  const definitions = Object.values(flow?.jobs ?? {}).flat();
+  return definitions.some(({ limits }) => limits?.rate !== undefined || limits?.perKey?.rate !== undefined);
 }

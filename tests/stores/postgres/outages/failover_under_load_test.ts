@@ -81,14 +81,14 @@ Deno.test({
   },
 });
 
-/** Asks again while the server is not there, as a client does. It resolves never once there is no server any more. */
+/** Asks again while the server is not there, as a client does. Once the test is over, it never resolves. */
 async function repeat<T>(ask: () => Promise<T>, isGone: () => boolean): Promise<T> {
   while (true) {
     try {
       return await ask();
     } catch (error) {
-      if (!(error instanceof StoreError) || error.code !== "unavailable") throw error;
       if (isGone()) return await new Promise(() => {});
+      if (!(error instanceof StoreError) || error.code !== "unavailable") throw error;
     }
   }
 }
