@@ -80,7 +80,8 @@ export class Clients {
         if (kind !== "receive" || inbox === null || inbox.over.has(id)) continue;
         const [message] = inbox.receives.get(name)!.names as [string];
         this.#deps.facts.deeds.add(deed(`send ${message} 9`, null));
-        engine.send(request.id, message, 9, { id: `janitor ${id}` }).catch(unlessRefused);
+        // Another receive may have taken the message that was sent for this one: then it gets another.
+        engine.send(request.id, message, 9, { id: `janitor ${id} ${inbox.over.size}` }).catch(unlessRefused);
       }
       for (const { id, ending } of waits.values()) {
         if (ending !== null) continue;
