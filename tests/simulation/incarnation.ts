@@ -330,10 +330,12 @@ export class Incarnation {
 
   /** The text of an event, or `null` for one that tells of no commit. */
   #tokenOf(event: RunEvent, generation: number): string | null {
-    const token = tokenOf(event, generation);
-    if (event.type !== "run:waiting" || event.waitId !== null || this.#true.has(token!)) return token;
+    if (event.type !== "run:waiting") return tokenOf(event, generation);
+    // A pause that is answered late is told when its answer comes: the worker may have claimed the run again meanwhile.
+    const leases = Array.from({ length: generation }, (_, at) => generation - at);
+    const token = leases.map((lease) => tokenOf(event, lease)!).find((token) => this.#true.has(token));
     // Which step waits for another attempt is not said to the store.
-    return `run:waiting ${event.runId} ${generation}${RETRY}`;
+    return token ?? `run:waiting ${event.runId} ${generation}${RETRY}`;
   }
 
   /** A function of a job is entered. */
