@@ -295,8 +295,11 @@ export class Incarnation {
 
   /** A worker complains of the store and of the machine, and of nothing else. */
   #checkComplaint(error: unknown): void {
-    const isFitting = error instanceof StoreError ||
-      (error instanceof Error && error.message.startsWith("The event loop was blocked"));
+    const message = error instanceof Error ? error.message : "";
+    // Its end run was cancelled, and it was deleted, before the worker came to know.
+    const [, deletedId] = /^There is no run "(.*)" any more, after which to clean up$/.exec(message) ?? [];
+    const isFitting = error instanceof StoreError || message.startsWith("The event loop was blocked") ||
+      (deletedId !== undefined && this.#facts.run(deletedId).isDeleted);
     this.#facts.expect(isFitting, "I11", () => `${this.label} complains: ${(error as Error)?.stack ?? error}`);
   }
 
