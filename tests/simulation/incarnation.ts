@@ -334,7 +334,7 @@ export class Incarnation {
   /** The text of an event, or `null` for one that tells of no commit. */
   #tokenOf(event: RunEvent, generation: number): string | null {
     if (event.type !== "run:waiting") return tokenOf(event, generation);
-    // A pause that is answered late is told when its answer comes: the worker may have claimed the run again meanwhile.
+    // The store may answer a pause late. By then the worker may have claimed the run again, under a newer lease.
     const leases = Array.from({ length: generation }, (_, at) => generation - at);
     const token = leases.map((lease) => tokenOf(event, lease)!).find((token) => this.#true.has(token));
     // Which step waits for another attempt is not said to the store.
