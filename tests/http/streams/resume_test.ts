@@ -277,6 +277,29 @@ Deno.test("GET /subscribe sends the end of a run to a client that resumes while 
   assert.deepEqual([reader.gaps, reader.types], [1, ["run:complete"]]);
 });
 
+Deno.test("GET /subscribe begins anew if the journal is trimmed while it looks for the latest progress", async () => {
+  const store = new MemoryStore();
+  let isTrimmed = false;
+  const trimmed = withCalls(store, {
+    findCursor: async (cursor) => isTrimmed && cursor !== null ? null : await store.findCursor(cursor),
+    findLastFact: async (...asked) => {
+      const found = isTrimmed ? null : await store.findLastFact(...asked);
+      isTrimmed = true; // after the run was found changed
+      return found;
+    },
+  });
+  await using service = aService({}, { store: trimmed, host: aService().host });
+  const { id } = await service.engine.trigger("echo", 1);
+  const { place } = (await store.getRunState(id))!; // it was triggered
+  const { lease } = await claimOne(store, "echo");
+  await store.renew([{ lease, reports: [{ kind: "progress", no: 1, at: 0, progress: { current: 1 } }] }], 30_000);
+
+  await using reader = await follow(service, `/subscribe?runId=${id}`, formatCursor(place));
+  await service.host.settle();
+
+  assert.deepEqual([reader.gaps, reader.types], [1, ["run:leased", "run:start", "run:progress"]]);
+});
+
 Deno.test("event streams end when the journal was trimmed before they read it, and their clients begin anew", async () => {
   const store = new MemoryStore();
   let isTrimmed = false;
