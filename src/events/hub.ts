@@ -35,7 +35,7 @@ export class Hub {
   readonly #host: Host;
   readonly #logger: Logger;
   readonly #listeners = new Map<EventType | "*", Set<Listener>>();
-  readonly #runListeners = new Map<string, Set<() => void>>();
+  readonly #runListeners = new Map<string, Set<(type: RunHappening["type"]) => void>>();
   readonly #activityListeners = new Set<() => void>();
   #observer: ((jobName: string, happening: RunHappening) => void) | null = null;
   #sequence = 0;
@@ -78,9 +78,9 @@ export class Hub {
     return () => void this.#activityListeners.delete(own);
   }
 
-  /** Calls back whenever an event of one run is published, until the returned function is called. */
-  onRun(runId: string, listener: () => void): () => void {
-    const own = () => listener();
+  /** Calls back with the type of each event of one run that is published, until the returned function is called. */
+  onRun(runId: string, listener: (type: RunHappening["type"]) => void): () => void {
+    const own = (type: RunHappening["type"]) => listener(type);
     const listeners = this.#runListeners.get(runId) ?? new Set();
     this.#runListeners.set(runId, listeners.add(own));
     return () => {
@@ -101,7 +101,7 @@ export class Hub {
     }
     const ofRun = this.#runListeners.size === 0 ? undefined : this.#runListeners.get(run.id);
     if (ofRun === undefined && this.#activityListeners.size === 0) return;
-    for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener();
+    for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener(happening.type);
   }
 
   /** Notes that something was committed of which no event tells: who reads the journal looks at once. */

@@ -9,6 +9,7 @@ import { forEachStore, forever, nextEvent, pass, recordEvents } from "../support
 import { createEngine } from "../support/quiet_engine.ts";
 import { anEngine, stopHard, typesOf } from "../support/engines.ts";
 import { aGatedJob, aJob, echo, fail } from "../support/jobs.ts";
+import { withCalls } from "../support/stores/with_calls.ts";
 import { getRun, getSteps } from "../../src/store/reads.ts";
 
 forEachStore("getRun() answers null for a run that is not there, or that is of another job", async (context) => {
@@ -322,6 +323,29 @@ forEachStore("start() works off what was triggered before, and what is triggered
 
   assert.equal((await engine.waitForRun(before.id)).output, 1);
   assert.equal((await engine.waitForRun(after.id)).output, 2);
+});
+
+forEachStore("waitForRun() reads a run when it begins to wait and when the run has ended", async ({ store, host }) => {
+  let reads = 0;
+  const counted = withCalls(store, {
+    readRuns: async (...asked) => {
+      reads += 1;
+      return await store.readRuns(...asked);
+    },
+  });
+  const job = aJob(async (step) => {
+    for (let n = 0; n < 50; n++) await step.run(`step ${n}`, () => n);
+    return "done";
+  });
+  await using engine = createEngine({ store: counted, host, jobs: { job } });
+  const { id } = await engine.trigger(job, null);
+
+  const waiting = engine.waitForRun(id);
+  await host.settle();
+  await engine.runUntilIdle();
+
+  assert.equal((await waiting).output, "done");
+  assert.ok(reads <= 5, `the run was read ${reads} times`);
 });
 
 forEachStore("start() twice starts one worker", async ({ store, host }) => {

@@ -2,6 +2,7 @@ import { type Duration, readDuration } from "../../values/duration.ts";
 import { ConflictError, RunCancelledError, RunFailedError, TimeoutError } from "../../model/error.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
+import type { RunEvent } from "../../model/event.ts";
 import { isTerminal, parseRun, type Run, type RunText } from "../../model/run.ts";
 import type { Soon } from "../../values/at_once.ts";
 import type { Store } from "../../store/store.ts";
@@ -26,12 +27,15 @@ type WaitForRunDeps = Pick<ExecutionDeps, "hub" | "host" | "store" | "warn"> & {
 
 const OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
 
+// After these a run has ended, or is gone.
+const ENDS: readonly RunEvent["type"][] = ["run:complete", "run:fail", "run:cancel", "run:delete"];
+
 /** Does `Engine.waitForRun()`. */
 export async function waitForRun(runId: string, options: WaitOptions, deps: WaitForRunDeps): Promise<Run> {
   checkOptionNames(options, OPTIONS, "waitForRun()");
   const timeout = readTimeout(options, "waitForRun()");
   const find = (run: RunText) => run.status === "completed" ? parseRun(run) : null;
-  return await untilFound(runId, { find, timeout, verb: "completed" }, deps);
+  return await untilFound(runId, { find, after: [], timeout, verb: "completed" }, deps);
 }
 
 /** Reads for how long a call waits; `undefined`: without limit. */
@@ -43,6 +47,8 @@ export function readTimeout({ timeout }: WaitOptions, call: string): number | un
 export interface Awaited<T> {
   /** Finds it, once the run was read; `null`: it is not there. */
   find: (run: RunText) => Soon<T | null>;
+  /** After which events of the run, beside its end, it may be there. */
+  after: readonly RunEvent["type"][];
   /** For how long to wait, in milliseconds; `undefined`: without limit. */
   timeout: number | undefined;
   /** What the run has not done in time, for the message: `completed`. */
@@ -57,12 +63,12 @@ export interface Awaited<T> {
  * @throws {TimeoutError} It took longer than `timeout`.
  */
 async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRunDeps): Promise<T> {
-  const { find, timeout, verb } = awaited;
+  const { find, after, timeout, verb } = awaited;
   const { hub, host, changes, reader } = deps;
   let look: () => void = () => {};
   const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
   const stops = [
-    hub.onRun(runId, () => look()),
+    hub.onRun(runId, (type) => (after.includes(type) || ENDS.includes(type)) && look()),
     changes.onThrottled(() => look()),
   ];
   if (limit !== null) {
@@ -115,6 +121,9 @@ async function explainTimeout(run: RunText, what: string, store: Pick<Store, "ge
     (isKnown ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);
 }
 
+// An answer comes with the end of a step. One that another process has written is found at the next start here.
+const ANSWERS: readonly RunEvent["type"][] = ["step:complete", "run:start"];
+
 /** Waits until a run has answered a message: it is the output of a step. See `Engine.ask()`. */
 export async function waitForAnswer(
   { runId, messageId }: { runId: string; messageId: string },
@@ -126,7 +135,8 @@ export async function waitForAnswer(
     if (answer !== null || status !== "completed") return answer;
     throw new ConflictError(`Run "${runId}" has completed without an answer to message "${messageId}"`);
   };
-  return (await untilFound(runId, { find, timeout, verb: `answered message "${messageId}"` }, deps)).answer;
+  return (await untilFound(runId, { find, after: ANSWERS, timeout, verb: `answered message "${messageId}"` }, deps))
+    .answer;
 }
 
 /** Reads the answer to a message; `null`: there is none. */
