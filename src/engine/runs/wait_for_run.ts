@@ -121,7 +121,7 @@ async function explainTimeout(run: RunText, what: string, store: Pick<Store, "ge
     (isKnown ? "" : `, and no live worker has job "${jobName}"; call start() on an engine that has this job`);
 }
 
-// An answer comes with the end of a step. One that another process has written is found at the next start here.
+// An answer is saved with the end of a step. If that was not acknowledged, the next execution finds it recorded.
 const ANSWERS: readonly RunEvent["type"][] = ["step:complete", "run:start"];
 
 /** Waits until a run has answered a message: it is the output of a step. See `Engine.ask()`. */

@@ -197,8 +197,8 @@ export class Streams {
     const known = cursor === null ? null : await store.findCursor(cursor);
     let resumed = known === null ? null : { known, ...await resumeRun(state, known, store) };
     // The journal may have been trimmed since: then what was looked for in it may be gone.
-    const wasLookedFor = resumed !== null && (resumed.place !== known || resumed.progress !== null);
-    if (wasLookedFor && await store.findCursor(known) === null) resumed = null;
+    const reliesOnJournal = resumed !== null && (resumed.place !== known || resumed.progress !== null);
+    if (reliesOnJournal && await store.findCursor(known) === null) resumed = null;
     noteRead(resumed?.place === null ? "whole" : "begun");
     if (resumed !== null) { // from here on the store is not asked: nothing is sent twice
       if (resumed.place === null) stream.close();
