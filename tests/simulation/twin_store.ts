@@ -33,6 +33,8 @@ export class TwinStore {
   readonly #seqs = new Map<number, number>();
   #last = "nothing";
   #hasRates = false;
+  /** The rates of each job, in all versions that have claimed. */
+  readonly #rates = new Map<string, Set<string>>();
   #hasTurns = false;
   #latest = 0;
   #order = new CallOrder();
@@ -76,8 +78,10 @@ export class TwinStore {
     const left = await outcomeOf(answer);
     const right = await outcomeOf(askSecond());
     this.#hasRates ||= /"(key)?[rR]ate":\{/.test(this.#last);
+    if (method === "claim") this.#noteRates(parameters[0] as ClaimRequest);
     if (method === "claim" && this.#hasRates) evenOut(left as Claimed, right as Claimed);
     if (method === "getBlockers") {
+      evenOutVersions(left as Explained, right as Explained, this.#rates);
       evenOutBlockers(left as Explained, right as Explained);
       const { now = 0 } = (left as Explained).value ?? {};
       this.#latest = Math.max(this.#latest, now);
@@ -89,6 +93,13 @@ export class TwinStore {
     if (method === "findRuns") this.#compareSeqs(left as Found, right as Found);
     assert.deepEqual(right, left, `different answers to ${this.#last}`);
     return await answer;
+  }
+
+  #noteRates({ jobs }: ClaimRequest): void {
+    for (const { name, rate } of jobs) {
+      const rates = this.#rates.get(name) ?? new Set();
+      this.#rates.set(name, rates.add(JSON.stringify(rate)));
+    }
   }
 
   /** A query of the first store, with the row number of the second. */
@@ -165,6 +176,20 @@ function evenOutRates({ value: left }: Explained, { value: right }: Explained): 
     blocker.kind === "limit" && blocker.rate !== null
   );
   if (isRated) right.blockers = left.blockers;
+}
+
+/**
+ * Of a job whose versions have different rates the second store keeps only the starts that count for the version that has
+ * started last: another one may be allowed more than in the first store.
+ */
+function evenOutVersions(
+  { value: left }: Explained,
+  { value: right }: Explained,
+  rates: ReadonlyMap<string, ReadonlySet<string>>,
+): void {
+  if (!left || !right || (rates.get(left.run.jobName)?.size ?? 0) < 2) return;
+  const isLimited = [...left.blockers, ...right.blockers].some(({ kind }) => kind === "limit");
+  if (isLimited) right.blockers = left.blockers;
 }
 
 /** The steps of a history come in any order. */
