@@ -181,6 +181,42 @@ for (
   });
 }
 
+for (
+  const [parameter, kind] of [
+    [new Date(0), "a Date"],
+    [{ name: 1 }, "an object"],
+    [["a"], "an Array"],
+    [Promise.resolve("a"), "a Promise"],
+    [new Map(), "a Map"],
+    [true, "a boolean"],
+    [undefined, "undefined"],
+  ] as const
+) {
+  Deno.test(`a transaction on SQLite takes no parameter that is ${kind}`, async () => {
+    await using bank = await aBank();
+    const message =
+      `Parameter 1 of a statement must be a number, a bigint, a string, a Uint8Array or null, not ${kind}`;
+
+    const { run } = await bank.perform((tx) => {
+      for (const call of [tx.run, tx.get, tx.all]) {
+        assert.throws(
+          () => void call("INSERT INTO rows (name, n) VALUES (?, ?)", parameter as unknown as string, 2),
+          { name: "TypeError", message },
+        );
+        assert.throws(
+          () => void call("SELECT ?, ?", "a", parameter as unknown as string),
+          /^TypeError: Parameter 2 of/,
+        );
+      }
+      const row = tx.get("SELECT ? AS a, ? AS b, length(?) AS c, ? AS d", 2n, "b", new Uint8Array(3), null);
+      return Object.values(row!);
+    });
+
+    assert.deepEqual([run.error, run.output], [null, [2, "b", 3, null]]);
+    assert.deepEqual(bank.names(), []);
+  });
+}
+
 Deno.test("a transaction on SQLite executes queries and changes of rows in any words", async () => {
   await using bank = await aBank();
 

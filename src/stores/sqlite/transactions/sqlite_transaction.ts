@@ -1,5 +1,5 @@
 import type { TransactionCalls } from "../../../model/transaction.ts";
-import { propertyOf } from "../../../values/unknown_values.ts";
+import { isInstance, kindOf, propertyOf } from "../../../values/unknown_values.ts";
 import type { SqliteDatabase, SqliteDriver, SqliteDriverStatement } from "../sqlite_database.ts";
 import { StoreError, WorkError } from "../../../model/error.ts";
 import { isPromise } from "../../../values/at_once.ts";
@@ -109,18 +109,32 @@ function openTransaction(
   statements: UserStatements,
   isOpen: () => boolean,
 ): Omit<SqliteTransaction, keyof TransactionCalls> {
-  const compile = (sql: string) => {
+  const compile = (sql: string, parameters: readonly SqliteParameter[]) => {
     if (!isOpen()) throw new TypeError("The transaction has ended");
+    checkParameters(parameters);
     return statements.compile(sql);
   };
   return {
     run: (sql, ...parameters) => {
-      const result = compile(sql).run(...parameters as never[]); // drivers take more than the store uses
+      const result = compile(sql, parameters).run(...parameters as never[]); // drivers take more than the store uses
       return { changes: Number(propertyOf(result, "changes") ?? result) };
     },
-    get: (sql, ...parameters) => (compile(sql).get(...parameters as never[]) ?? undefined) as never,
-    all: (sql, ...parameters) => compile(sql).all(...parameters as never[]) as never,
+    get: (sql, ...parameters) => (compile(sql, parameters).get(...parameters as never[]) ?? undefined) as never,
+    all: (sql, ...parameters) => compile(sql, parameters).all(...parameters as never[]) as never,
   };
+}
+
+const PARAMETER_TYPES = new Set(["number", "bigint", "string"]);
+
+/** Drivers take an object in the first place as named parameters: the others would move by one place. */
+function checkParameters(parameters: readonly unknown[]): void {
+  for (const [at, parameter] of parameters.entries()) {
+    if (parameter === null || PARAMETER_TYPES.has(typeof parameter) || isInstance(parameter, Uint8Array)) continue;
+    throw new TypeError(
+      `Parameter ${at + 1} of a statement must be a number, a bigint, a string, a Uint8Array or null, not ` +
+        kindOf(parameter),
+    );
+  }
 }
 
 /** Whether a transaction is open, as far as the driver says so: `isTransaction` (node:sqlite) or `inTransaction`. */
