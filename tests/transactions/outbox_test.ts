@@ -172,6 +172,7 @@ forEachSource("tx.trigger() in a step adds the run once, with the labels of its 
 forEachSource(
   "rows that a dead process has left are relayed by another one, each once, in their order",
   async (rows) => {
+    const inputs = Array.from({ length: 12 }, (_, n) => ({ n: n + 1 })); // their numbers have one digit, and two
     await using store = new MemoryStore();
     const dead = anEngine(store, rows, new FakeHost());
     await dead.migrate();
@@ -185,15 +186,15 @@ forEachSource(
     })(rows.source.effects.takeRows.bind(rows.source.effects));
     dead.transaction(rows.source, (tx) => {
       const calls = tx as { trigger(job: unknown, input: unknown): unknown };
-      const triggered = [1, 2, 3].map((n) => calls.trigger(note, { n }));
+      const triggered = inputs.map((input) => calls.trigger(note, input));
       return rows.source.kind === "sqlite" ? [] : Promise.all(triggered);
     }).catch(() => {});
-    while ((await rows.outbox()).length < 3) await new Promise((resolve) => setTimeout(resolve, 1));
+    while ((await rows.outbox()).length < inputs.length) await new Promise((resolve) => setTimeout(resolve, 1));
     await using engine = anEngine(store, rows);
 
-    const runs = await untilRelayed(engine, 3);
+    const runs = await untilRelayed(engine, inputs.length);
 
-    assert.deepEqual(runs.map(({ input }) => input), [{ n: 1 }, { n: 2 }, { n: 3 }]);
+    assert.deepEqual(runs.map(({ input }) => input), inputs);
   },
 );
 

@@ -152,7 +152,8 @@ export class PostgresEffects implements Effects, Outbox {
     ]]);
     if (taken.length === 0) return [];
     const rows = await this.#execute([[
-      `SELECT no::text AS no, id, kind, name, value, options FROM ${this.schema}.outbox WHERE ${mine} ORDER BY no LIMIT $4`,
+      `SELECT o.no::text AS no, id, kind, name, value, options FROM ${this.schema}.outbox o WHERE ${mine}
+         ORDER BY o.no LIMIT $4`,
       [...parameters, limit],
     ]]);
     // The columns of the statement.
