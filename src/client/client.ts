@@ -181,7 +181,10 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
     trigger: (jobName, input, options) =>
       ask("POST /trigger", {}, options, { jobName, input, ...options, abortSignal: undefined }),
     run: askOfRun("GET /run"),
-    page: (filter, options) => ask("GET /runs", { ...filter, ...options }, options),
+    page: (filter?: ClientFilter, options?: PageOptions) =>
+      matchesNothing(filter)
+        ? Promise.resolve({ runs: [], total: 0, hasMore: false })
+        : ask("GET /runs", { ...filter, ...options }, options),
     async *runs(filter, options) {
       for (const shown: string[] = [];;) {
         const page = await client.page(filter, { limit: 1_000, total: false, before: shown.at(-1), ...options }).catch(
@@ -270,11 +273,19 @@ export function createClient<J extends ClientJobs>(options: ServiceOptions): Cli
   return client;
 }
 
-/** The milliseconds of a duration. The module of the server, which also checks it, would be too large here. */
+/** Whether a filter has an empty list, which no query can say. */
+function matchesNothing({ jobName, status }: ClientFilter = {}): boolean {
+  return [jobName, status].some((list) => Array.isArray(list) && !list.length);
+}
+
+/** The milliseconds of a duration. The module of the server, which has better messages, would be too large here. */
 function toMs(duration: Duration | undefined): number | undefined {
-  if (typeof duration !== "string") return duration;
+  if (duration === undefined || (typeof duration === "number" && duration >= 0)) return duration;
+  if (!/^([\d.]+ ?(ms|min|[smhdw]|(millisecond|second|minute|hour|day|week)s?) ?)+$/.test(duration as string)) {
+    throw new TypeError(`timeout must be milliseconds or a duration such as "30s", not ${duration}`);
+  }
   let ms = 0;
-  for (const [, count, unit] of duration.matchAll(/([\d.]+) ?(ms|mil|[smhdw])/g)) {
+  for (const [, count, unit] of (duration as string).matchAll(/([\d.]+) ?(ms|mil|[smhdw])/g)) {
     ms += count as never * { ms: 1, mil: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5, w: 6048e5 }[unit as "ms"];
   }
   return ms;

@@ -112,7 +112,7 @@ async function* repeat<T>(
     try {
       if (yield* attempt(() => delay = 500)) return;
     } catch (error) {
-      if (!(error instanceof ClientError) || /^4(?!08|29)/.test(error.status as never)) throw error;
+      if (!(error instanceof ClientError) || /^[24](?!08|29)/.test(error.status as never)) throw error;
       retryAfter = error.retryAfter;
     }
     abortSignal?.throwIfAborted();

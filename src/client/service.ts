@@ -35,11 +35,12 @@ export type Service = (
 /**
  * Connects nothing yet, but checks the address.
  *
- * @throws {TypeError} The address is relative, and there is no page that it could be relative to.
+ * @throws {TypeError} The address has a query or a fragment, or is relative, and there is no page that it could be
+ * relative to.
  */
 export function openService({ url, headers, fetch = globalThis.fetch }: ServiceOptions): Service {
   const base = URL.parse(url, globalThis.location?.href)?.href.replace(/\/$/, "");
-  if (!base) throw new TypeError(`url must be absolute here: ${url}`);
+  if (!base || /[?#]/.test(base)) throw new TypeError(`url must be absolute here, without "?" and "#": ${url}`);
   return async (
     route,
     { labels, abortSignal: _, ...query }: Record<string, unknown> & Query,
@@ -53,28 +54,70 @@ export function openService({ url, headers, fetch = globalThis.fetch }: ServiceO
     };
     const [method, path] = route.split(" ");
     const target = new URL(base + path);
-    for (const key in labels) query[`label.${key}`] = labels[key];
+    for (const key in labels) query[`label.${key}`] = [labels[key]];
     for (const name in query) {
-      for (const value of [query[name]].flat()) if (value != null) target.searchParams.append(name, value as string);
+      const value = query[name];
+      const values = [value].flat();
+      // Without this parameter, the answer would have more than was asked for.
+      if (Array.isArray(value) && (!values.length || values.includes(undefined))) {
+        throw new TypeError(`${name} has no value`);
+      }
+      for (const one of values) if (one != null) target.searchParams.append(name, one as string);
     }
-    const all = new Headers(typeof headers === "function" ? await headers() : headers);
-    all.set("accept", "text/event-stream, */*");
-    if (body) all.set("content-type", "application/json");
-    // Headers and body are for this address alone.
-    const init = { method, headers: all, body: JSON.stringify(body), signal: abortSignal, redirect: "error" } as const;
-    const answer = await fetch(target, init).catch(throwLost);
+    const init = { signal: abortSignal };
+    const request = async () => {
+      const all = new Headers(typeof headers === "function" ? await headers() : headers);
+      all.set("accept", "text/event-stream, */*");
+      if (body) all.set("content-type", "application/json");
+      // Headers and body are for this address alone.
+      return fetch(target, { ...init, method, headers: all, body: JSON.stringify(body, refuseLost), redirect: "error" })
+        .catch(throwLost);
+    };
+    const answer = await untilAborted(request, abortSignal);
     // The signal ends the body, too, whatever `fetch` was given.
     const response = new Response(answer.body?.pipeThrough(new TransformStream(), init), answer);
-    if (response.ok) return isStream ? response : response.json().catch(throwLost);
-    const { status } = response;
-    const { error, code = `http_${status}`, issues = [] } =
-      await response.json().catch(() => abortSignal?.throwIfAborted()) ?? {};
+    const { ok, status } = response;
+    if (ok && isStream) return response;
+    const text = await response.text().catch((error) => {
+      abortSignal?.throwIfAborted();
+      if (ok) throwLost(error);
+    });
+    let json;
+    try {
+      json = JSON.parse(text!);
+      if (ok) return json;
+    } catch (error) {
+      // The connection was cut, or it is no answer of the service.
+      if (ok && /json/.test(response.headers.get("content-type")!)) throwLost(error as Error);
+    }
+    const { error, code = `http_${status}`, issues = [] } = json ?? {};
+    const after = response.headers.get("retry-after")!;
     throw new ClientError(`${route} was answered ${status}${error ? `: ${error}` : ""}`, code, {
       status,
       issues,
-      retryAfter: (response.headers.get("retry-after") as never) * 1_000 || null,
+      retryAfter: +after * 1_000 || Math.max(0, Date.parse(after) - Date.now()) || null,
     });
   };
+}
+
+/** Does something until a signal fires, whatever it waits for. Then it throws the signal's reason. */
+async function untilAborted<T>(work: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  signal?.throwIfAborted();
+  const over = new AbortController(); // its `signal` removes the listener
+  const aborted = new Promise<never>((_, reject) =>
+    signal?.addEventListener("abort", () => reject(signal.reason), over)
+  );
+  return await Promise.race([work(), aborted]).finally(() => over.abort());
+}
+
+/** Refuses what JSON would lose without a word, as the engine does. Called for each value, with its object as `this`. */
+function refuseLost(this: unknown, name: string, value: unknown): unknown {
+  const prototype = value === Object(value) && Object.getPrototypeOf(value);
+  const isLost = Array.isArray(this) && value === undefined || /^(f|sy)/.test(typeof value) ||
+    typeof value === "number" && !isFinite(value) ||
+    prototype && !Array.isArray(value) && Object.getPrototypeOf(prototype);
+  if (isLost) throw new TypeError(`"${name}" cannot be sent as JSON`);
+  return value;
 }
 
 /** Why a call of a client failed. */

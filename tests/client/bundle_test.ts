@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const MOST_BYTES = 5_370; // 656 of them are for streams of items, 459 for messages, and 158 for reads that are repeated
+// 656 of them are for streams of items, 459 for messages, 158 for reads that are repeated, and 1,130 for what is refused,
+// or ended by its signal, and was silently wrong before.
+const MOST_BYTES = 6_500;
 
 /** Bundles the client as for a browser; `null` where esbuild cannot be downloaded. */
 async function bundle(): Promise<string | null> {
@@ -20,7 +22,7 @@ async function bundle(): Promise<string | null> {
 
 const code = await bundle();
 
-Deno.test("the client is smaller than 5,370 bytes, and has nothing of the server", { ignore: code === null }, () => {
+Deno.test("the client is smaller than 6,500 bytes, and has nothing of the server", { ignore: code === null }, () => {
   const bytes = new TextEncoder().encode(code!).length; // ignored without it
 
   assert.ok(bytes > 1_000 && bytes < MOST_BYTES, `${bytes} bytes`);

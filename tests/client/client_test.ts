@@ -269,10 +269,86 @@ Deno.test("an answer that is not the service's is a ClientError with its status,
   await assert.rejects(service.client.run("x"), { code: "http_502", status: 502, retryAfter: 7_000, issues: [] });
 });
 
+Deno.test("an answer of something else, though it is 200, is a ClientError with its status, and ends what waits", async () => {
+  const page = () => new Response("<!doctype html>", { headers: { "content-type": "text/html" } });
+  await using service = await aService({ between: () => Promise.resolve(page()) });
+  const { client } = service;
+
+  for (const call of [client.run("x"), client.waitForRun("x"), client.watch("x").next()]) {
+    await assert.rejects(call, { name: "ClientError", code: "http_200", status: 200 });
+  }
+});
+
+Deno.test("the time for which a service asks to wait may be a date", async () => {
+  const header = { "retry-after": new Date(Date.now() + 20_000).toUTCString() };
+  const past = { "retry-after": new Date(0).toUTCString() };
+  const answers = [header, past, { "retry-after": "soon" }].map((headers) =>
+    new Response("{}", { status: 503, headers })
+  );
+  await using service = await aService({ between: () => Promise.resolve(answers.shift()!) });
+  const retryAfter = async () => await service.client.run("x").catch((error) => error.retryAfter);
+
+  const [dated, over, unknown] = [await retryAfter(), await retryAfter(), await retryAfter()];
+
+  assert.ok(dated > 15_000 && dated <= 20_000, `${dated}`);
+  assert.deepEqual([over, unknown], [null, null]);
+});
+
+Deno.test("a list that is empty matches no run, and a filter without a value is refused", async () => {
+  await using service = await aService();
+  const { client } = service;
+  await client.trigger("greet", { name: "Ada" });
+  const nothing = { runs: [], total: 0, hasMore: false };
+
+  assert.deepEqual([await client.page({ status: [] }), await client.page({ jobName: [] })], [nothing, nothing]);
+  assert.deepEqual(await Array.fromAsync(client.runs({ status: [] })), []);
+  const labels = { org: undefined } as unknown as Record<string, string>;
+  await assert.rejects(client.page({ labels }), { name: "TypeError", message: "label.org has no value" });
+  await assert.rejects(client.runs({ labels }).next(), TypeError);
+  await assert.rejects(client.watchRuns({ labels }).next(), TypeError);
+  await assert.rejects(client.watchRuns({ jobName: [] }).next(), { message: "jobName has no value" });
+  await assert.rejects(client.children("x", { status: [] }), { message: "status has no value" });
+});
+
+Deno.test("what JSON would lose is refused, and not sent as something else", async () => {
+  await using service = await aService();
+  const greet = (name: unknown) => service.client.trigger("greet", { name: name as string });
+
+  for (const lost of [NaN, -Infinity, new Map(), new Set(), [undefined], () => 1, Symbol("s"), 1n, new Headers()]) {
+    await assert.rejects(greet(lost), TypeError, String(lost));
+    await assert.rejects(service.client.signal("x", "y", { signalId: "s", payload: { deep: [lost] } }), TypeError);
+  }
+  const { runId } = await service.client.trigger("greet", Object.assign(Object.create(null), { name: "Ada" }));
+  assert.equal((await service.client.waitForRun(runId)).status, "completed");
+  await assert.rejects(greet(new Date(0)).then(() => greet({ at: undefined })), { code: "invalid_input" });
+});
+
+Deno.test("a call ends when its signal fires, also while its headers or its fetch do not settle", async () => {
+  const never = () => new Promise<never>(() => {});
+  for (const options of [{ headers: never }, { fetch: never }]) {
+    const client = createClient({ url: "http://127.0.0.1:1/api", ...options });
+    await assert.rejects(client.run("x", { abortSignal: AbortSignal.timeout(20) }), { name: "TimeoutError" });
+    await assert.rejects(client.waitForRun("x", { timeout: 20 }), { code: "timeout" });
+    await assert.rejects(client.run("x", { abortSignal: AbortSignal.abort(new Error("enough")) }), /enough/);
+  }
+});
+
+Deno.test("waitForRun() refuses a timeout that is no duration", async () => {
+  const client = createClient({ url: "http://127.0.0.1:1/api", fetch: () => new Promise(() => {}) });
+
+  for (const timeout of ["soon", "500", "1e3ms", "1 month", "", NaN, -1, null]) {
+    await assert.rejects(client.waitForRun("x", { timeout: timeout as never }), { name: "TypeError" }, `${timeout}`);
+  }
+  for (const timeout of [20, "20ms", "0.01s 10ms", "20 milliseconds"]) {
+    await assert.rejects(client.waitForRun("x", { timeout: timeout as never }), { message: /within 20 ms/ });
+  }
+});
+
 Deno.test("a request without an answer is a ClientError with the code network, and is not repeated", async () => {
   let sent = 0;
   const lost = () => (sent++, Promise.reject(new TypeError("no route to host")));
-  const cut = () => Promise.resolve(new Response('{"id":'));
+  const headers = { "content-type": "application/json" };
+  const cut = () => Promise.resolve(new Response('{"id":', { headers }));
   await using away = await aService({ between: lost });
   await using cutting = await aService({ between: cut });
 
@@ -357,11 +433,13 @@ Deno.test("a redirect is refused: neither headers nor bodies go to another addre
   assert.deepEqual(seen, []);
 });
 
-Deno.test("createClient() refuses a relative url where there is no page", () => {
-  assert.throws(() => createClient({ url: "/api" }), {
-    name: "TypeError",
-    message: "url must be absolute here: /api",
-  });
+Deno.test("createClient() refuses a relative url where there is no page, and one with a query or a fragment", () => {
+  for (const url of ["/api", "https://example.com/api?x=1", "https://example.com/api#x"]) {
+    assert.throws(() => createClient({ url }), {
+      name: "TypeError",
+      message: `url must be absolute here, without "?" and "#": ${url}`,
+    });
+  }
 });
 
 Deno.test("ask() sends a message, and answers what the run has responded; a repeated call finds the answer", async () => {
