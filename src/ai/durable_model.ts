@@ -149,7 +149,7 @@ interface StreamPart {
 }
 
 /**
- * Reads a stream to its end. The deltas of a block become one.
+ * Reads a stream to its end. The deltas of a block become one. A later block may have the id of one that has ended.
  *
  * @throws The error of a part that is one, or an `Error` if the stream ends before its last part.
  */
@@ -157,33 +157,30 @@ async function readParts(
   stream: ReadableStream<StreamPart>,
   onPart: (part: never) => Promise<void>,
 ): Promise<StreamPart[]> {
-  const parts: StreamPart[] = [];
-  const deltas = new Map<string, StreamPart & { texts: string[] }>();
+  const parts: (StreamPart & { texts?: string[] })[] = [];
+  const open = new Map<string, StreamPart & { texts: string[] }>();
   for await (const part of stream) {
     if (part.type === "error") throw propertyOf(part, "error");
     await onPart(part as never); // of the type that the model says
     if (NOT_RECORDED.includes(part.type)) continue;
     if (part.delta === undefined) {
       parts.push(part);
+      for (const [key, { id }] of open) if (id === part.id) open.delete(key); // a block begins, or ends
       continue;
     }
     const key = `${part.type} ${part.id}`;
-    const known = deltas.get(key);
+    const known = open.get(key);
     if (known !== undefined) {
       Object.assign(known, part);
       known.texts.push(part.delta);
       continue;
     }
     const merged = { ...part, texts: [part.delta] };
-    deltas.set(key, merged);
+    open.set(key, merged);
     parts.push(merged);
   }
   if (parts.at(-1)?.type !== "finish") throw new Error("The answer of the model was cut off");
-  for (const merged of deltas.values()) {
-    const { texts, ...part } = merged;
-    parts[parts.indexOf(merged)] = { ...part, delta: texts.join("") };
-  }
-  return parts;
+  return parts.map(({ texts, ...part }) => texts === undefined ? part : { ...part, delta: texts.join("") });
 }
 
 /** A value as JSON has it: bytes as base64, which models take, too; what JSON cannot express is left out. */

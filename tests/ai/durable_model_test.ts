@@ -273,6 +273,42 @@ for (
   });
 }
 
+Deno.test("durableModel() keeps the order of blocks that have the same id one after another", async () => {
+  const block = (kind: string, text: string) => [
+    { type: `${kind}-start`, id: "0" },
+    ...[...text].map((delta) => ({ type: `${kind}-delta`, id: "0", delta })),
+    { type: `${kind}-end`, id: "0" },
+  ];
+  const parts = [
+    ...[block("reasoning", "why"), block("text", "one "), block("reasoning", "how"), block("text", "two")].flat(),
+    { type: "finish", finishReason: { unified: "stop" }, usage: { inputTokens: {}, outputTokens: {} } },
+  ];
+  const model = {
+    specificationVersion: "v4",
+    provider: "mock",
+    modelId: "mock",
+    supportedUrls: {},
+    doGenerate: () => Promise.reject(new Error("not called")),
+    doStream: () => Promise.resolve({ stream: ReadableStream.from<unknown>(parts) }),
+  };
+  const job = defineJob({
+    name: "call",
+    input: z.object({}),
+    run: async (step) => {
+      const answer = SDK.streamText({ model: durableModel(step, model), prompt: PROMPT }) as unknown as {
+        content: PromiseLike<{ type: string; text?: string }[]>;
+      };
+      return (await answer.content).map(({ type, text }) => `${type}: ${text}`);
+    },
+  });
+  await using t = createTestEngine({ jobs: { job } });
+
+  const run = await t.trigger(job, {});
+  await t.drain();
+
+  await t.expectRun(run).completed(["reasoning: why", "text: one ", "reasoning: how", "text: two"]);
+});
+
 Deno.test("durableModel() records bytes as base64, and leaves out what JSON cannot express", async () => {
   const model = {
     specificationVersion: "v4",
