@@ -178,6 +178,13 @@ Deno.test("the command exits with 2 if it is called in a wrong way", () =>
     const db = join(folder, "backup.db");
     const empty = join(folder, "empty");
     await Deno.mkdir(empty);
+    const aVersion = (version: number) => {
+      const path = join(folder, `version_${version}.db`);
+      Deno.copyFileSync(db, path);
+      using database = new DatabaseSync(path);
+      database.exec(`UPDATE holdfast_schema SET version = ${version}`);
+      return path;
+    };
     const wrong: [args: string[], message: RegExp][] = [
       [[], /--db or --history is missing/],
       [["--db", join(folder, "none.db")], /Cannot read the database .*none\.db/],
@@ -185,6 +192,8 @@ Deno.test("the command exits with 2 if it is called in a wrong way", () =>
       [["--db", db, "--job", "chekout"], /jobs\.ts exports no job "chekout"/],
       [["--db", db, "--recent", "many"], /--recent must be a number from 0, not "many"/],
       [["--db", db, "--dbs", "x"], /--dbs/],
+      [["--db", aVersion(100), "--job", "checkout"], /has tables of version 100, and this version .*; use a newer one/],
+      [["--db", aVersion(0), "--job", "checkout"], /has tables of version 0, .* has to be migrated first/],
       [["--history", join(folder, "jobs.ts")], /Cannot use .*jobs\.ts/],
       [["--history", empty], /There is no \.json file in .*empty/],
     ];

@@ -20,6 +20,7 @@ interface RunChoice {
 }
 
 const PAGE = 500;
+const MIGRATE_FIRST = "; a database of an older version has to be migrated first: call engine.migrate() on a copy";
 
 /**
  * Reads the histories of a database: of the open runs, then of the newest ended ones of each job. The database is only
@@ -30,8 +31,14 @@ const PAGE = 500;
 export async function* readDatabase(path: string, choice: RunChoice): AsyncGenerator<ExportedHistory> {
   const { DatabaseSync } = await import("node:sqlite");
   const { SqliteStore } = await import("../../stores/sqlite/sqlite_store.ts");
+  const { MIGRATIONS } = await import("../../stores/sqlite/schema.ts");
   const database = attempt(path, () => new DatabaseSync(path, { readOnly: true }));
   try {
+    const version = Number(database.prepare("SELECT version FROM holdfast_schema").get()?.version);
+    if (version !== MIGRATIONS.length) {
+      const what = `${path} has tables of version ${version}, and this version of Holdfast knows ${MIGRATIONS.length}`;
+      throw new UsageError(`${what}${version < MIGRATIONS.length ? MIGRATE_FIRST : "; use a newer one"}`);
+    }
     const store = await SqliteStore.from(reading(database as unknown as SqliteDriver)); // as in SqliteStore.open()
     try {
       for await (const id of findIds(store, choice)) {
@@ -84,9 +91,7 @@ function attempt<T>(path: string, open: () => T): T {
 function refusal(path: string, error: unknown): UsageError {
   if (error instanceof UsageError) return error;
   const { message } = toFailure(error);
-  const advice = /no such (table|column)/.test(message)
-    ? "; a database of an older version has to be migrated first: call engine.migrate() on a copy"
-    : "";
+  const advice = /no such (table|column)/.test(message) ? MIGRATE_FIRST : "";
   return new UsageError(`Cannot read the database ${path}: ${message}${advice}`, { cause: error });
 }
 
