@@ -6,6 +6,7 @@ import { defineJob } from "../../src/model/job/define_job.ts";
 import { getRun, getSteps } from "../../src/store/reads.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
+import { sqliteDataSource } from "../../src/stores/sqlite/transactions/sqlite_data_source.ts";
 import type { SqliteTransaction } from "../../src/stores/sqlite/transactions/sqlite_transaction.ts";
 import { anything, pass } from "../support/stores/for_each_store.ts";
 import { createEngine } from "../support/quiet_engine.ts";
@@ -326,6 +327,59 @@ Deno.test("a function that hides that its transaction was rolled back fails, and
 
   assert.match(run.error!, /The transaction was ended by one of its statements/);
   assert.deepEqual(bank.names(), []);
+});
+
+const ORPHANS =
+  "CREATE TABLE parents (id INTEGER PRIMARY KEY); CREATE TABLE children (parent INTEGER REFERENCES parents " +
+  "DEFERRABLE INITIALLY DEFERRED)";
+
+Deno.test("a constraint that is checked at COMMIT fails an attempt, and not the writes beside it", async () => {
+  await using bank = await aBank();
+  bank.database.exec(ORPHANS);
+  let calls = 0;
+  const work = (tx: SqliteTransaction) => {
+    calls += 1;
+    return tx.run("INSERT INTO children VALUES (99)").changes;
+  };
+  const orphan = defineJob({
+    name: "orphan",
+    input: anything,
+    run: (step) => step.transaction("book", bank.app, work, { retry: { maxAttempts: 1 } }),
+  });
+  const { store, host, app } = bank;
+  await using engine = createEngine({ store, host, jobs: { orphan, note }, dataSources: { app }, logger: null });
+
+  const { id } = await engine.trigger("orphan", null);
+  const others = await Promise.all(Array.from({ length: 5 }, () => engine.trigger("note", null)));
+  await engine.runUntilIdle();
+
+  const run = (await engine.getRun(id))!;
+  assert.equal(run.status, "failed");
+  assert.ok(calls <= 2, `${calls} calls: with other writes, and alone`);
+  assert.match(run.error!, /FOREIGN KEY constraint failed/);
+  assert.equal((await engine.getRuns({ status: "completed" })).total, others.length);
+  await assert.rejects(engine.transaction(app, work), /FOREIGN KEY constraint failed/);
+  assert.deepEqual(bank.database.prepare("SELECT * FROM children").all(), []);
+});
+
+Deno.test("a constraint of another file that is checked at COMMIT fails an attempt", async () => {
+  await using source = await sqliteDataSource(":memory:");
+  await source.exec(ORPHANS);
+  const orphan = defineJob({
+    name: "orphan",
+    input: anything,
+    run: (step) =>
+      step.transaction("book", source, (tx) => tx.run("INSERT INTO children VALUES (99)").changes, {
+        retry: { maxAttempts: 1 },
+      }),
+  });
+  await using store = await SqliteStore.open(":memory:");
+  await using engine = createEngine({ store, jobs: { orphan }, dataSources: { app: source }, logger: null });
+
+  const { id } = await engine.trigger("orphan", null);
+  await engine.runUntilIdle();
+
+  assert.match((await engine.getRun(id))!.error!, /FOREIGN KEY constraint failed/);
 });
 
 Deno.test("a transaction whose COMMIT fails is executed again, and takes effect once", async () => {

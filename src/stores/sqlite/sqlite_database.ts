@@ -226,6 +226,7 @@ const READ_ONLY = 8;
 const IO_ERROR = 10;
 const FULL = 13;
 const CANNOT_OPEN = 14;
+const CONSTRAINT = 19;
 const NOT_A_DATABASE = 26;
 const ENVIRONMENT = new Set([BUSY, LOCKED, READ_ONLY, IO_ERROR, FULL, CANNOT_OPEN]);
 
@@ -233,6 +234,11 @@ const ENVIRONMENT = new Set([BUSY, LOCKED, READ_ONLY, IO_ERROR, FULL, CANNOT_OPE
 export function isBusy(error: unknown): boolean {
   const code = resultCode(error);
   return code === BUSY || code === LOCKED;
+}
+
+/** Whether a constraint was violated. */
+export function isConstraint(error: unknown): boolean {
+  return resultCode(error) === CONSTRAINT;
 }
 
 /**
@@ -288,6 +294,7 @@ function resultCode(error: unknown): number | null {
   if (/SQLITE_IOERR|disk I\/O error/.test(description)) return IO_ERROR;
   if (/SQLITE_FULL|disk is full/.test(description)) return FULL;
   if (/SQLITE_CANTOPEN|unable to open/.test(description)) return CANNOT_OPEN;
+  if (/SQLITE_CONSTRAINT|constraint failed/.test(description)) return CONSTRAINT;
   if (/SQLITE_NOTADB|not a database/.test(description)) return NOT_A_DATABASE;
   return null;
 }

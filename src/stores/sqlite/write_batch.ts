@@ -1,7 +1,7 @@
-import { HoldfastError, StoreError } from "../../model/error.ts";
+import { HoldfastError, StoreError, WorkError } from "../../model/error.ts";
 import { type Host, nextTurn, pause } from "../../model/host.ts";
 import { writeCounts } from "./run_counts.ts";
-import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
+import { isBusy, isConstraint, type SqliteDatabase, storeError } from "./sqlite_database.ts";
 import { settleHeads } from "./flow/turns.ts";
 import { writeJournal } from "./journal/journal.ts";
 
@@ -131,6 +131,7 @@ export class WriteBatch {
     const answers: (() => void)[] = [];
     const now = this.#host.now();
     const isAlone = this.#alone.length > 0;
+    let isWritten = false;
     const { plain } = this.#database;
     plain.isOpen = !isAlone && this.#rest === 0 && this.#queue.length >= MANY_WRITES;
     try {
@@ -141,6 +142,7 @@ export class WriteBatch {
       }
       writeCounts(this.#database);
       writeJournal(this.#database, () => this.#host.now());
+      isWritten = true;
       this.#database.exec("COMMIT");
     } catch (error) {
       this.#rollBack();
@@ -149,7 +151,9 @@ export class WriteBatch {
         this.#again.push(...taken);
         this.#rest = REST_AFTER_STALE;
       } else if (write !== undefined && others.length === 0) {
-        write.reject(error instanceof Undone ? error.refusal : storeError(error, { outcomeUnknown: true }));
+        // A deferred constraint, which only a table of the user can have: nothing was committed.
+        if (isWritten && isConstraint(error)) write.reject(new WorkError(error));
+        else write.reject(error instanceof Undone ? error.refusal : storeError(error, { outcomeUnknown: true }));
       } else this.#alone.push(...taken);
       return true;
     }
