@@ -138,7 +138,6 @@ export type EventType = EngineEvent["type"];
 export type EventOf<T extends EventType> = Extract<EngineEvent, { type: T }>;
 
 /** Whether this is the last event of its run. */
-export function isLastEvent(event: RunEvent): boolean {
-  return event.type === "run:complete" || event.type === "run:fail" || event.type === "run:cancel" ||
-    event.type === "run:delete";
+export function isLastEvent({ type }: Pick<RunEvent, "type">): boolean {
+  return type === "run:complete" || type === "run:fail" || type === "run:cancel" || type === "run:delete";
 }

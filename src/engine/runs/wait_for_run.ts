@@ -2,7 +2,7 @@ import { type Duration, readDuration } from "../../values/duration.ts";
 import { ConflictError, RunCancelledError, RunFailedError, TimeoutError } from "../../model/error.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import type { RunEvent } from "../../model/event.ts";
+import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import { isTerminal, parseRun, type Run, type RunText } from "../../model/run.ts";
 import type { Soon } from "../../values/at_once.ts";
 import type { Store } from "../../store/store.ts";
@@ -26,9 +26,6 @@ type WaitForRunDeps = Pick<ExecutionDeps, "hub" | "host" | "store" | "warn"> & {
 };
 
 const OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
-
-// After these a run has ended, or is gone.
-const ENDS: readonly RunEvent["type"][] = ["run:complete", "run:fail", "run:cancel", "run:delete"];
 
 /** Does `Engine.waitForRun()`. */
 export async function waitForRun(runId: string, options: WaitOptions, deps: WaitForRunDeps): Promise<Run> {
@@ -68,7 +65,7 @@ async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRu
   let look: () => void = () => {};
   const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
   const stops = [
-    hub.onRun(runId, (type) => (after.includes(type) || ENDS.includes(type)) && look()),
+    hub.onRun(runId, (type) => (after.includes(type) || isLastEvent({ type })) && look()),
     changes.onThrottled(() => look()),
   ];
   if (limit !== null) {
