@@ -34,8 +34,9 @@ import { follow, readItems, untilAnswered } from "./follow.ts";
  * after an error with the code `network`, a write may have been carried out. Repeat a trigger with the same
  * `idempotencyKey`, a signal with the same `signalId`, and a message with the same `id`.
  *
- * Each call throws a {@linkcode ClientError} if it fails, and the reason of its `abortSignal` if that fires. Outputs
- * have the types of the jobs as they are now; nothing is checked.
+ * Each call throws a {@linkcode ClientError} if it fails, the reason of its `abortSignal` if that fires, and a `TypeError`
+ * if no request can say what it was given: what JSON would lose, or a filter without a value. Outputs have the types of
+ * the jobs as they are now; nothing is checked.
  */
 export interface Client<J extends ClientJobs> {
   /** Triggers a run of a job. */
@@ -281,7 +282,7 @@ function matchesNothing({ jobName, status }: ClientFilter = {}): boolean {
 /** The milliseconds of a duration. The module of the server, which has better messages, would be too large here. */
 function toMs(duration: Duration | undefined): number | undefined {
   if (duration === undefined || (typeof duration === "number" && duration >= 0)) return duration;
-  if (!/^([\d.]+ ?(ms|min|[smhdw]|(millisecond|second|minute|hour|day|week)s?) ?)+$/.test(duration as string)) {
+  if (!/^(\d+(\.\d+)? ?(ms|min|[smhdw]|(millisecond|second|minute|hour|day|week)s?) ?)+$/.test(duration as string)) {
     throw new TypeError(`timeout must be milliseconds or a duration such as "30s", not ${duration}`);
   }
   let ms = 0;

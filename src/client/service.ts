@@ -113,7 +113,7 @@ async function untilAborted<T>(work: () => Promise<T>, signal: AbortSignal | und
 /** Refuses what JSON would lose without a word, as the engine does. Called for each value, with its object as `this`. */
 function refuseLost(this: unknown, name: string, value: unknown): unknown {
   const prototype = value === Object(value) && Object.getPrototypeOf(value);
-  const isLost = Array.isArray(this) && value === undefined || /^(f|sy)/.test(typeof value) ||
+  const isLost = Array.isArray(this) && value === undefined || typeof value === "symbol" ||
     typeof value === "number" && !isFinite(value) ||
     prototype && !Array.isArray(value) && Object.getPrototypeOf(prototype);
   if (isLost) throw new TypeError(`"${name}" cannot be sent as JSON`);

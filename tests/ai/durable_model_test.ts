@@ -234,6 +234,18 @@ Deno.test("durableModel() is not called again by the retries of the SDK", async 
   assert.equal(calls.count, 1);
 });
 
+/** A model that answers with the parts of a stream. */
+function streaming(parts: () => readonly unknown[]) {
+  return {
+    specificationVersion: "v4",
+    provider: "mock",
+    modelId: "mock",
+    supportedUrls: {},
+    doGenerate: () => Promise.reject(new Error("not called")),
+    doStream: () => Promise.resolve({ stream: ReadableStream.from<unknown>(parts()) }),
+  };
+}
+
 for (
   const [what, end] of [
     ["is cut off", []],
@@ -242,19 +254,12 @@ for (
 ) {
   Deno.test(`durableModel() makes a call again whose stream ${what}`, async () => {
     let calls = 0;
-    const model = {
-      specificationVersion: "v4",
-      provider: "mock",
-      modelId: "mock",
-      supportedUrls: {},
-      doGenerate: () => Promise.reject(new Error("not called")),
-      doStream: () => {
-        const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
-        const whole = [{ type: "text-end", id: "1" }, { type: "finish", finishReason: { unified: "stop" }, usage }];
-        const parts = [{ type: "text-start", id: "1" }, { type: "text-delta", id: "1", delta: "Hello" }];
-        return Promise.resolve({ stream: ReadableStream.from<unknown>([...parts, ...(++calls === 1 ? end : whole)]) });
-      },
-    };
+    const model = streaming(() => {
+      const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
+      const whole = [{ type: "text-end", id: "1" }, { type: "finish", finishReason: { unified: "stop" }, usage }];
+      const parts = [{ type: "text-start", id: "1" }, { type: "text-delta", id: "1", delta: "Hello" }];
+      return [...parts, ...(++calls === 1 ? end : whole)];
+    });
     const job = defineJob({
       name: "call",
       input: z.object({}),
@@ -283,14 +288,7 @@ Deno.test("durableModel() keeps the order of blocks that have the same id one af
     ...[block("reasoning", "why"), block("text", "one "), block("reasoning", "how"), block("text", "two")].flat(),
     { type: "finish", finishReason: { unified: "stop" }, usage: { inputTokens: {}, outputTokens: {} } },
   ];
-  const model = {
-    specificationVersion: "v4",
-    provider: "mock",
-    modelId: "mock",
-    supportedUrls: {},
-    doGenerate: () => Promise.reject(new Error("not called")),
-    doStream: () => Promise.resolve({ stream: ReadableStream.from<unknown>(parts) }),
-  };
+  const model = streaming(() => parts);
   const job = defineJob({
     name: "call",
     input: z.object({}),

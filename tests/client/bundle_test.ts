@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-// 656 of them are for streams of items, 459 for messages, 158 for reads that are repeated, and 1,130 for what is refused,
+// 656 of them are for streams of items, 459 for messages, 158 for reads that are repeated, and 1,120 for what is refused,
 // or ended by its signal, and was silently wrong before.
 const MOST_BYTES = 6_500;
 

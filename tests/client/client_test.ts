@@ -336,7 +336,7 @@ Deno.test("a call ends when its signal fires, also while its headers or its fetc
 Deno.test("waitForRun() refuses a timeout that is no duration", async () => {
   const client = createClient({ url: "http://127.0.0.1:1/api", fetch: () => new Promise(() => {}) });
 
-  for (const timeout of ["soon", "500", "1e3ms", "1 month", "", NaN, -1, null]) {
+  for (const timeout of ["soon", "500", "1e3ms", "1.2.3s", ".s", "1 month", "", NaN, -1, null]) {
     await assert.rejects(client.waitForRun("x", { timeout: timeout as never }), { name: "TypeError" }, `${timeout}`);
   }
   for (const timeout of [20, "20ms", "0.01s 10ms", "20 milliseconds"]) {
