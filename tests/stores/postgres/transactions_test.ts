@@ -25,6 +25,7 @@ const DRIVERS = {
     return {
       source: postgresDataSource(pool) as DataSource,
       insert: (tx: PostgresTransaction, name: string) => tx.client.query("INSERT INTO rows VALUES ($1)", [name]),
+      execute: (tx: PostgresTransaction, sql: string) => tx.client.query(sql),
       begin: async (work: (client: unknown) => Promise<unknown>) => {
         const client = await pool.connect();
         try {
@@ -48,6 +49,7 @@ const DRIVERS = {
       insert: async (tx: PostgresTransaction<postgres.ReservedSql>, name: string) => {
         await tx.client`INSERT INTO rows VALUES (${name})`;
       },
+      execute: async (tx: PostgresTransaction<postgres.ReservedSql>, sql: string) => await tx.client.unsafe(sql),
       begin: async (work: (client: unknown) => Promise<unknown>) => void await sql.begin((tx) => work(tx)),
       end: () => sql.end(),
     };
@@ -57,6 +59,8 @@ const DRIVERS = {
 interface Opened {
   source: DataSource;
   insert(tx: never, name: string): Promise<unknown>;
+  /** Executes a statement in a transaction. */
+  execute(tx: never, sql: string): Promise<unknown>;
   begin(work: (client: unknown) => Promise<unknown>): Promise<void>;
   client: pg.Client;
   names(): Promise<string[]>;
@@ -120,6 +124,69 @@ forEachDriver("a step commits its rows with an effect, and triggers are relayed"
     async () => (await engine.getRuns({ jobName: "note", status: "completed" })).total === 1,
     "note was to run",
   );
+});
+
+for (
+  const [title, statements, left] of [
+    ["ROLLBACK", ["ROLLBACK"], ["b"]],
+    ["COMMIT", ["COMMIT"], ["a", "b"]],
+    ["ROLLBACK AND CHAIN", ["ROLLBACK AND CHAIN"], []],
+    ["COMMIT AND CHAIN", ["COMMIT AND CHAIN"], ["a"]],
+    ["BEGIN and COMMIT of an ORM", ["BEGIN", "COMMIT"], ["a", "b"]],
+    ["ROLLBACK and BEGIN", ["ROLLBACK", "BEGIN"], []],
+  ] as const
+) {
+  forEachDriver(`a step whose function executes ${title} fails, and records and triggers nothing`, async (opened) => {
+    const note = defineJob({ name: "note", input: anything(), run: () => {} });
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      run: (step) =>
+        step.transaction("insert", opened.source, async (tx) => {
+          await opened.insert(tx as never, "a");
+          for (const sql of statements) await opened.execute(tx as never, sql);
+          await opened.insert(tx as never, "b");
+          await (tx as PostgresTransaction).trigger("note", null);
+        }),
+    });
+    await using engine = anEngine({ write, note } as never, opened.source);
+    const { id } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+    const transacting = engine.transaction(opened.source, async (tx) => {
+      for (const sql of statements) await opened.execute(tx as never, sql);
+    });
+
+    const run = await engine.getRun(id);
+    assert.equal(run?.status, "failed");
+    assert.match(run!.error!, /The transaction was ended by one of its statements: COMMIT, ROLLBACK, or/);
+    await assert.rejects(transacting, /The transaction was ended by one of its statements: COMMIT, ROLLBACK, or/);
+    assert.deepEqual(await opened.names(), left);
+    for (const table of ["effects", "outbox"]) {
+      assert.deepEqual((await opened.client.query(`SELECT * FROM holdfast.${table}`)).rows, []);
+    }
+    assert.equal((await engine.getRuns({ jobName: "note" })).total, 0);
+  });
+}
+
+forEachDriver("savepoints of the function leave its transaction as it is", async (opened) => {
+  const write = defineJob({
+    name: "write",
+    input: anything(),
+    run: (step) =>
+      step.transaction("insert", opened.source, async (tx) => {
+        await opened.execute(tx as never, "SAVEPOINT first");
+        await opened.insert(tx as never, "a");
+        await opened.execute(tx as never, "ROLLBACK TO first");
+        await opened.insert(tx as never, "b");
+        await opened.execute(tx as never, "RELEASE first");
+      }),
+  });
+  await using engine = anEngine({ write } as never, opened.source);
+  const { id } = await engine.trigger("write", null);
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(id))?.status, "completed");
+  assert.deepEqual(await opened.names(), ["b"]);
 });
 
 forEachDriver("an order comes by a transaction of the user, and is gone if that is rolled back", async (opened) => {

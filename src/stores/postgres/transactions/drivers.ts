@@ -1,4 +1,5 @@
 import { kindOf, propertyOf } from "../../../values/unknown_values.ts";
+import { ENDED } from "./ended_transaction.ts";
 
 /** A row of an answer. */
 type SqlRow = { [column: string]: unknown };
@@ -13,23 +14,25 @@ export interface SqlDriver {
 export interface BeginOptions {
   /** Its isolation level, in the words of SQL; `undefined`: that of the database. */
   isolation?: string | undefined;
-  /** A query without parameters that goes with BEGIN in one message. */
-  first?: string;
+  /** Columns of the query that goes with BEGIN in one message. */
+  columns?: string;
 }
 
 /** A transaction with the client of a user. */
 export interface OpenTransaction {
   /** What the driver gives for it. */
   readonly client: unknown;
-  /** The rows of the query that it has begun with. */
-  readonly first: SqlRow[];
+  /** The row of the columns that it has begun with. */
+  readonly first: SqlRow;
+  /** A condition: the transaction that is open is still this one. No statement has ended it, not even AND CHAIN. */
+  readonly isSame: string;
   /** Executes one statement. */
   query(sql: string, parameters: readonly (string | number | null)[]): Promise<SqlRow[]>;
   /**
-   * Commits, in one message with a query that fails if the transaction has failed before, and returns the rows of that
-   * query. If it fails, the transaction is to be rolled back.
+   * Commits, in one message with a query of an expression, and returns its value. The query fails if the transaction has
+   * failed before, or was ended by one of its statements (`isEnded()`). Then it is to be rolled back.
    */
-  commit(last?: string): Promise<SqlRow[]>;
+  commit(last?: string): Promise<unknown>;
   /**
    * Rolls back. With `destroy` it does not wait for the server: the connection is closed where the driver can.
    *
@@ -41,8 +44,17 @@ export interface OpenTransaction {
 /** A pool of npm:pg or npm:postgres, or a PGlite. It is recognized by its shape. */
 export type PostgresPool = { connect: unknown } | { reserve: unknown } | { transaction: unknown };
 
-// COMMIT alone succeeds after an error that the function has caught, although it rolls back.
-const LAST = "SELECT 1";
+// What `now()` is, differs between two transactions, since each begins with a message of its own.
+const BEGAN = "extract(epoch from pg_catalog.now())::text";
+
+/**
+ * What is executed before COMMIT, which alone succeeds after an error that the function has caught, although it rolls back.
+ *
+ * Only a cast fails in a query without a function of ours. The instant keeps the planner from trying it.
+ */
+function lastQuery(isSame: string, last = "''"): string {
+  return `select case when ${isSame} then ${last} else ('${ENDED} at ' || pg_catalog.now())::int::text end as r`;
+}
 
 /**
  * The driver for a pool.
@@ -62,6 +74,11 @@ export function driverOf(pool: unknown, subject: string): SqlDriver {
   );
 }
 
+/** What is executed with BEGIN. `mark` tells the transaction from others. */
+function firstQuery(mark: string, columns: string | undefined): string {
+  return `select ${mark} as mark${columns === undefined ? "" : `, ${columns}`}`;
+}
+
 /** A connection of a pool. */
 interface PooledConnection {
   client: unknown;
@@ -75,7 +92,7 @@ interface PooledConnection {
 /** Begins a transaction on a new connection of a pool. */
 export async function beginOn(
   connect: () => Promise<PooledConnection>,
-  { isolation, first = "" }: BeginOptions,
+  { isolation, columns }: BeginOptions,
 ): Promise<OpenTransaction> {
   const connection = await connect();
   const { client, execute, query } = connection;
@@ -90,18 +107,20 @@ export async function beginOn(
     return rolledBack;
   };
   const begin = isolation === undefined ? "BEGIN" : `BEGIN ISOLATION LEVEL ${isolation}`;
-  const rows = await execute(`${begin}; ${first}`).catch(async (error) => {
+  const [first] = await execute(`${begin}; ${firstQuery(BEGAN, columns)}`).catch(async (error) => {
     await rollback();
     throw error;
   });
+  const isSame = `${BEGAN} = '${first!.mark}'`;
   return {
     client,
-    first: rows,
+    first: first!,
+    isSame,
     query,
-    commit: async (last = LAST) => {
-      const rows = await execute(`${last}; COMMIT`);
+    commit: async (last) => {
+      const [row] = await execute(`${lastQuery(isSame, last)}; COMMIT`);
       release(false);
-      return rows;
+      return row!.r;
     },
     rollback,
   };
@@ -194,7 +213,11 @@ export function isEmbedded(pool: unknown): pool is Embedded {
   return typeof propertyOf(pool, "transaction") === "function";
 }
 
-async function beginEmbedded(database: Embedded, { isolation, first }: BeginOptions): Promise<OpenTransaction> {
+// `now()` of a PGlite has milliseconds. A setting of the transaction is lost at its end.
+const SETTING = "'holdfast.transaction'";
+const SET_MARK = `pg_catalog.set_config(${SETTING}, pg_catalog.gen_random_uuid()::text, true)`;
+
+async function beginEmbedded(database: Embedded, { isolation, columns }: BeginOptions): Promise<OpenTransaction> {
   const begun = Promise.withResolvers<EmbeddedTransaction>();
   const ending = Promise.withResolvers<void>();
   const ended = database.transaction(async (tx) => {
@@ -211,15 +234,18 @@ async function beginEmbedded(database: Embedded, { isolation, first }: BeginOpti
   };
   try {
     if (isolation !== undefined) await query(`SET TRANSACTION ISOLATION LEVEL ${isolation}`);
+    const [first] = await query(firstQuery(SET_MARK, columns));
+    const isSame = `pg_catalog.current_setting(${SETTING}, true) = '${first!.mark}'`;
     return {
       client: tx,
-      first: first === undefined ? [] : await query(first),
+      first: first!,
+      isSame,
       query,
-      commit: async (last = LAST) => {
-        const rows = await query(last);
+      commit: async (last) => {
+        const [row] = await query(lastQuery(isSame, last));
         ending.resolve();
         await ended;
-        return rows;
+        return row!.r;
       },
       rollback,
     };

@@ -12,7 +12,8 @@ import type {
   StuckRows,
 } from "../../../model/effects.ts";
 import { sqlState, storeError } from "../database/client.ts";
-import type { OpenTransaction, SqlDriver } from "./drivers.ts";
+import type { SqlDriver } from "./drivers.ts";
+import { endedError, isEnded } from "./ended_transaction.ts";
 import { callWork, levelOf, own, OwnError, repeatTransaction, rollBack } from "./executions.ts";
 import { outboxChannel } from "../notify/announcer.ts";
 import { SEARCH_PATH } from "../sql/basics.ts";
@@ -71,6 +72,7 @@ export class PostgresEffects implements Effects, Outbox {
     } catch (error) {
       if (error instanceof WorkError || error instanceof StoreError) throw error;
       const cause = error instanceof OwnError ? error.cause : error;
+      if (isEnded(cause)) throw new WorkError(endedError(cause));
       if (!isUnknown(error) || keys.length > 0) throw new WorkError(cause);
       throw new StoreError(`Nobody knows whether the transaction was committed: ${errorMessage(cause)}`, {
         cause,
@@ -93,11 +95,12 @@ export class PostgresEffects implements Effects, Outbox {
         }
       }
       const { effect, rows } = await callWork(work, this.#toTx(open.client), abortSignal);
-      for (const row of rows) {
-        const { sql, parameters } = this.insertion(row);
-        await open.query(sql, parameters).catch(own);
+      const insertions = rows.map((row) => this.insertion(row));
+      if (effect !== null) insertions.push(this.#insertionOf(effect));
+      for (const { sql, parameters } of insertions) {
+        // Without a transaction, the row would be committed at once.
+        await open.query(`${sql} WHERE ${open.isSame}`, parameters).catch(own);
       }
-      if (effect !== null) await this.#insert(open, effect).catch(own);
       await open.commit().catch(own);
       return { committed: true };
     } catch (error) {
@@ -105,11 +108,9 @@ export class PostgresEffects implements Effects, Outbox {
     }
   }
 
-  async #insert(open: OpenTransaction, { key, storeId, runId, output, at }: NewEffect): Promise<void> {
-    await open.query(
-      `INSERT INTO ${this.schema}.effects (step_key, store_id, run_id, output, at) VALUES ($1, $2, $3, $4, $5)`,
-      [key, storeId, runId, output, at],
-    );
+  #insertionOf({ key, storeId, runId, output, at }: NewEffect) {
+    const sql = `INSERT INTO ${this.schema}.effects (step_key, store_id, run_id, output, at) SELECT $1, $2, $3, $4, $5`;
+    return { sql, parameters: [key, storeId, runId, output, at] };
   }
 
   async findOlder(storeId: string, at: number, after: string, limit: number): Promise<StoredEffect[]> {
@@ -133,7 +134,7 @@ export class PostgresEffects implements Effects, Outbox {
 
   insertion({ id, kind, name, value, options, storeId, at }: NewOutboxRow) {
     const sql = `INSERT INTO ${this.schema}.outbox (id, kind, name, value, options, store_id, at)
-      VALUES ($1, $2, $3, $4, $5, $6, $7)`;
+      SELECT $1, $2, $3, $4, $5, $6, $7`;
     return { sql, parameters: [id, kind, name, value, options, storeId, at] };
   }
 

@@ -26,6 +26,7 @@ import {
 import { toLeaseParameter, toNewRunParameter, toReportParameters, toStepParameter } from "../writes/parameters.ts";
 import { isRefusal, type Refusal, toRefusalError } from "../writes/write_group.ts";
 import type { OpenTransaction, SqlDriver } from "./drivers.ts";
+import { endedError, isEnded } from "./ended_transaction.ts";
 import { callWork, levelOf, own, OwnError, repeatTransaction, rollBack } from "./executions.ts";
 
 /** What a transaction of the store's own database is executed with. */
@@ -68,6 +69,7 @@ export async function transact(
   } catch (error) {
     if (!(error instanceof OwnError)) throw error;
     const { cause } = error;
+    if (isEnded(cause)) throw new WorkError(endedError(cause));
     // A constraint or a trigger of the user can refuse the commit.
     if (isOfOneCall(cause) || sqlState(cause) === FAILED_BEFORE) throw new WorkError(cause);
     throw storeError(cause, { writes: true });
@@ -84,14 +86,14 @@ async function transactOnce(
   const find = lease === undefined
     ? "null"
     : database.toCall("find_step", { ...toLeaseParameter(lease), name: step!.name });
-  const first = `select extract(epoch from pg_catalog.now())::text as began, ${find} as r, pg_catalog.set_config(
+  const columns = `extract(epoch from pg_catalog.now())::text as began, ${find} as r, pg_catalog.set_config(
     'idle_in_transaction_session_timeout', '${Math.ceil(timeoutMs) + IDLE_MARGIN_MS}', true)::text as idle`;
-  const open = await driver.begin({ isolation: levelOf(isolation), first }).catch((error) => {
+  const open = await driver.begin({ isolation: levelOf(isolation), columns }).catch((error) => {
     // Nothing has happened yet.
     return own(sqlState(error) === null && !(error instanceof StoreError) ? new NotSentError(error) : error);
   });
   try {
-    const [row] = open.first as [{ began: string; r: string | null }];
+    const row = open.first as { began: string; r: string | null };
     const found = row.r === null ? null : readAnswer(row.r) as FoundStep | null;
     if (isRefusal(found)) throw new LeaseLostError(lease!);
     if (found !== null) {
@@ -174,11 +176,11 @@ async function commit(
   const runIds = lease === null ? [] : [lease.runId];
   const last = others.length === 0
     ? undefined
-    : `select ${database.toCall("join", { began, runIds, steps: [], endings: [], triggers: [], others })} as r`;
-  const rows = await open.commit(last).catch((error) => {
+    : database.toCall("join", { began, runIds, steps: [], endings: [], triggers: [], others });
+  const answer = await open.commit(last).catch((error) => {
     if (sqlState(error) !== REFUSED) return own(error);
     toAnswers((error as { detail: string }).detail);
     throw new ConflictError("A signal or a message was sent before, with another payload"); // the same in another order
   });
-  return toAnswers(rows[0]?.r as string | undefined);
+  return toAnswers(last === undefined ? undefined : answer as string);
 }
