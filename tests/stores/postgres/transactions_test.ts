@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { drizzle } from "drizzle-orm/node-postgres";
+import { pgTable, text } from "drizzle-orm/pg-core";
+import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
 import postgres from "postgres";
 import { defineJob } from "../../../src/model/job/define_job.ts";
@@ -187,6 +190,78 @@ forEachDriver("savepoints of the function leave its transaction as it is", async
 
   assert.equal((await engine.getRun(id))?.status, "completed");
   assert.deepEqual(await opened.names(), ["b"]);
+});
+
+forEachDriver(
+  "a statement of a function that has ended is refused, and is not part of another transaction",
+  async (opened) => {
+    await using engine = anEngine({}, opened.source);
+    let first: unknown;
+    await engine.transaction(opened.source, async (tx) => {
+      first = tx;
+      await opened.execute(tx as never, "SELECT 1");
+    });
+
+    await assert.rejects(
+      engine.transaction(opened.source, async (tx) => {
+        await opened.insert(tx as never, "a");
+        const ended = { name: "TypeError", message: "The transaction has ended" };
+        await assert.rejects(async () => await opened.insert(first as never, "b"), ended);
+        await assert.rejects(async () => await opened.execute(first as never, "COMMIT"), ended);
+        throw new Error("roll back");
+      }),
+      /roll back/,
+    );
+
+    assert.deepEqual(await opened.names(), []);
+  },
+  { max: 1 },
+);
+
+forEachDriver("what has a callback, or is no promise, is refused by a throw", async (opened) => {
+  await using engine = anEngine({}, opened.source);
+  let client: pg.PoolClient;
+  await engine.transaction(opened.source, (tx) => void (client = (tx as PostgresTransaction).client as never));
+
+  const ended = { name: "TypeError", message: "The transaction has ended" };
+  assert.throws(() => client.query("SELECT 1", () => {}), ended);
+  assert.throws(() => client.query({ submit: () => {} } as never), ended);
+}, { drivers: ["npm:pg"] });
+
+Deno.test({
+  name: "Drizzle and Kysely take the client of a transaction, and Drizzle's transaction() is refused",
+  ignore: server === null,
+  fn: async () => {
+    const pool = new pg.Pool({ connectionString: server!.url });
+    await pool.query("CREATE TABLE orm (name text)");
+    const orm = pgTable("orm", { name: text() });
+    const app = postgresDataSource(pool, {
+      wrap: (client: pg.PoolClient) => {
+        const lent = { query: (text: string, values: unknown[]) => client.query(text, values), release: () => {} };
+        const onlyOne = { connect: () => Promise.resolve(lent as never), end: () => Promise.resolve() };
+        return {
+          drizzle: drizzle({ client }),
+          kysely: new Kysely<{ orm: { name: string } }>({ dialect: new PostgresDialect({ pool: onlyOne }) }),
+        };
+      },
+    });
+    await using engine = anEngine({}, app);
+
+    const { value } = await engine.transaction(app, async ({ db, client }) => {
+      await db.drizzle.insert(orm).values({ name: "a" });
+      await db.kysely.insertInto("orm").values({ name: "b" }).execute();
+      assert.ok(client instanceof pg.Client);
+      return await db.drizzle.select().from(orm);
+    });
+    const nested = engine.transaction(
+      app,
+      ({ db }) => db.drizzle.transaction((tx) => tx.insert(orm).values({ name: "c" })),
+    );
+
+    assert.deepEqual(value, [{ name: "a" }, { name: "b" }]);
+    await assert.rejects(nested, /The transaction was ended by one of its statements/);
+    await pool.end();
+  },
 });
 
 forEachDriver("an order comes by a transaction of the user, and is gone if that is rolled back", async (opened) => {

@@ -20,12 +20,14 @@ export interface BeginOptions {
 
 /** A transaction with the client of a user. */
 export interface OpenTransaction {
-  /** What the driver gives for it. */
+  /** What the driver gives for it, for the function. */
   readonly client: unknown;
   /** The row of the columns that it has begun with. */
   readonly first: SqlRow;
   /** A condition: the transaction that is open is still this one. No statement has ended it, not even AND CHAIN. */
   readonly isSame: string;
+  /** Called when the function has ended: `client` refuses further statements. */
+  endWork(): void;
   /** Executes one statement. */
   query(sql: string, parameters: readonly (string | number | null)[]): Promise<SqlRow[]>;
   /**
@@ -81,7 +83,9 @@ function firstQuery(mark: string, columns: string | undefined): string {
 
 /** A connection of a pool. */
 interface PooledConnection {
-  client: unknown;
+  client: object;
+  /** The methods of `client` that send statements. */
+  methods: readonly string[];
   /** Executes statements without parameters, in one message. Returns the rows of the last one that has some. */
   execute(sql: string): Promise<SqlRow[]>;
   query: OpenTransaction["query"];
@@ -95,8 +99,9 @@ export async function beginOn(
   { isolation, columns }: BeginOptions,
 ): Promise<OpenTransaction> {
   const connection = await connect();
-  const { client, execute, query } = connection;
+  const { client, methods, execute, query } = connection;
   let isReleased = false;
+  let hasEnded = false;
   const release = (destroy: boolean) => {
     if (!isReleased) connection.release(destroy);
     isReleased = true;
@@ -113,7 +118,8 @@ export async function beginOn(
   });
   const isSame = `${BEGAN} = '${first!.mark}'`;
   return {
-    client,
+    client: guard(client, methods, () => hasEnded),
+    endWork: () => void (hasEnded = true),
     first: first!,
     isSame,
     query,
@@ -124,6 +130,32 @@ export async function beginOn(
     },
     rollback,
   };
+}
+
+/** A client whose statements are refused after the function that was given it has ended: others use its connection. */
+function guard(client: object, methods: readonly string[], hasEnded: () => boolean): object {
+  return new Proxy(client, {
+    get: (target, name) => {
+      const member = Reflect.get(target, name);
+      if (!methods.includes(String(name)) || typeof member !== "function") return member;
+      return (...given: unknown[]) => hasEnded() ? refuse(given) : member.apply(target, given);
+    },
+    // The client of npm:postgres is itself a function.
+    apply: (target, self, given) => {
+      if (hasEnded()) throw new TypeError(HAS_ENDED);
+      return Reflect.apply(target as () => unknown, self, given);
+    },
+  });
+}
+
+const HAS_ENDED = "The transaction has ended";
+
+function refuse(given: unknown[]): Promise<never> {
+  const error = new TypeError(HAS_ENDED);
+  // Neither a callback nor a cursor would learn of a promise.
+  const isPromised = given.every((one) => typeof one !== "function" && typeof propertyOf(one, "submit") !== "function");
+  if (isPromised) return Promise.reject(error);
+  throw error;
 }
 
 type Parameters = readonly (string | number | null)[];
@@ -164,6 +196,7 @@ export async function connect(pool: ConnectingPool): Promise<PooledConnection> {
   const client = await take(pool);
   return {
     client,
+    methods: ["query"],
     execute: async (sql) => {
       const results = [await client.query(sql)].flat() as { rows: SqlRow[] }[]; // one for each statement
       return results.findLast(({ rows }) => rows.length > 0)?.rows ?? [];
@@ -188,6 +221,7 @@ async function connectReserved(pool: ReservingPool): Promise<PooledConnection> {
   const client = await pool.reserve();
   return {
     client,
+    methods: ["unsafe", "file", "notify"],
     // Of several statements it returns a list of results, unless only one has rows.
     execute: async (sql) => (await client.unsafe(sql) as (SqlRow | SqlRow[])[]).flat(),
     query: async (sql, parameters: Parameters) => [...await client.unsafe(sql, [...parameters]) as SqlRow[]],
@@ -238,6 +272,7 @@ async function beginEmbedded(database: Embedded, { isolation, columns }: BeginOp
     const isSame = `pg_catalog.current_setting(${SETTING}, true) = '${first!.mark}'`;
     return {
       client: tx,
+      endWork: () => {}, // it refuses statements after the commit
       first: first!,
       isSame,
       query,

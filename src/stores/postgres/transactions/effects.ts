@@ -94,7 +94,7 @@ export class PostgresEffects implements Effects, Outbox {
           return { found: row.output as string | null };
         }
       }
-      const { effect, rows } = await callWork(work, this.#toTx(open.client), abortSignal);
+      const { effect, rows } = await callWork(work, open, this.#toTx, abortSignal);
       const insertions = rows.map((row) => this.insertion(row));
       if (effect !== null) insertions.push(this.#insertionOf(effect));
       for (const { sql, parameters } of insertions) {

@@ -39,8 +39,21 @@ export async function repeatTransaction<T>(
   }
 }
 
-/** Calls the function of a transaction. What it throws, and the reason of the signal, are the cause of a WorkError. */
+/** Calls the function of a transaction, and ends its client. What it throws, and the reason of the signal, are the cause of a WorkError. */
 export async function callWork<T>(
+  work: (tx: object) => T | Promise<T>,
+  open: OpenTransaction,
+  toTx: (client: unknown) => object,
+  abortSignal: AbortSignal | null,
+): Promise<T> {
+  try {
+    return await untilAborted(work, toTx(open.client), abortSignal);
+  } finally {
+    open.endWork();
+  }
+}
+
+async function untilAborted<T>(
   work: (tx: object) => T | Promise<T>,
   tx: object,
   abortSignal: AbortSignal | null,

@@ -110,7 +110,7 @@ async function transactOnce(
       const { rows: [run] } = readAnswer(row!.r as string) as { rows: [RunRow | null] };
       return run === null ? null : toRunText(run);
     };
-    const writes = await callWork((tx) => work(tx, findWait, findRun), toTx(open.client), abortSignal);
+    const writes = await callWork((tx) => work(tx, findWait, findRun), open, toTx, abortSignal);
     const asked = writes.runs.length + writes.signals.length + (writes.messages?.length ?? 0);
     if (asked > 0 && !isReadCommitted(isolation)) {
       throw new WorkError(new TypeError("A transaction that triggers, signals or sends has to be READ COMMITTED"));
