@@ -90,6 +90,24 @@ for (const [index, { title, body }] of transactionCases.entries()) {
   });
 }
 
+for (const sql of ["COMMIT", "ROLLBACK AND CHAIN"]) {
+  Deno.test(`PGlite: a transaction whose function executes ${sql} is not recorded`, TIMERS_OF_DRIVERS, async () => {
+    await using store = PostgresStore.from(embedded, { schema: "ended", durability: "relaxed" });
+    const app = store.dataSource();
+    const job = defineJob({
+      name: "order",
+      input: anything,
+      run: (step: StepContext) => step.transaction("book", app, async (tx) => void await tx.client.query(sql)),
+    });
+    await using engine = createEngine({ store, jobs: { job }, dataSources: { app } });
+    const { id } = await engine.trigger(job, null);
+
+    await engine.runUntilIdle();
+
+    assert.match((await engine.getRun(id))!.error!, /The transaction was ended by one of its statements/);
+  });
+}
+
 /** A store in a database with a table of its owner, and what the tests do with them. */
 async function aBank({ wrap = (pool: pg.Pool): PostgresPool => pool, url = server!.url } = {}) {
   const store = await server!.open();
@@ -174,14 +192,27 @@ test("a transaction whose function has caught the error of a statement commits n
   assert.deepEqual(await bank.names(), []);
 });
 
-test("a transaction that one of its statements has ended is not recorded", async () => {
-  await using bank = await aBank();
+for (const [sql, left] of [["ROLLBACK", []], ["COMMIT", ["a"]], ["COMMIT AND CHAIN", ["a"]]] as const) {
+  test(`a transaction whose function executes ${sql} is not recorded, and the error says what is committed`, async () => {
+    await using bank = await aBank();
+    await using engine = createEngine({ store: bank.store, jobs: { note }, dataSources: { app: bank.app } });
 
-  const { run, steps } = await bank.perform((tx) => tx.client.query("ROLLBACK").then(() => null));
+    const { run, steps } = await bank.perform(async (tx) => {
+      await bank.insert(tx, "a");
+      await tx.client.query(sql);
+      await tx.trigger(note, null);
+    });
+    const transacting = engine.transaction(bank.app, (tx: Tx) => tx.client.query(sql));
 
-  assert.match(run.error!, /The transaction was ended by one of its statements/);
-  assert.deepEqual(steps.map(({ status }) => status), ["failed"]);
-});
+    const said =
+      /The transaction was ended by one of its statements: .* before a COMMIT, or after the end, is committed$/;
+    assert.match(run.error!, said);
+    assert.deepEqual(steps.map(({ status }) => status), ["failed"]);
+    await assert.rejects(transacting, said);
+    assert.deepEqual(await bank.names(), left);
+    assert.equal((await engine.getRuns({ jobName: "note" })).total, 0);
+  });
+}
 
 test("a constraint that refuses the commit fails the step, and nothing is recorded", async () => {
   await using bank = await aBank();
