@@ -8,9 +8,10 @@ import { defineJob } from "../../src/model/job/define_job.ts";
 import { getSteps } from "../../src/store/reads.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import type { PostgresPool } from "../../src/stores/postgres/transactions/drivers.ts";
-import type {
-  PostgresTransaction,
-  PostgresTransactionClient,
+import {
+  postgresDataSource,
+  type PostgresTransaction,
+  type PostgresTransactionClient,
 } from "../../src/stores/postgres/transactions/postgres_data_source.ts";
 import { transactionCases } from "../../src/testing/contract/records/transactions.ts";
 import { startPooler } from "../stores/postgres/database/pooler.ts";
@@ -227,6 +228,62 @@ test("a constraint that refuses the commit fails the step, and nothing is record
   assert.deepEqual(await bank.names(), []);
 });
 
+for (
+  const [state, executed] of [["40001", 11], ["40P01", 11], ["55P03", 11], ["25006", 11], ["57014", 1], [
+    "53100",
+    1,
+  ]] as const
+) {
+  test(`a commit that always fails with ${state} is executed ${executed} times, and fails the attempt`, async () => {
+    await using bank = await aBank();
+    await bank.own.query(`CREATE FUNCTION refuse_${state}() RETURNS trigger LANGUAGE plpgsql AS
+      $$BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '${state}'; END$$;
+      CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON ${bank.table} DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION refuse_${state}()`);
+    let executions = 0;
+
+    const { run, steps } = await bank.perform(async (tx) => {
+      executions += 1;
+      await bank.insert(tx, "a");
+    });
+
+    assert.match(run.error!, /refused/);
+    assert.deepEqual(steps.map(({ status, attempts }) => [status, attempts]), [["failed", 1]]);
+    assert.equal(executions, executed);
+    assert.deepEqual(await bank.names(), []);
+  });
+}
+
+test("a function that makes its transaction READ ONLY fails its attempt", async () => {
+  await using bank = await aBank();
+
+  const { run } = await bank.perform((tx) => tx.client.query("SET TRANSACTION READ ONLY").then(() => null));
+
+  assert.match(run.error!, /in a read-only transaction/);
+});
+
+test("a function that always loses its connection is executed eleven times, and fails the attempt", async () => {
+  await using bank = await aBank();
+  let executions = 0;
+
+  const { run, steps } = await bank.perform(async (tx) => {
+    executions += 1;
+    await tx.client.query("SELECT pg_terminate_backend(pg_backend_pid())");
+  });
+
+  assert.match(run.error!, /The connection of the transaction is lost: terminating connection/);
+  assert.deepEqual(steps.map(({ status, attempts }) => [status, attempts]), [["failed", 1]]);
+  assert.equal(executions, 11);
+});
+
+test("an isolation that does not exist fails the step", async () => {
+  await using bank = await aBank();
+
+  const { run } = await bank.perform(() => Promise.resolve(1), { isolation: "none" as never });
+
+  assert.match(run.error!, /isolation must be one of read committed/);
+});
+
 for (const isolation of ["repeatable read", "serializable"] as const) {
   test(`transactions of isolation ${isolation} that are in each other's way are repeated until both are there`, async () => {
     await using bank = await aBank();
@@ -424,6 +481,16 @@ test("dataSource() refuses a pool of another database, that of the store, and wh
   assert.throws(() => lent.dataSource(bank.own), /renewals of leases would wait for transactions/);
   assert.throws(() => lent.dataSource(), /needs a pool of yours/);
   assert.throws(() => bank.store.dataSource(7 as never), /needs a pool of npm:pg or npm:postgres/);
+  const client = await bank.own.connect();
+  for (const one of [client, new pg.Client(server!.url)]) {
+    assert.throws(() => bank.store.dataSource(one), {
+      name: "TypeError",
+      message:
+        "PostgresStore.dataSource() needs a pool, not one connection of npm:pg: each transaction has one of its own",
+    });
+    assert.throws(() => postgresDataSource(one), /postgresDataSource\(\) needs a pool, not one connection of npm:pg/);
+  }
+  client.release();
   await elsewhere.end();
 });
 

@@ -312,6 +312,32 @@ forEachDriver(
 );
 
 forEachDriver(
+  "a function that is idle for too long fails its attempt, and is retried by its policy",
+  async (opened) => {
+    let executions = 0;
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      retry: { maxAttempts: 2, delay: 0 },
+      run: (step) =>
+        step.transaction("insert", opened.source, async (tx) => {
+          executions += 1;
+          await opened.execute(tx as never, "SET LOCAL idle_in_transaction_session_timeout = 20");
+          await new Promise((resolve) => setTimeout(resolve, 100));
+        }),
+    });
+    await using engine = anEngine({ write } as never, opened.source);
+    const { id } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+
+    const [step] = await engine.getSteps(id);
+    assert.deepEqual([step?.status, step?.attempts], ["failed", 2]);
+    assert.equal(executions, 2);
+  },
+  { drivers: ["npm:pg"] },
+); // see above
+
+forEachDriver(
   "a function that asks its pool of one connection for a second one ends with the timeout, and the lease is kept",
   async (opened) => {
     const write = defineJob({

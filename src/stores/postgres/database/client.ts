@@ -282,7 +282,7 @@ function isUnconnected(client: PostgresClient): boolean {
 }
 
 /** Whether the server has refused a statement: then nothing has happened, and the connection is in order. */
-function isServerError(error: unknown): boolean {
+export function isServerError(error: unknown): boolean {
   const code = sqlState(error);
   return code !== null && !/^(57P0[123]|08)/.test(code);
 }

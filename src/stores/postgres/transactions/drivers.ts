@@ -70,6 +70,12 @@ export function driverOf(pool: unknown, subject: string): SqlDriver {
     return { begin: (options) => beginOn(() => connectReserved(pool as ReservingPool), options) };
   }
   if (isEmbedded(pool)) return { begin: (options) => beginEmbedded(pool, options) };
+  // A `Client` of npm:pg: it connects once, and a connection of a pool never again.
+  if (has("connect") && has("getTypeParser")) {
+    throw new TypeError(
+      `${subject} needs a pool, not one connection of npm:pg: each transaction has one of its own`,
+    );
+  }
   if (has("connect")) return { begin: (options) => beginOn(() => connect(pool as ConnectingPool), options) };
   throw new TypeError(
     `${subject} needs a pool of npm:pg or npm:postgres, a PGlite, or an address, not ${kindOf(pool)}`,

@@ -27,6 +27,9 @@ const TAKEN_MS = 5_000;
 const WAITING_MS = 1_000;
 const NOW = "floor(extract(epoch from pg_catalog.clock_timestamp()) * 1000)";
 
+/** The last message has failed: perhaps nobody knows whether it was committed. */
+class CommitError extends OwnError {}
+
 interface PostgresEffectsOptions {
   schema: string;
   keepMs: number;
@@ -62,7 +65,7 @@ export class PostgresEffects implements Effects, Outbox {
 
   async transact(request: EffectRequest): Promise<{ found: NewEffect["output"] } | { committed: true }> {
     const { keys, abortSignal } = request;
-    const isUnknown = (error: unknown) => error instanceof OwnError && UNKNOWN.test(sqlState(error.cause) ?? "");
+    const isUnknown = (error: unknown) => error instanceof CommitError && UNKNOWN.test(sqlState(error.cause) ?? "");
     // After an unknown outcome, the first statement finds the effect.
     const mayRepeat = (error: unknown) =>
       (isUnknown(error) && keys.length > 0) ||
@@ -101,7 +104,9 @@ export class PostgresEffects implements Effects, Outbox {
         // Without a transaction, the row would be committed at once.
         await open.query(`${sql} WHERE ${open.isSame}`, parameters).catch(own);
       }
-      await open.commit().catch(own);
+      await open.commit().catch((cause) => {
+        throw new CommitError("A commit has failed", { cause });
+      });
       return { committed: true };
     } catch (error) {
       return await rollBack(open, error, abortSignal);
