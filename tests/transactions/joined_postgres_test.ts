@@ -494,6 +494,29 @@ test("dataSource() refuses a pool of another database, that of the store, and wh
   await elsewhere.end();
 });
 
+test("dataSource() names the right that the role of its pool lacks, and refuses its sessions without standard strings", async () => {
+  await using bank = await aBank();
+  const role = `poor_${crypto.randomUUID().slice(0, 8)}`;
+  await bank.own.query(`CREATE ROLE ${role} LOGIN`);
+  const poor = new pg.Pool({ connectionString: Object.assign(new URL(server!.url), { username: role }).href });
+  const odd = new pg.Pool({ connectionString: `${server!.url}?options=-c%20standard_conforming_strings%3Doff` });
+  const dataSources = { poor: bank.store.dataSource(poor), odd: bank.store.dataSource(odd) };
+  await using engine = createEngine({ store: bank.store, jobs: {}, dataSources });
+
+  await assert.rejects(engine.transaction(dataSources.poor, () => Promise.resolve(1)), {
+    name: "StoreError",
+    code: "internal",
+    message: /^The role of the pool of the data source lacks a right: permission denied for schema /,
+  });
+  await assert.rejects(engine.transaction(dataSources.odd, () => Promise.resolve(1)), {
+    name: "StoreError",
+    code: "internal",
+    message: /^The pool of the data source has standard_conforming_strings off/,
+  });
+  await Promise.all([poor.end(), odd.end()]);
+  await bank.own.query(`DROP ROLE ${role}`);
+});
+
 /** The schema of a store, in quotes. */
 function schemaOf(store: PostgresStore): string {
   const { effects } = store.dataSource();

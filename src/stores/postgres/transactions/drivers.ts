@@ -1,4 +1,5 @@
 import { kindOf, propertyOf } from "../../../values/unknown_values.ts";
+import { refuseRenaming } from "../database/client.ts";
 import { ENDED } from "./ended_transaction.ts";
 
 /** A row of an answer. */
@@ -67,6 +68,7 @@ function lastQuery(isSame: string, last = "''"): string {
 export function driverOf(pool: unknown, subject: string): SqlDriver {
   const has = (name: string) => typeof propertyOf(pool, name) === "function";
   if (has("reserve")) {
+    refuseRenaming(pool, subject);
     return { begin: (options) => beginOn(() => connectReserved(pool as ReservingPool), options) };
   }
   if (isEmbedded(pool)) return { begin: (options) => beginEmbedded(pool, options) };
