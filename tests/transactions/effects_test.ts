@@ -416,6 +416,13 @@ Deno.test("postgresDataSource() refuses what is no pool, and unknown options", (
   assert.throws(() => postgresDataSource("postgres://localhost/a", { pool: 1 } as never), /has no option "pool"/);
 });
 
+Deno.test("sqliteDataSource() refuses unknown options", async () => {
+  await assert.rejects(sqliteDataSource(":memory:", { keepEffect: "1h" } as never), {
+    name: "TypeError",
+    message: /sqliteDataSource\(\) has no option "keepEffect"/,
+  });
+});
+
 Deno.test("a data source that has opened its file can be closed twice", async () => {
   const file = await Deno.makeTempFile();
   const source = await sqliteDataSource(file);
