@@ -441,3 +441,28 @@ Deno.test({
     assert.deepEqual(value, [{ one: 1 }]);
   },
 });
+
+Deno.test({
+  name: "effects are found by a client of npm:postgres that renames columns",
+  ignore: server === null,
+  sanitizeOps: false,
+  sanitizeResources: false,
+  fn: async () => {
+    const sql = postgres(server!.url, { transform: postgres.camel, onnotice: () => {} });
+    const app = postgresDataSource<postgres.ReservedSql>(sql, { schema: "camel" });
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      run: (step) => step.transaction("insert", app, () => Promise.resolve(1)),
+    });
+    await using store = new MemoryStore();
+    await using engine = createEngine({ store, jobs: { write }, dataSources: { app } });
+    const { id: runId } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+
+    const found = await app.effects.findOlder((await store.getInfo()).id, Date.now() + 1_000, "", 10);
+
+    assert.deepEqual(found.map(({ key, runId }) => ({ key, runId })), [{ key: `${runId}/insert`, runId }]);
+    await sql.end();
+  },
+});

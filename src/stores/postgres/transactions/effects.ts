@@ -120,15 +120,11 @@ export class PostgresEffects implements Effects, Outbox {
 
   async findOlder(storeId: string, at: number, after: string, limit: number): Promise<StoredEffect[]> {
     const rows = await this.#execute([[
-      `SELECT step_key, run_id, at::text AS at FROM ${this.schema}.effects
+      `SELECT step_key AS key, run_id AS run, at::text AS at FROM ${this.schema}.effects
        WHERE step_key COLLATE "C" > $1 AND store_id = $2 AND at < $3 ORDER BY step_key COLLATE "C" LIMIT $4`,
       [after, storeId, Math.floor(at), limit],
     ]]);
-    return rows.map(({ step_key: key, run_id: runId, at }) => ({
-      key: String(key),
-      runId: String(runId),
-      at: Number(at),
-    }));
+    return rows.map(({ key, run, at }) => ({ key: String(key), runId: String(run), at: Number(at) }));
   }
 
   async forget(keys: readonly string[]): Promise<void> {
