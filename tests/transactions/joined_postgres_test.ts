@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { PGlite } from "@electric-sql/pglite";
+import { PGlite, type Transaction } from "@electric-sql/pglite";
 import pg from "pg";
 import postgres from "postgres";
 import { StoreError } from "../../src/model/error.ts";
@@ -91,14 +91,18 @@ for (const [index, { title, body }] of transactionCases.entries()) {
   });
 }
 
-for (const sql of ["COMMIT", "ROLLBACK AND CHAIN"]) {
-  Deno.test(`PGlite: a transaction whose function executes ${sql} is not recorded`, TIMERS_OF_DRIVERS, async () => {
+for (const how of ["COMMIT", "ROLLBACK AND CHAIN", "rollback()"]) {
+  Deno.test(`PGlite: a transaction whose function executes ${how} is not recorded`, TIMERS_OF_DRIVERS, async () => {
     await using store = PostgresStore.from(embedded, { schema: "ended", durability: "relaxed" });
     const app = store.dataSource();
     const job = defineJob({
       name: "order",
       input: anything,
-      run: (step: StepContext) => step.transaction("book", app, async (tx) => void await tx.client.query(sql)),
+      run: (step: StepContext) =>
+        step.transaction("book", app, async ({ client }) => {
+          if (how !== "rollback()") await client.query(how);
+          else await (client as unknown as Transaction).rollback();
+        }),
     });
     await using engine = createEngine({ store, jobs: { job }, dataSources: { app } });
     const { id } = await engine.trigger(job, null);

@@ -247,6 +247,8 @@ interface Embedded {
 }
 
 interface EmbeddedTransaction {
+  /** Whether it was rolled back by `rollback()`. */
+  readonly closed: boolean;
   query(sql: string, parameters?: (string | number | null)[]): Promise<{ rows: SqlRow[] }>;
 }
 
@@ -268,7 +270,10 @@ async function beginEmbedded(database: Embedded, { isolation, columns }: BeginOp
   });
   ended.catch((error) => begun.reject(error));
   const tx = await begun.promise;
-  const query = async (sql: string, parameters: Parameters = []) => (await tx.query(sql, [...parameters])).rows;
+  const query = async (sql: string, parameters: Parameters = []) => {
+    if (tx.closed) throw new Error(ENDED);
+    return (await tx.query(sql, [...parameters])).rows;
+  };
   const rollback = async () => {
     ending.reject(new Error("The transaction is rolled back"));
     await ended.catch(() => {});

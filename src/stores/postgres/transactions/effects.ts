@@ -75,7 +75,7 @@ export class PostgresEffects implements Effects, Outbox {
     } catch (error) {
       if (error instanceof WorkError || error instanceof StoreError) throw error;
       const cause = error instanceof OwnError ? error.cause : error;
-      if (isEnded(cause)) throw new WorkError(endedError(cause));
+      if (error instanceof OwnError && isEnded(cause)) throw new WorkError(endedError(cause));
       if (!isUnknown(error) || keys.length > 0) throw new WorkError(cause);
       throw new StoreError(`Nobody knows whether the transaction was committed: ${errorMessage(cause)}`, {
         cause,

@@ -1,13 +1,12 @@
 import { errorMessage } from "../../../values/unknown_values.ts";
 import { StoreError } from "../../../model/error.ts";
-import { sqlState } from "../database/client.ts";
 
-/** How the server says that a statement has ended a transaction, in our queries and in `fn.join()`. */
+/** How a server says that a statement has ended a transaction, in our queries and in `fn.join()`. */
 export const ENDED = "The transaction was ended by one of its statements";
 
-/** Whether the last message of a transaction was refused since one of its statements had ended the transaction. */
+/** Whether a statement of ours was refused since one of the function had ended the transaction. */
 export function isEnded(error: unknown): boolean {
-  return sqlState(error) !== null && errorMessage(error).includes(ENDED);
+  return errorMessage(error).includes(ENDED);
 }
 
 /** The error for the caller: nobody can say which statement it was. */
