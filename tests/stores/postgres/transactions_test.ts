@@ -218,6 +218,23 @@ forEachDriver(
   { max: 1 },
 );
 
+forEachDriver("a function that releases its client keeps it until the commit", async (opened) => {
+  await using engine = anEngine({}, opened.source);
+
+  const { value } = await engine.transaction(opened.source, async (tx) => {
+    await opened.insert(tx as never, "a");
+    (tx as PostgresTransaction<pg.PoolClient>).client.release();
+    const other = engine.transaction(opened.source, (tx) => opened.insert(tx as never, "b"));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await opened.insert(tx as never, "c");
+    return { other, seen: await opened.names() };
+  });
+  await value.other;
+
+  assert.deepEqual(value.seen, []);
+  assert.deepEqual(await opened.names(), ["a", "b", "c"]);
+}, { max: 1 });
+
 forEachDriver("what has a callback, or is no promise, is refused by a throw", async (opened) => {
   await using engine = anEngine({}, opened.source);
   let client: pg.PoolClient;
@@ -237,8 +254,7 @@ Deno.test({
     const orm = pgTable("orm", { name: text() });
     const app = postgresDataSource(pool, {
       wrap: (client: pg.PoolClient) => {
-        const lent = { query: (text: string, values: unknown[]) => client.query(text, values), release: () => {} };
-        const onlyOne = { connect: () => Promise.resolve(lent as never), end: () => Promise.resolve() };
+        const onlyOne = { connect: () => Promise.resolve(client as never), end: () => Promise.resolve() };
         return {
           drizzle: drizzle({ client }),
           kysely: new Kysely<{ orm: { name: string } }>({ dialect: new PostgresDialect({ pool: onlyOne }) }),

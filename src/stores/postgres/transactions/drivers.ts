@@ -145,6 +145,7 @@ function guard(client: object, methods: readonly string[], hasEnded: () => boole
   return new Proxy(client, {
     get: (target, name) => {
       const member = Reflect.get(target, name);
+      if (name === "release") return () => {}; // an ORM may call it; the transaction has the connection until it ends
       if (!methods.includes(String(name)) || typeof member !== "function") return member;
       return (...given: unknown[]) => hasEnded() ? refuse(given) : member.apply(target, given);
     },
