@@ -482,3 +482,39 @@ Deno.test({
     await sql.end();
   },
 });
+
+Deno.test({
+  name: "a step in another database sends four messages besides those of its function",
+  ignore: server === null,
+  fn: async () => {
+    const pool = new pg.Pool({ connectionString: server!.url });
+    const sent: string[] = [];
+    const app = postgresDataSource({
+      connect: async () => {
+        const client = await pool.connect();
+        return {
+          query: (sql: string, parameters?: unknown[]) => {
+            sent.push(sql);
+            return client.query(sql, parameters);
+          },
+          release: (destroy?: boolean) => client.release(destroy),
+        };
+      },
+    });
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      run: async (step) => {
+        sent.length = 0; // those that look at the outbox come before
+        await step.transaction("insert", app, (tx) => tx.client.query("SELECT 1").then(() => null));
+        return sent.map((sql) => /^\w+/.exec(sql)![0]);
+      },
+    });
+    await using engine = anEngine({ write } as never, app);
+    const { id } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+
+    assert.deepEqual((await engine.getRun(id))?.output, ["BEGIN", "SELECT", "SELECT", "INSERT", "select"]);
+    await pool.end();
+  },
+});
