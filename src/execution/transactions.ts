@@ -57,7 +57,7 @@ export interface Transactions {
   /**
    * Makes a transaction, and publishes what it has triggered.
    *
-   * @throws {WorkError} The function has thrown, or is mistaken ({@linkcode Mistake}): nothing was committed.
+   * @throws {WorkError} The function has thrown, or is mistaken ({@linkcode Mistake}): nothing was committed, unless by itself.
    */
   perform(source: DataSource, request: TransactionRequest): Promise<TransactionEnd>;
 }

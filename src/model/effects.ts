@@ -10,7 +10,7 @@ export interface Effects extends Outbox {
    * Executes `work` in a transaction, adds the effect and the rows of the outbox that it returns, and commits. If there is an effect under one of
    * the keys, or another transaction has added it meanwhile, everything is rolled back and the answer is that one.
    *
-   * @throws {WorkError} `work` has thrown, or the database has failed: nothing was committed, as far as it is known.
+   * @throws {WorkError} `work` has thrown, or the database has failed: nothing was committed, unless by `work` itself, as far as it is known.
    * @throws {StoreError} With `outcomeUnknown`: nobody knows whether it was committed. Only without keys.
    */
   transact(request: EffectRequest): Promise<{ found: NewEffect["output"] } | { committed: true }>;

@@ -294,7 +294,7 @@ export class LeaseLostError extends HoldfastError {
   }
 }
 
-/** The function of a transaction has thrown, and nothing was committed: `cause` is what it threw. */
+/** A transaction has failed, as a rule since its function has thrown: `cause` is why. It has committed nothing, unless the function itself has. */
 export class WorkError extends HoldfastError {
   /** Creates the error of a transaction whose function has thrown. */
   constructor(cause: unknown) {

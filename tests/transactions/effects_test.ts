@@ -388,12 +388,39 @@ Deno.test("PostgreSQL: wrap() makes tx.db of the client, and an isolation is set
   assert.equal(value, "serializable");
 });
 
+for (const sql of ["ROLLBACK", "COMMIT", "ROLLBACK AND CHAIN", "COMMIT AND CHAIN"]) {
+  Deno.test(`PGlite: a step whose function executes ${sql} fails, and leaves no effect`, ON_PGLITE, async () => {
+    const database = await emptyPglite();
+    const source = postgresDataSource(database);
+    const job = defineJob({
+      name: "order",
+      input: anything,
+      run: (step) => step.transaction("book", source, async (tx) => void await tx.client.query(sql)),
+    });
+    await using store = new MemoryStore({ host: new FakeHost() });
+    await using engine = createEngine({ store, jobs: { job }, dataSources: { app: source } });
+    const { id } = await engine.trigger(job, null);
+
+    await engine.runUntilIdle();
+
+    assert.match((await engine.getRun(id))!.error!, /The transaction was ended by one of its statements/);
+    assert.deepEqual((await database.query("SELECT * FROM holdfast.effects")).rows, []);
+  });
+}
+
 Deno.test("postgresDataSource() refuses what is no pool, and unknown options", () => {
   assert.throws(
     () => postgresDataSource(7 as never),
     /needs a pool of npm:pg or npm:postgres, a PGlite, or an address/,
   );
   assert.throws(() => postgresDataSource("postgres://localhost/a", { pool: 1 } as never), /has no option "pool"/);
+});
+
+Deno.test("sqliteDataSource() refuses unknown options", async () => {
+  await assert.rejects(sqliteDataSource(":memory:", { keepEffect: "1h" } as never), {
+    name: "TypeError",
+    message: /sqliteDataSource\(\) has no option "keepEffect"/,
+  });
 });
 
 Deno.test("a data source that has opened its file can be closed twice", async () => {

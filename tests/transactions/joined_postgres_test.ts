@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { PGlite } from "@electric-sql/pglite";
+import { PGlite, type Transaction } from "@electric-sql/pglite";
 import pg from "pg";
 import postgres from "postgres";
 import { StoreError } from "../../src/model/error.ts";
@@ -8,9 +8,10 @@ import { defineJob } from "../../src/model/job/define_job.ts";
 import { getSteps } from "../../src/store/reads.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres_store.ts";
 import type { PostgresPool } from "../../src/stores/postgres/transactions/drivers.ts";
-import type {
-  PostgresTransaction,
-  PostgresTransactionClient,
+import {
+  postgresDataSource,
+  type PostgresTransaction,
+  type PostgresTransactionClient,
 } from "../../src/stores/postgres/transactions/postgres_data_source.ts";
 import { transactionCases } from "../../src/testing/contract/records/transactions.ts";
 import { startPooler } from "../stores/postgres/database/pooler.ts";
@@ -87,6 +88,28 @@ for (const [index, { title, body }] of transactionCases.entries()) {
     await store.migrate();
     await body({ store, host });
     await store.close();
+  });
+}
+
+for (const how of ["COMMIT", "ROLLBACK AND CHAIN", "rollback()"]) {
+  Deno.test(`PGlite: a transaction whose function executes ${how} is not recorded`, TIMERS_OF_DRIVERS, async () => {
+    await using store = PostgresStore.from(embedded, { schema: "ended", durability: "relaxed" });
+    const app = store.dataSource();
+    const job = defineJob({
+      name: "order",
+      input: anything,
+      run: (step: StepContext) =>
+        step.transaction("book", app, async ({ client }) => {
+          if (how !== "rollback()") await client.query(how);
+          else await (client as unknown as Transaction).rollback();
+        }),
+    });
+    await using engine = createEngine({ store, jobs: { job }, dataSources: { app } });
+    const { id } = await engine.trigger(job, null);
+
+    await engine.runUntilIdle();
+
+    assert.match((await engine.getRun(id))!.error!, /The transaction was ended by one of its statements/);
   });
 }
 
@@ -174,14 +197,27 @@ test("a transaction whose function has caught the error of a statement commits n
   assert.deepEqual(await bank.names(), []);
 });
 
-test("a transaction that one of its statements has ended is not recorded", async () => {
-  await using bank = await aBank();
+for (const [sql, left] of [["ROLLBACK", []], ["COMMIT", ["a"]], ["COMMIT AND CHAIN", ["a"]]] as const) {
+  test(`a transaction whose function executes ${sql} is not recorded, and the error says what is committed`, async () => {
+    await using bank = await aBank();
+    await using engine = createEngine({ store: bank.store, jobs: { note }, dataSources: { app: bank.app } });
 
-  const { run, steps } = await bank.perform((tx) => tx.client.query("ROLLBACK").then(() => null));
+    const { run, steps } = await bank.perform(async (tx) => {
+      await bank.insert(tx, "a");
+      await tx.client.query(sql);
+      await tx.trigger(note, null);
+    });
+    const transacting = engine.transaction(bank.app, (tx: Tx) => tx.client.query(sql));
 
-  assert.match(run.error!, /The transaction was ended by one of its statements/);
-  assert.deepEqual(steps.map(({ status }) => status), ["failed"]);
-});
+    const said =
+      /The transaction was ended by one of its statements: .* before a COMMIT, or after the end, is committed$/;
+    assert.match(run.error!, said);
+    assert.deepEqual(steps.map(({ status }) => status), ["failed"]);
+    await assert.rejects(transacting, said);
+    assert.deepEqual(await bank.names(), left);
+    assert.equal((await engine.getRuns({ jobName: "note" })).total, 0);
+  });
+}
 
 test("a constraint that refuses the commit fails the step, and nothing is recorded", async () => {
   await using bank = await aBank();
@@ -194,6 +230,62 @@ test("a constraint that refuses the commit fails the step, and nothing is record
 
   assert.match(run.error!, /duplicate key value/);
   assert.deepEqual(await bank.names(), []);
+});
+
+for (
+  const [state, executed] of [["40001", 11], ["40P01", 11], ["55P03", 11], ["25006", 11], ["57014", 1], [
+    "53100",
+    1,
+  ]] as const
+) {
+  test(`a commit that always fails with ${state} is executed ${executed} times, and fails the attempt`, async () => {
+    await using bank = await aBank();
+    await bank.own.query(`CREATE FUNCTION refuse_${state}() RETURNS trigger LANGUAGE plpgsql AS
+      $$BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '${state}'; END$$;
+      CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON ${bank.table} DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION refuse_${state}()`);
+    let executions = 0;
+
+    const { run, steps } = await bank.perform(async (tx) => {
+      executions += 1;
+      await bank.insert(tx, "a");
+    });
+
+    assert.match(run.error!, /refused/);
+    assert.deepEqual(steps.map(({ status, attempts }) => [status, attempts]), [["failed", 1]]);
+    assert.equal(executions, executed);
+    assert.deepEqual(await bank.names(), []);
+  });
+}
+
+test("a function that makes its transaction READ ONLY fails its attempt", async () => {
+  await using bank = await aBank();
+
+  const { run } = await bank.perform((tx) => tx.client.query("SET TRANSACTION READ ONLY").then(() => null));
+
+  assert.match(run.error!, /in a read-only transaction/);
+});
+
+test("a function that always loses its connection is executed eleven times, and fails the attempt", async () => {
+  await using bank = await aBank();
+  let executions = 0;
+
+  const { run, steps } = await bank.perform(async (tx) => {
+    executions += 1;
+    await tx.client.query("SELECT pg_terminate_backend(pg_backend_pid())");
+  });
+
+  assert.match(run.error!, /The connection of the transaction is lost: terminating connection/);
+  assert.deepEqual(steps.map(({ status, attempts }) => [status, attempts]), [["failed", 1]]);
+  assert.equal(executions, 11);
+});
+
+test("an isolation that does not exist fails the step", async () => {
+  await using bank = await aBank();
+
+  const { run } = await bank.perform(() => Promise.resolve(1), { isolation: "none" as never });
+
+  assert.match(run.error!, /isolation must be one of read committed/);
 });
 
 for (const isolation of ["repeatable read", "serializable"] as const) {
@@ -393,7 +485,40 @@ test("dataSource() refuses a pool of another database, that of the store, and wh
   assert.throws(() => lent.dataSource(bank.own), /renewals of leases would wait for transactions/);
   assert.throws(() => lent.dataSource(), /needs a pool of yours/);
   assert.throws(() => bank.store.dataSource(7 as never), /needs a pool of npm:pg or npm:postgres/);
+  const client = await bank.own.connect();
+  for (const one of [client, new pg.Client(server!.url)]) {
+    assert.throws(() => bank.store.dataSource(one), {
+      name: "TypeError",
+      message:
+        "PostgresStore.dataSource() needs a pool, not one connection of npm:pg: each transaction has one of its own",
+    });
+    assert.throws(() => postgresDataSource(one), /postgresDataSource\(\) needs a pool, not one connection of npm:pg/);
+  }
+  client.release();
   await elsewhere.end();
+});
+
+test("dataSource() names the right that the role of its pool lacks, and refuses its sessions without standard strings", async () => {
+  await using bank = await aBank();
+  const role = `poor_${crypto.randomUUID().slice(0, 8)}`;
+  await bank.own.query(`CREATE ROLE ${role} LOGIN`);
+  const poor = new pg.Pool({ connectionString: Object.assign(new URL(server!.url), { username: role }).href });
+  const odd = new pg.Pool({ connectionString: `${server!.url}?options=-c%20standard_conforming_strings%3Doff` });
+  const dataSources = { poor: bank.store.dataSource(poor), odd: bank.store.dataSource(odd) };
+  await using engine = createEngine({ store: bank.store, jobs: {}, dataSources });
+
+  await assert.rejects(engine.transaction(dataSources.poor, () => Promise.resolve(1)), {
+    name: "StoreError",
+    code: "internal",
+    message: /^The role of the pool of the data source lacks a right: permission denied for schema /,
+  });
+  await assert.rejects(engine.transaction(dataSources.odd, () => Promise.resolve(1)), {
+    name: "StoreError",
+    code: "internal",
+    message: /^The pool of the data source has standard_conforming_strings off/,
+  });
+  await Promise.all([poor.end(), odd.end()]);
+  await bank.own.query(`DROP ROLE ${role}`);
 });
 
 /** The schema of a store, in quotes. */

@@ -329,6 +329,37 @@ Deno.test("a function that hides that its transaction was rolled back fails, and
   assert.deepEqual(bank.names(), []);
 });
 
+for (
+  const [title, sql, left] of [
+    ["COMMIT", "COMMIT", ["a", "b"]],
+    ["COMMIT and BEGIN", "COMMIT; BEGIN", ["a"]],
+    ["ROLLBACK and BEGIN", "ROLLBACK; BEGIN", []],
+  ] as const
+) {
+  Deno.test(`a function that executes ${title} by its database fails, and the error says what is committed`, async () => {
+    await using bank = await aBank();
+    let executions = 0;
+    const work = (isThrowing: boolean) => (tx: SqliteTransaction) => {
+      executions += 1;
+      if (executions > 1) throw new Error("executed again"); // alone, since a batch of one is no batch that failed
+      insert(tx, "a");
+      bank.database.exec(sql);
+      bank.database.exec("INSERT INTO rows (name) VALUES ('b')");
+      if (isThrowing) throw new RangeError("no");
+    };
+
+    const { run, steps } = await bank.perform(work(false));
+    executions = 0;
+    const thrown = await bank.perform(work(true));
+
+    assert.match(run.error!, /The transaction was ended by one of its statements/);
+    assert.match(run.error!, /what was written before a COMMIT, or after the end, is committed$/);
+    assert.deepEqual(steps.map(({ status }) => status), ["failed"]);
+    assert.match(thrown.run.error!, /no/);
+    assert.deepEqual(bank.names(), [...left, ...left]);
+  });
+}
+
 const ORPHANS =
   "CREATE TABLE parents (id INTEGER PRIMARY KEY); CREATE TABLE children (parent INTEGER REFERENCES parents " +
   "DEFERRABLE INITIALLY DEFERRED)";

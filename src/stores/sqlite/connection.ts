@@ -134,8 +134,8 @@ const MORE_THAN_32_BITS = 1_700_000_000_000;
 /**
  * Checks that an open database can be used by a `SqliteStore`.
  *
- * @throws {TypeError} It is no database, is closed, cuts integers off at 32 bits, returns every integer as a bigint, or is of a SQLite
- * before 3.43.
+ * @throws {TypeError} It is no database, is closed, cuts integers off at 32 bits, returns every integer as a bigint, returns rows as
+ * arrays, or is of a SQLite before 3.43.
  */
 export function checkDriver(database: SqliteDriver): void {
   if (["exec", "prepare"].some((method) => typeof propertyOf(database, method) !== "function")) {
@@ -144,8 +144,12 @@ export function checkDriver(database: SqliteDriver): void {
     );
   }
   if (!isOpen(database)) throw new TypeError("SqliteStore.from() takes an open database, and this one is closed");
-  const { value, version } = database.prepare(`SELECT ${MORE_THAN_32_BITS} AS value, sqlite_version() AS version`)
+  const row = database.prepare(`SELECT ${MORE_THAN_32_BITS} AS value, sqlite_version() AS version`)
     .get() as { value: unknown; version?: unknown }; // every driver returns a row as an object of the column names
+  if (Array.isArray(row)) {
+    throw new TypeError("The database returns rows as arrays; open it without `returnArrays`");
+  }
+  const { value, version } = row;
   if (typeof value === "bigint") {
     throw new TypeError("The database returns every integer as a bigint; open it without that option");
   }

@@ -150,8 +150,8 @@ export class SqliteStore {
    * once, and when one closes the file the other loses its locks, which can damage the database
    * (https://www.sqlite.org/howtocorrupt.html, section 2.2).
    *
-   * @throws {TypeError} The database is closed, cuts integers off at 32 bits, returns every integer as a bigint, or is of
-   * a SQLite before 3.43.
+   * @throws {TypeError} The database is closed, cuts integers off at 32 bits, returns every integer as a bigint, returns
+   * rows as arrays, or is of a SQLite before 3.43.
    */
   static async from(database: SqliteDriver, options: SqliteStoreOptions = {}): Promise<SqliteStore> {
     checkStoreOptions(options, "SqliteStore.from()");

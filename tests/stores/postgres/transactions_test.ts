@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { drizzle } from "drizzle-orm/node-postgres";
+import { pgTable, text } from "drizzle-orm/pg-core";
+import { Kysely, PostgresDialect } from "kysely";
 import pg from "pg";
 import postgres from "postgres";
 import { defineJob } from "../../../src/model/job/define_job.ts";
@@ -25,6 +28,7 @@ const DRIVERS = {
     return {
       source: postgresDataSource(pool) as DataSource,
       insert: (tx: PostgresTransaction, name: string) => tx.client.query("INSERT INTO rows VALUES ($1)", [name]),
+      execute: (tx: PostgresTransaction, sql: string) => tx.client.query(sql),
       begin: async (work: (client: unknown) => Promise<unknown>) => {
         const client = await pool.connect();
         try {
@@ -48,6 +52,7 @@ const DRIVERS = {
       insert: async (tx: PostgresTransaction<postgres.ReservedSql>, name: string) => {
         await tx.client`INSERT INTO rows VALUES (${name})`;
       },
+      execute: async (tx: PostgresTransaction<postgres.ReservedSql>, sql: string) => await tx.client.unsafe(sql),
       begin: async (work: (client: unknown) => Promise<unknown>) => void await sql.begin((tx) => work(tx)),
       end: () => sql.end(),
     };
@@ -57,6 +62,8 @@ const DRIVERS = {
 interface Opened {
   source: DataSource;
   insert(tx: never, name: string): Promise<unknown>;
+  /** Executes a statement in a transaction. */
+  execute(tx: never, sql: string): Promise<unknown>;
   begin(work: (client: unknown) => Promise<unknown>): Promise<void>;
   client: pg.Client;
   names(): Promise<string[]>;
@@ -122,6 +129,157 @@ forEachDriver("a step commits its rows with an effect, and triggers are relayed"
   );
 });
 
+for (
+  const [title, statements, left] of [
+    ["ROLLBACK", ["ROLLBACK"], ["b"]],
+    ["COMMIT", ["COMMIT"], ["a", "b"]],
+    ["ROLLBACK AND CHAIN", ["ROLLBACK AND CHAIN"], []],
+    ["COMMIT AND CHAIN", ["COMMIT AND CHAIN"], ["a"]],
+    ["BEGIN and COMMIT of an ORM", ["BEGIN", "COMMIT"], ["a", "b"]],
+    ["ROLLBACK and BEGIN", ["ROLLBACK", "BEGIN"], []],
+  ] as const
+) {
+  forEachDriver(`a step whose function executes ${title} fails, and records and triggers nothing`, async (opened) => {
+    const note = defineJob({ name: "note", input: anything(), run: () => {} });
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      run: (step) =>
+        step.transaction("insert", opened.source, async (tx) => {
+          await opened.insert(tx as never, "a");
+          for (const sql of statements) await opened.execute(tx as never, sql);
+          await opened.insert(tx as never, "b");
+          await (tx as PostgresTransaction).trigger("note", null);
+        }),
+    });
+    await using engine = anEngine({ write, note } as never, opened.source);
+    const { id } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+    const transacting = engine.transaction(opened.source, async (tx) => {
+      for (const sql of statements) await opened.execute(tx as never, sql);
+    });
+
+    const run = await engine.getRun(id);
+    assert.equal(run?.status, "failed");
+    assert.match(run!.error!, /The transaction was ended by one of its statements: COMMIT, ROLLBACK, or/);
+    await assert.rejects(transacting, /The transaction was ended by one of its statements: COMMIT, ROLLBACK, or/);
+    assert.deepEqual(await opened.names(), left);
+    for (const table of ["effects", "outbox"]) {
+      assert.deepEqual((await opened.client.query(`SELECT * FROM holdfast.${table}`)).rows, []);
+    }
+    assert.equal((await engine.getRuns({ jobName: "note" })).total, 0);
+  });
+}
+
+forEachDriver("savepoints of the function leave its transaction as it is", async (opened) => {
+  const write = defineJob({
+    name: "write",
+    input: anything(),
+    run: (step) =>
+      step.transaction("insert", opened.source, async (tx) => {
+        await opened.execute(tx as never, "SAVEPOINT first");
+        await opened.insert(tx as never, "a");
+        await opened.execute(tx as never, "ROLLBACK TO first");
+        await opened.insert(tx as never, "b");
+        await opened.execute(tx as never, "RELEASE first");
+      }),
+  });
+  await using engine = anEngine({ write } as never, opened.source);
+  const { id } = await engine.trigger("write", null);
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(id))?.status, "completed");
+  assert.deepEqual(await opened.names(), ["b"]);
+});
+
+forEachDriver(
+  "a statement of a function that has ended is refused, and is not part of another transaction",
+  async (opened) => {
+    await using engine = anEngine({}, opened.source);
+    let first: unknown;
+    await engine.transaction(opened.source, async (tx) => {
+      first = tx;
+      await opened.execute(tx as never, "SELECT 1");
+    });
+
+    await assert.rejects(
+      engine.transaction(opened.source, async (tx) => {
+        await opened.insert(tx as never, "a");
+        const ended = { name: "TypeError", message: "The transaction has ended" };
+        await assert.rejects(async () => await opened.insert(first as never, "b"), ended);
+        await assert.rejects(async () => await opened.execute(first as never, "COMMIT"), ended);
+        throw new Error("roll back");
+      }),
+      /roll back/,
+    );
+
+    assert.deepEqual(await opened.names(), []);
+  },
+  { max: 1 },
+);
+
+forEachDriver("a function that releases its client keeps it until the commit", async (opened) => {
+  await using engine = anEngine({}, opened.source);
+
+  const { value } = await engine.transaction(opened.source, async (tx) => {
+    await opened.insert(tx as never, "a");
+    (tx as PostgresTransaction<pg.PoolClient>).client.release();
+    const other = engine.transaction(opened.source, (tx) => opened.insert(tx as never, "b"));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await opened.insert(tx as never, "c");
+    return { other, seen: await opened.names() };
+  });
+  await value.other;
+
+  assert.deepEqual(value.seen, []);
+  assert.deepEqual(await opened.names(), ["a", "b", "c"]);
+}, { max: 1 });
+
+forEachDriver("what has a callback, or is no promise, is refused by a throw", async (opened) => {
+  await using engine = anEngine({}, opened.source);
+  let client: pg.PoolClient;
+  await engine.transaction(opened.source, (tx) => void (client = (tx as PostgresTransaction).client as never));
+
+  const ended = { name: "TypeError", message: "The transaction has ended" };
+  assert.throws(() => client.query("SELECT 1", () => {}), ended);
+  assert.throws(() => client.query({ submit: () => {} } as never), ended);
+}, { drivers: ["npm:pg"] });
+
+Deno.test({
+  name: "Drizzle and Kysely take the client of a transaction, and Drizzle's transaction() is refused",
+  ignore: server === null,
+  fn: async () => {
+    const pool = new pg.Pool({ connectionString: server!.url });
+    await pool.query("CREATE TABLE orm (name text)");
+    const orm = pgTable("orm", { name: text() });
+    const app = postgresDataSource(pool, {
+      wrap: (client: pg.PoolClient) => {
+        const onlyOne = { connect: () => Promise.resolve(client as never), end: () => Promise.resolve() };
+        return {
+          drizzle: drizzle({ client }),
+          kysely: new Kysely<{ orm: { name: string } }>({ dialect: new PostgresDialect({ pool: onlyOne }) }),
+        };
+      },
+    });
+    await using engine = anEngine({}, app);
+
+    const { value } = await engine.transaction(app, async ({ db, client }) => {
+      await db.drizzle.insert(orm).values({ name: "a" });
+      await db.kysely.insertInto("orm").values({ name: "b" }).execute();
+      assert.ok(client instanceof pg.Client);
+      return await db.drizzle.select().from(orm);
+    });
+    const nested = engine.transaction(
+      app,
+      ({ db }) => db.drizzle.transaction((tx) => tx.insert(orm).values({ name: "c" })),
+    );
+
+    assert.deepEqual(value, [{ name: "a" }, { name: "b" }]);
+    await assert.rejects(nested, /The transaction was ended by one of its statements/);
+    await pool.end();
+  },
+});
+
 forEachDriver("an order comes by a transaction of the user, and is gone if that is rolled back", async (opened) => {
   const note = defineJob({ name: "note", input: anything(), run: () => {} });
   await using engine = anEngine({ note } as never, opened.source);
@@ -168,6 +326,32 @@ forEachDriver(
   // npm:postgres 3.4 throws where nobody can catch it when a statement is sent by a reserved connection that has closed.
   { drivers: ["npm:pg"] },
 );
+
+forEachDriver(
+  "a function that is idle for too long fails its attempt, and is retried by its policy",
+  async (opened) => {
+    let executions = 0;
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      retry: { maxAttempts: 2, delay: 0 },
+      run: (step) =>
+        step.transaction("insert", opened.source, async (tx) => {
+          executions += 1;
+          await opened.execute(tx as never, "SET LOCAL idle_in_transaction_session_timeout = 20");
+          await new Promise((resolve) => setTimeout(resolve, 100));
+        }),
+    });
+    await using engine = anEngine({ write } as never, opened.source);
+    const { id } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+
+    const [step] = await engine.getSteps(id);
+    assert.deepEqual([step?.status, step?.attempts], ["failed", 2]);
+    assert.equal(executions, 2);
+  },
+  { drivers: ["npm:pg"] },
+); // see above
 
 forEachDriver(
   "a function that asks its pool of one connection for a second one ends with the timeout, and the lease is kept",
@@ -271,5 +455,66 @@ Deno.test({
     await store.close();
 
     assert.deepEqual(value, [{ one: 1 }]);
+  },
+});
+
+Deno.test({
+  name: "effects are found by a client of npm:postgres that renames columns",
+  ignore: server === null,
+  sanitizeOps: false,
+  sanitizeResources: false,
+  fn: async () => {
+    const sql = postgres(server!.url, { transform: postgres.camel, onnotice: () => {} });
+    const app = postgresDataSource<postgres.ReservedSql>(sql, { schema: "camel" });
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      run: (step) => step.transaction("insert", app, () => Promise.resolve(1)),
+    });
+    await using store = new MemoryStore();
+    await using engine = createEngine({ store, jobs: { write }, dataSources: { app } });
+    const { id: runId } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+
+    const found = await app.effects.findOlder((await store.getInfo()).id, Date.now() + 1_000, "", 10);
+
+    assert.deepEqual(found.map(({ key, runId }) => ({ key, runId })), [{ key: `${runId}/insert`, runId }]);
+    await sql.end();
+  },
+});
+
+Deno.test({
+  name: "a step in another database sends four messages besides those of its function",
+  ignore: server === null,
+  fn: async () => {
+    const pool = new pg.Pool({ connectionString: server!.url });
+    const sent: string[] = [];
+    const app = postgresDataSource({
+      connect: async () => {
+        const client = await pool.connect();
+        return {
+          query: (sql: string, parameters?: unknown[]) => {
+            sent.push(sql);
+            return client.query(sql, parameters);
+          },
+          release: (destroy?: boolean) => client.release(destroy),
+        };
+      },
+    });
+    const write = defineJob({
+      name: "write",
+      input: anything(),
+      run: async (step) => {
+        sent.length = 0; // those that look at the outbox come before
+        await step.transaction("insert", app, (tx) => tx.client.query("SELECT 1").then(() => null));
+        return sent.map((sql) => /^\w+/.exec(sql)![0]);
+      },
+    });
+    await using engine = anEngine({ write } as never, app);
+    const { id } = await engine.trigger("write", null);
+    await engine.runUntilIdle();
+
+    assert.deepEqual((await engine.getRun(id))?.output, ["BEGIN", "SELECT", "SELECT", "INSERT", "select"]);
+    await pool.end();
   },
 });

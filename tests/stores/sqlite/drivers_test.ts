@@ -28,6 +28,16 @@ Deno.test("SqliteStore.from() refuses a database that returns every integer as a
   database.close();
 });
 
+Deno.test("SqliteStore.from() refuses a database that returns rows as arrays", async () => {
+  const database = new DatabaseSync(":memory:", { returnArrays: true } as object);
+
+  await assert.rejects(SqliteStore.from(database), {
+    name: "TypeError",
+    message: "The database returns rows as arrays; open it without `returnArrays`",
+  });
+  database.close();
+});
+
 for (
   const [version, isAccepted] of [["3.40.1", false], ["3.42.0", false], ["3.43.0", true], ["4.0.0", true]] as const
 ) {

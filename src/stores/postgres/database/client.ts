@@ -254,7 +254,24 @@ export function lendClient(client: PostgresClient): Connection {
       `PostgresStore.from() needs a client of npm:pg, npm:postgres, jsr:@db/postgres or PGlite, not ${kindOf(client)}`,
     );
   }
+  refuseRenaming(client, "PostgresStore.from()");
   return { query: queryOf(client), isLent: true, close: () => Promise.resolve() };
+}
+
+/**
+ * Refuses a client of npm:postgres that renames the columns of the store: `transform: postgres.pascal`. With `camel` and
+ * `kebab` they keep their names.
+ *
+ * @throws {TypeError} It does.
+ */
+export function refuseRenaming(client: unknown, subject: string): void {
+  const { from } = propertyOf(propertyOf(propertyOf(client, "options"), "transform"), "column") as { from?: unknown } ??
+    {};
+  if (typeof from !== "function" || from("r") === "r") return;
+  throw new TypeError(
+    `${subject} cannot use a client of npm:postgres whose \`transform\` renames columns of one lower-case word, as ` +
+      "postgres.pascal does: open another one without it",
+  );
 }
 
 function queryOf(client: PostgresClient): PostgresQuery {
@@ -282,7 +299,7 @@ function isUnconnected(client: PostgresClient): boolean {
 }
 
 /** Whether the server has refused a statement: then nothing has happened, and the connection is in order. */
-function isServerError(error: unknown): boolean {
+export function isServerError(error: unknown): boolean {
   const code = sqlState(error);
   return code !== null && !/^(57P0[123]|08)/.test(code);
 }
@@ -300,6 +317,9 @@ export function isTransient(error: unknown): boolean {
 const UNAVAILABLE = /^(40001|40P01|55P03|53|25006|57)/;
 // Transactions, rights, and what there is in the schema: the same for all calls of a kind.
 const OF_ALL_CALLS = /^(25|28|2D|3F|42)/;
+
+/** The code of an error: the role lacks a right. */
+export const INSUFFICIENT_PRIVILEGE = "42501";
 
 /** Whether an error, or its cause, says that the server of a connection is a standby. */
 export function isOfStandby(error: unknown): boolean {

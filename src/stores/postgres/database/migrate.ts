@@ -4,7 +4,7 @@ import { SEARCH_PATH } from "../sql/basics.ts";
 import { compactSql, FUNCTIONS } from "../sql/functions.ts";
 import { VERSION } from "../sql/names.ts";
 import { TABLES } from "../sql/tables.ts";
-import { sqlState } from "./client.ts";
+import { INSUFFICIENT_PRIVILEGE, sqlState } from "./client.ts";
 import { newerTablesError, type PostgresDatabase } from "./postgres_database.ts";
 
 /**
@@ -21,7 +21,6 @@ export interface Functions {
 }
 
 const NEWER = "holdfast: newer tables";
-const INSUFFICIENT_PRIVILEGE = "42501";
 
 /**
  * Creates or updates the tables and the functions. Of several processes one makes the change, and the others find it
@@ -126,18 +125,26 @@ const OTHER_ENGINES = [
 export type Durability = "full" | "relaxed";
 
 /**
- * Refuses engines that speak the protocol of PostgreSQL but do not keep what the store relies on, and with `full` a server
+ * Refuses engines that speak the protocol of PostgreSQL but do not keep what the store relies on, sessions where a backslash
+ * in a string is an escape, and with `full` a server
  * or a role whose commits do not wait for the disk.
  *
  * @throws {StoreError} It is such a server, or it does not answer (`unavailable`).
  */
 export async function checkServer(database: PostgresDatabase, durability: Durability): Promise<void> {
-  const version = await database.ask("select pg_catalog.version() as r");
+  const version = await database.ask(VERSION_AND_STRINGS);
   const engine = OTHER_ENGINES.find(({ pattern }) => pattern.test(version));
   if (engine !== undefined) {
     throw new StoreError(`PostgresStore does not support ${engine.name}: ${engine.reason}. Use PostgreSQL`, {
       code: "internal",
     });
+  }
+  if (version.endsWith("standard_conforming_strings=off")) {
+    throw new StoreError(
+      "The setting standard_conforming_strings is off, with which the functions of the store do not work. Turn it on for " +
+        "the role and the database of the store",
+      { code: "internal" },
+    );
   }
   if (durability === "relaxed" || await database.ask(IS_LOSSY) !== "true") return;
   throw new StoreError(
@@ -147,6 +154,8 @@ export async function checkServer(database: PostgresDatabase, durability: Durabi
   );
 }
 
+const VERSION_AND_STRINGS = "select pg_catalog.version() || ' standard_conforming_strings=' || " +
+  "pg_catalog.current_setting('standard_conforming_strings') as r";
 const IS_LOSSY =
   "select ('off' in (pg_catalog.current_setting('synchronous_commit'), pg_catalog.current_setting('fsync')))::text as r";
 

@@ -120,9 +120,10 @@ export class PostgresDatabase {
     }
   }
 
-  /** The id of the store, and the statement that asks for it. */
+  /** The id of the store, and the statement that asks another session for it, and how that reads strings. */
   async readId(): Promise<{ statement: string; id: string }> {
-    const statement = toSql("select id as r from {schema}.schema_version", this.#schema);
+    const strings = "pg_catalog.current_setting('standard_conforming_strings')";
+    const statement = toSql(`select id as r, ${strings} as strings from {schema}.schema_version`, this.#schema);
     return { statement, id: await this.ask(statement) };
   }
 

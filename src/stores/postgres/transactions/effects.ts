@@ -12,7 +12,8 @@ import type {
   StuckRows,
 } from "../../../model/effects.ts";
 import { sqlState, storeError } from "../database/client.ts";
-import type { OpenTransaction, SqlDriver } from "./drivers.ts";
+import type { SqlDriver } from "./drivers.ts";
+import { endedError, isEnded } from "./ended_transaction.ts";
 import { callWork, levelOf, own, OwnError, repeatTransaction, rollBack } from "./executions.ts";
 import { outboxChannel } from "../notify/announcer.ts";
 import { SEARCH_PATH } from "../sql/basics.ts";
@@ -25,6 +26,9 @@ const TAKEN_MS = 5_000;
 // NOTIFY takes a lock of the whole cluster: while a row of the last second waits, engines look without it.
 const WAITING_MS = 1_000;
 const NOW = "floor(extract(epoch from pg_catalog.clock_timestamp()) * 1000)";
+
+/** The last message has failed: perhaps nobody knows whether it was committed. */
+class CommitError extends OwnError {}
 
 interface PostgresEffectsOptions {
   schema: string;
@@ -61,7 +65,7 @@ export class PostgresEffects implements Effects, Outbox {
 
   async transact(request: EffectRequest): Promise<{ found: NewEffect["output"] } | { committed: true }> {
     const { keys, abortSignal } = request;
-    const isUnknown = (error: unknown) => error instanceof OwnError && UNKNOWN.test(sqlState(error.cause) ?? "");
+    const isUnknown = (error: unknown) => error instanceof CommitError && UNKNOWN.test(sqlState(error.cause) ?? "");
     // After an unknown outcome, the first statement finds the effect.
     const mayRepeat = (error: unknown) =>
       (isUnknown(error) && keys.length > 0) ||
@@ -71,6 +75,7 @@ export class PostgresEffects implements Effects, Outbox {
     } catch (error) {
       if (error instanceof WorkError || error instanceof StoreError) throw error;
       const cause = error instanceof OwnError ? error.cause : error;
+      if (error instanceof OwnError && isEnded(cause)) throw new WorkError(endedError(cause));
       if (!isUnknown(error) || keys.length > 0) throw new WorkError(cause);
       throw new StoreError(`Nobody knows whether the transaction was committed: ${errorMessage(cause)}`, {
         cause,
@@ -92,37 +97,34 @@ export class PostgresEffects implements Effects, Outbox {
           return { found: row.output as string | null };
         }
       }
-      const { effect, rows } = await callWork(work, this.#toTx(open.client), abortSignal);
-      for (const row of rows) {
-        const { sql, parameters } = this.insertion(row);
-        await open.query(sql, parameters).catch(own);
+      const { effect, rows } = await callWork(work, open, this.#toTx, abortSignal);
+      const insertions = rows.map((row) => this.insertion(row));
+      if (effect !== null) insertions.push(this.#insertionOf(effect));
+      for (const { sql, parameters } of insertions) {
+        // Without a transaction, the row would be committed at once.
+        await open.query(`${sql} WHERE ${open.isSame}`, parameters).catch(own);
       }
-      if (effect !== null) await this.#insert(open, effect).catch(own);
-      await open.commit().catch(own);
+      await open.commit().catch((cause) => {
+        throw new CommitError("A commit has failed", { cause });
+      });
       return { committed: true };
     } catch (error) {
       return await rollBack(open, error, abortSignal);
     }
   }
 
-  async #insert(open: OpenTransaction, { key, storeId, runId, output, at }: NewEffect): Promise<void> {
-    await open.query(
-      `INSERT INTO ${this.schema}.effects (step_key, store_id, run_id, output, at) VALUES ($1, $2, $3, $4, $5)`,
-      [key, storeId, runId, output, at],
-    );
+  #insertionOf({ key, storeId, runId, output, at }: NewEffect) {
+    const sql = `INSERT INTO ${this.schema}.effects (step_key, store_id, run_id, output, at) SELECT $1, $2, $3, $4, $5`;
+    return { sql, parameters: [key, storeId, runId, output, at] };
   }
 
   async findOlder(storeId: string, at: number, after: string, limit: number): Promise<StoredEffect[]> {
     const rows = await this.#execute([[
-      `SELECT step_key, run_id, at::text AS at FROM ${this.schema}.effects
+      `SELECT step_key AS key, run_id AS run, at::text AS at FROM ${this.schema}.effects
        WHERE step_key COLLATE "C" > $1 AND store_id = $2 AND at < $3 ORDER BY step_key COLLATE "C" LIMIT $4`,
       [after, storeId, Math.floor(at), limit],
     ]]);
-    return rows.map(({ step_key: key, run_id: runId, at }) => ({
-      key: String(key),
-      runId: String(runId),
-      at: Number(at),
-    }));
+    return rows.map(({ key, run, at }) => ({ key: String(key), runId: String(run), at: Number(at) }));
   }
 
   async forget(keys: readonly string[]): Promise<void> {
@@ -133,7 +135,7 @@ export class PostgresEffects implements Effects, Outbox {
 
   insertion({ id, kind, name, value, options, storeId, at }: NewOutboxRow) {
     const sql = `INSERT INTO ${this.schema}.outbox (id, kind, name, value, options, store_id, at)
-      VALUES ($1, $2, $3, $4, $5, $6, $7)`;
+      SELECT $1, $2, $3, $4, $5, $6, $7`;
     return { sql, parameters: [id, kind, name, value, options, storeId, at] };
   }
 

@@ -9,6 +9,9 @@ const MAX_PAUSE_MS = 50;
 const REPEATED = /^(40001|40P01|55P03)$/;
 const LEVELS = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
+/** The connection was lost while the function was executed: nothing was committed. */
+export class ConnectionLostError extends WorkError {}
+
 /** A statement of ours has failed, and not the function: its `cause` is the error of the driver. */
 export class OwnError extends Error {}
 
@@ -39,8 +42,21 @@ export async function repeatTransaction<T>(
   }
 }
 
-/** Calls the function of a transaction. What it throws, and the reason of the signal, are the cause of a WorkError. */
+/** Calls the function of a transaction, and ends its client. What it throws, and the reason of the signal, are the cause of a WorkError. */
 export async function callWork<T>(
+  work: (tx: object) => T | Promise<T>,
+  open: OpenTransaction,
+  toTx: (client: unknown) => object,
+  abortSignal: AbortSignal | null,
+): Promise<T> {
+  try {
+    return await untilAborted(work, toTx(open.client), abortSignal);
+  } finally {
+    open.endWork();
+  }
+}
+
+async function untilAborted<T>(
   work: (tx: object) => T | Promise<T>,
   tx: object,
   abortSignal: AbortSignal | null,
@@ -64,7 +80,7 @@ export async function callWork<T>(
 /**
  * Rolls back, and throws the error. If the connection is lost, the function has failed because of that.
  *
- * @throws {StoreError} The connection is lost: nothing was committed.
+ * @throws {ConnectionLostError} The connection is lost.
  */
 export async function rollBack(
   open: OpenTransaction,
@@ -76,13 +92,21 @@ export async function rollBack(
   const cause = error instanceof WorkError ? error.cause : null;
   const isAnswered = await open.rollback({ destroy: isAborted || isOfStandby(error) });
   if (isAborted || isAnswered || cause === null) throw error;
-  throw new StoreError(`The connection of the transaction is lost: ${errorMessage(cause)}`, { cause });
+  throw new ConnectionLostError(
+    new StoreError(`The connection of the transaction is lost: ${errorMessage(cause)}`, { cause }),
+  );
 }
 
-/** The isolation level in the words of SQL. */
+/**
+ * The isolation level in the words of SQL.
+ *
+ * @throws {WorkError} It is none: its cause is a TypeError.
+ */
 export function levelOf(isolation: string | undefined): string | undefined {
   if (isolation === undefined) return undefined;
   const level = String(isolation).toUpperCase();
   if (LEVELS.includes(level)) return level;
-  throw new TypeError(`isolation must be one of ${LEVELS.join(", ").toLowerCase()}, not "${isolation}"`);
+  throw new WorkError(
+    new TypeError(`isolation must be one of ${LEVELS.join(", ").toLowerCase()}, not "${isolation}"`),
+  );
 }

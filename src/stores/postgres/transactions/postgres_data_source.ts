@@ -1,8 +1,8 @@
 import { type DataSource, type DataSourceOptions, readKeepEffects } from "../../../model/data_source.ts";
 import type { AsyncTransactionCalls } from "../../../model/transaction.ts";
 import { checkOptionNames } from "../../../values/option_names.ts";
-import { kindOf } from "../../../values/unknown_values.ts";
-import { openDriver, type PostgresClient } from "../database/client.ts";
+import { errorMessage, kindOf } from "../../../values/unknown_values.ts";
+import { INSUFFICIENT_PRIVILEGE, openDriver, type PostgresClient, sqlState } from "../database/client.ts";
 import { refuseStandby } from "../database/servers.ts";
 import { checkSchema } from "../sql/names.ts";
 import {
@@ -204,9 +204,28 @@ class CheckedDriver implements SqlDriver {
   async #compare(): Promise<void> {
     const { statement, id } = await this.#database.readId();
     const open = await this.#driver.begin({});
-    const found = await open.query(statement, []).catch(() => []);
+    let failure: unknown = null;
+    const [found] = await open.query(statement, []).catch((error) => {
+      failure = error;
+      return [];
+    });
     await open.rollback();
-    if (found[0]?.r === id) return;
+    if (failure !== null && sqlState(failure) === null) throw failure; // the connection is lost
+    if (sqlState(failure) === INSUFFICIENT_PRIVILEGE) {
+      throw new StoreError(
+        `The role of the pool of the data source lacks a right: ${errorMessage(failure)}. Grant it what the store ` +
+          'needs: see "Roles" in docs/guides/postgres.md',
+        { code: "internal", cause: failure },
+      );
+    }
+    if (found?.strings === "off") {
+      throw new StoreError(
+        "The pool of the data source has standard_conforming_strings off, with which the functions of the store do not " +
+          "work. Turn it on for its role and its database",
+        { code: "internal" },
+      );
+    }
+    if (found?.r === id) return;
     throw new StoreError("The pool of the data source is connected to another database than the store", {
       code: "internal",
     });

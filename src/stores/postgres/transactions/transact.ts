@@ -9,7 +9,7 @@ import type {
   TransactionLimits,
 } from "../../../store/transaction.ts";
 import type { SendReceipt } from "../../../store/send_request.ts";
-import { isOfOneCall, NotSentError, sqlState, storeError } from "../database/client.ts";
+import { isServerError, NotSentError, sqlState, storeError } from "../database/client.ts";
 import { readAnswer } from "../database/portable_text.ts";
 import type { PostgresDatabase } from "../database/postgres_database.ts";
 import { toWaitOfJob } from "../../rows.ts";
@@ -26,7 +26,8 @@ import {
 import { toLeaseParameter, toNewRunParameter, toReportParameters, toStepParameter } from "../writes/parameters.ts";
 import { isRefusal, type Refusal, toRefusalError } from "../writes/write_group.ts";
 import type { OpenTransaction, SqlDriver } from "./drivers.ts";
-import { callWork, levelOf, own, OwnError, repeatTransaction, rollBack } from "./executions.ts";
+import { endedError, isEnded } from "./ended_transaction.ts";
+import { callWork, ConnectionLostError, levelOf, own, OwnError, repeatTransaction, rollBack } from "./executions.ts";
 
 /** What a transaction of the store's own database is executed with. */
 export interface TransactDeps {
@@ -36,6 +37,9 @@ export interface TransactDeps {
   toTx: (client: unknown) => object;
 }
 
+/** The database of the store does not begin a transaction: nothing has happened yet, and the function has no part in it. */
+class BeginError extends OwnError {}
+
 /** What `fn.find_step()` returns. */
 type FoundStep = Refusal | { name: string; index: number; attempts: number; output: string | null; recordedNo: number };
 
@@ -44,8 +48,7 @@ type Answer = EnqueuedRow[] | SignalAnswer | SendAnswer | Refusal | { recordedNo
 // What `fn.join()` throws: a write was refused, with the answers as the detail; the step is recorded already.
 const REFUSED = "HF001";
 const RECORDED = "HF002";
-// The transaction has failed before, and the function has caught the error.
-const FAILED_BEFORE = "25P02";
+const READ_ONLY = "25006";
 const UNIQUE_VIOLATION = "23505";
 // The server ends a transaction whose process is frozen: some time after the transaction would have ended itself.
 const IDLE_MARGIN_MS = 5_000;
@@ -60,16 +63,19 @@ export async function transact(
   work: (tx: object, findWait: FindWait, findRun: FindRun) => StoreWrites | Promise<StoreWrites>,
   limits: TransactionLimits,
 ): Promise<StoreAnswers> {
-  // The next first statement finds the record, or the next try what others have added.
+  // The next first statement finds the record, or the next try what others have added, or another connection a server that
+  // takes writes.
   const mayRepeat = (error: unknown) =>
-    error instanceof OwnError && [RECORDED, UNIQUE_VIOLATION].includes(sqlState(error.cause)!);
+    error instanceof ConnectionLostError ||
+    (error instanceof OwnError && [RECORDED, UNIQUE_VIOLATION, READ_ONLY].includes(sqlState(error.cause)!));
   try {
     return await repeatTransaction(() => transactOnce(deps, step, work, limits), limits.abortSignal, mayRepeat);
   } catch (error) {
     if (!(error instanceof OwnError)) throw error;
     const { cause } = error;
-    // A constraint or a trigger of the user can refuse the commit.
-    if (isOfOneCall(cause) || sqlState(cause) === FAILED_BEFORE) throw new WorkError(cause);
+    if (isEnded(cause)) throw new WorkError(endedError(cause));
+    // The server has refused the commit: because of what the function has done, or others were always in its way.
+    if (!(error instanceof BeginError) && isServerError(cause)) throw new WorkError(cause);
     throw storeError(cause, { writes: true });
   }
 }
@@ -84,14 +90,14 @@ async function transactOnce(
   const find = lease === undefined
     ? "null"
     : database.toCall("find_step", { ...toLeaseParameter(lease), name: step!.name });
-  const first = `select extract(epoch from pg_catalog.now())::text as began, ${find} as r, pg_catalog.set_config(
+  const columns = `extract(epoch from pg_catalog.now())::text as began, ${find} as r, pg_catalog.set_config(
     'idle_in_transaction_session_timeout', '${Math.ceil(timeoutMs) + IDLE_MARGIN_MS}', true)::text as idle`;
-  const open = await driver.begin({ isolation: levelOf(isolation), first }).catch((error) => {
-    // Nothing has happened yet.
-    return own(sqlState(error) === null && !(error instanceof StoreError) ? new NotSentError(error) : error);
+  const open = await driver.begin({ isolation: levelOf(isolation), columns }).catch((error) => {
+    const isUnsent = sqlState(error) === null && !(error instanceof StoreError);
+    throw new BeginError("A transaction cannot begin", { cause: isUnsent ? new NotSentError(error) : error });
   });
   try {
-    const [row] = open.first as [{ began: string; r: string | null }];
+    const row = open.first as { began: string; r: string | null };
     const found = row.r === null ? null : readAnswer(row.r) as FoundStep | null;
     if (isRefusal(found)) throw new LeaseLostError(lease!);
     if (found !== null) {
@@ -108,7 +114,7 @@ async function transactOnce(
       const { rows: [run] } = readAnswer(row!.r as string) as { rows: [RunRow | null] };
       return run === null ? null : toRunText(run);
     };
-    const writes = await callWork((tx) => work(tx, findWait, findRun), toTx(open.client), abortSignal);
+    const writes = await callWork((tx) => work(tx, findWait, findRun), open, toTx, abortSignal);
     const asked = writes.runs.length + writes.signals.length + (writes.messages?.length ?? 0);
     if (asked > 0 && !isReadCommitted(isolation)) {
       throw new WorkError(new TypeError("A transaction that triggers, signals or sends has to be READ COMMITTED"));
@@ -174,11 +180,11 @@ async function commit(
   const runIds = lease === null ? [] : [lease.runId];
   const last = others.length === 0
     ? undefined
-    : `select ${database.toCall("join", { began, runIds, steps: [], endings: [], triggers: [], others })} as r`;
-  const rows = await open.commit(last).catch((error) => {
+    : database.toCall("join", { began, runIds, steps: [], endings: [], triggers: [], others });
+  const answer = await open.commit(last).catch((error) => {
     if (sqlState(error) !== REFUSED) return own(error);
     toAnswers((error as { detail: string }).detail);
     throw new ConflictError("A signal or a message was sent before, with another payload"); // the same in another order
   });
-  return toAnswers(rows[0]?.r as string | undefined);
+  return toAnswers(last === undefined ? undefined : answer as string);
 }

@@ -13,6 +13,7 @@ import type {
 } from "../../../model/effects.ts";
 import { systemHost } from "../../../model/host.ts";
 import type { JsonText } from "../../../values/json.ts";
+import { checkOptionNames } from "../../../values/option_names.ts";
 import { checkDriver, openConnection } from "../connection.ts";
 import { SqliteDatabase, type SqliteDriver } from "../sqlite_database.ts";
 import { isAmong, sql } from "../statement.ts";
@@ -63,18 +64,21 @@ export interface SqliteConnection {
   close(): void;
 }
 
+const OPTIONS: Record<keyof DataSourceOptions, true> = { keepEffects: true };
+
 /**
  * Another SQLite file than that of the store as a data source, in which steps leave effects. The table
  * `holdfast_effects` is made there. A file that it opens gets a write-ahead log, as that of a store.
  *
  * @param place The path of the file, `":memory:"`, or an open database as `SqliteStore.from()` takes it.
  * @throws {StoreError} The file cannot be opened.
- * @throws {TypeError} The database cannot be used.
+ * @throws {TypeError} The database cannot be used, or an option is not valid.
  */
 export async function sqliteDataSource(
   place: string | SqliteDriver,
   options: DataSourceOptions = {},
 ): Promise<SqliteDataSource> {
+  checkOptionNames(options, OPTIONS, "sqliteDataSource()");
   const keepMs = readKeepEffects(options); // refused before anything is opened
   if (typeof place !== "string") checkDriver(place);
   const opened = typeof place === "string" ? await openConnection(place, `Cannot open the database "${place}"`) : null;

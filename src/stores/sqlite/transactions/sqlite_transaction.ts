@@ -1,5 +1,5 @@
 import type { TransactionCalls } from "../../../model/transaction.ts";
-import { isInstance, kindOf, propertyOf } from "../../../values/unknown_values.ts";
+import { errorMessage, isInstance, kindOf, propertyOf } from "../../../values/unknown_values.ts";
 import type { SqliteDatabase, SqliteDriver, SqliteDriverStatement } from "../sqlite_database.ts";
 import { StoreError, WorkError } from "../../../model/error.ts";
 import { isPromise } from "../../../values/at_once.ts";
@@ -68,7 +68,8 @@ function checkStatement(sql: string): void {
 }
 
 const ENDED =
-  "The transaction was ended by one of its statements: RAISE(ROLLBACK) in a trigger, COMMIT, or a full disk";
+  "The transaction was ended by one of its statements: RAISE(ROLLBACK) in a trigger, COMMIT, or a full disk. Holdfast " +
+  "has recorded nothing; what was written before a COMMIT, or after the end, is committed";
 
 /**
  * Executes a function in a savepoint of the open transaction.
@@ -89,15 +90,27 @@ export function inSavepoint<T>(
     value = work(openTransaction(statements, () => !hasReturned && isInTransaction(driver)));
     if (isPromise(value)) throw new TypeError("A transaction on SQLite is synchronous"); // the engine refuses it before
   } catch (error) {
-    if (!isInTransaction(driver)) throw new Undone(new WorkError(error));
-    db.savepoint("ROLLBACK TO holdfast_work; RELEASE holdfast_work");
+    if (!endSavepoint(db, "ROLLBACK TO holdfast_work; RELEASE holdfast_work")) throw new Undone(new WorkError(error));
     return { thrown: new WorkError(error) };
   } finally {
     hasReturned = true;
   }
-  if (!isInTransaction(driver)) throw new Undone(new WorkError(new StoreError(ENDED, { code: "internal" })));
-  db.savepoint("RELEASE holdfast_work");
+  if (!endSavepoint(db, "RELEASE holdfast_work")) {
+    throw new Undone(new WorkError(new StoreError(ENDED, { code: "internal" })));
+  }
   return { value };
+}
+
+/** Ends the savepoint of a function. `false`: there is none, since a statement has ended the transaction. */
+function endSavepoint(db: SqliteDatabase, sql: string): boolean {
+  if (!isInTransaction(db.driver)) return false;
+  try {
+    db.savepoint(sql);
+    return true;
+  } catch (error) {
+    if (/no such savepoint/.test(errorMessage(error))) return false; // another transaction was begun
+    throw error;
+  }
 }
 
 /**

@@ -26,7 +26,8 @@ for (const [engine, version] of VERSIONS) {
       assert.match(error.message, new RegExp(`^PostgresStore does not support ${engine}: `));
       return error.code === "internal";
     });
-    assert.deepEqual(asked, ["select pg_catalog.version() as r"]);
+    assert.equal(asked.length, 1);
+    assert.match(asked[0]!, /^select pg_catalog\.version\(\) /);
   });
 }
 

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import pg from "pg";
+import postgres from "postgres";
 import { StoreError } from "../../../../src/model/error.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
+import { postgresDataSource } from "../../../../src/stores/postgres/transactions/postgres_data_source.ts";
 import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
 import { startServer } from "../server.ts";
 import { getRuns } from "../../../../src/store/reads.ts";
@@ -52,6 +54,28 @@ test("migrate() refuses a server that may lose what it has acknowledged, also th
   );
 
   await pool.end();
+});
+
+test("open() and migrate() refuse a server where a backslash in a string is an escape", async ({ url, schema }) => {
+  const odd = `${url}?options=-c%20standard_conforming_strings%3Doff`;
+  const pool = new pg.Pool({ connectionString: odd });
+  const store = PostgresStore.from(pool, { schema, durability: "relaxed" });
+
+  const refusal = { name: "StoreError", code: "internal", message: /standard_conforming_strings is off/ };
+  await assert.rejects(PostgresStore.open(odd, { schema, durability: "relaxed" }), refusal);
+  await assert.rejects(store.migrate(), refusal);
+
+  await pool.end();
+});
+
+test("a client of npm:postgres that renames the columns of the store is refused", async ({ url }) => {
+  const renaming = postgres(url, { transform: postgres.pascal });
+  const message = /cannot use a client of npm:postgres whose `transform` renames columns of one lower-case word/;
+
+  assert.throws(() => PostgresStore.from(renaming), { name: "TypeError", message });
+  assert.throws(() => postgresDataSource(renaming), { name: "TypeError", message });
+
+  await renaming.end();
 });
 
 test("open() leaves no connection behind when it refuses a server", async ({ url, schema }) => {
