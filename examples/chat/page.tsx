@@ -13,7 +13,7 @@ const client = createClient<typeof jobs>({ url: "/api/jobs" });
 
 function Chat({ id, transport, first }: { id: string; transport: RunTransport; first: UIMessage[] }) {
   const [text, setText] = useState("");
-  const { messages, sendMessage, resumeStream, stop, status, error } = useChat({
+  const { messages, sendMessage, regenerate, resumeStream, stop, status, error } = useChat({
     id,
     transport,
     messages: first,
@@ -43,6 +43,9 @@ function Chat({ id, transport, first }: { id: string; transport: RunTransport; f
         <input aria-label="Message" value={text} onChange={({ target }) => setText(target.value)} required />
         <button type="submit" disabled={isAnswering}>Send</button>
         <button type="button" disabled={!isAnswering} onClick={end}>Stop</button>
+        <button type="button" disabled={isAnswering || messages.length === 0} onClick={() => void regenerate()}>
+          Answer again
+        </button>
         <button type="button" onClick={() => fetch("/kill-the-worker", { method: "POST" })}>Kill the worker</button>
       </form>
     </main>

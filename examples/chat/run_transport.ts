@@ -23,8 +23,9 @@ export class RunTransport implements ChatTransport<UIMessage> {
   async sendMessages(
     { chatId, messages, abortSignal }: Parameters<ChatTransport<UIMessage>["sendMessages"]>[0],
   ): Promise<ReadableStream<UIMessageChunk>> {
-    // The id of the last message makes it one run, also if the request is sent twice.
-    const options = { labels: { chat: chatId }, idempotencyKey: `${chatId} ${messages.at(-1)!.id}` };
+    // The same request is one run, also if it is sent twice. regenerate() comes after another answer: it is another run.
+    const idempotencyKey = `${chatId} ${messages.at(-1)!.id} ${this.runId}`;
+    const options = { labels: { chat: chatId }, idempotencyKey };
     const { runId } = await this.#client.trigger("answer", { messages }, options);
     this.runId = runId;
     return streamOf(this.#read(runId, abortSignal));

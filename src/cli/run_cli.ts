@@ -108,8 +108,8 @@ function describeCommands(commands: readonly Command[]): string {
     "HOLDFAST_STORE is the default of --store; HOLDFAST_TOKEN is the bearer token for a service.",
     "`holdfast help COMMAND` lists the options of a command, `holdfast --version` prints the version.",
     "",
-    "Exit code: 0 done; 1 refused, a run failed, or the doctor has found something; 2 called in a wrong way;",
-    "3 the store cannot be reached.",
+    "Exit code: 0 done; 1 refused, a run failed, the doctor has found something, or the result cannot be written;",
+    "2 called in a wrong way; 3 the store cannot be reached.",
   ].join("\n");
 }
 

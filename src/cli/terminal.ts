@@ -1,4 +1,5 @@
 import process from "node:process";
+import type { Writable } from "node:stream";
 
 /** Where a command reads from and writes to. */
 export interface Terminal {
@@ -24,15 +25,16 @@ export interface Terminal {
 export function processTerminal(): Terminal {
   const { stdin, stdout, stderr, env } = process;
   let interrupt: AbortController | null = null;
-  // The reader of the result has ended, as `head` does.
   stdout.on("error", (error: Error & { code?: unknown }) => {
-    if (error.code === "EPIPE") process.exit(0);
-    throw error;
+    if (error.code === "EPIPE") process.exit(0); // the reader of the result has ended, as `head` does
+    write(stderr, `Cannot write the result: ${error.message}\n`);
+    process.exit(1);
   });
+  stderr.on("error", () => {}); // nobody reads notes: the exit code says how it ended
   const isTerminal = stdout.isTTY === true;
   return {
-    print: (line, end = "\n") => void stdout.write(line + end),
-    note: (line) => void stderr.write(`${line}\n`),
+    print: (line, end = "\n") => write(stdout, line + end),
+    note: (line) => write(stderr, `${line}\n`),
     columns: isTerminal ? stdout.columns ?? 80 : null,
     hasColors: isTerminal && wantsColors(env),
     env: (name) => env[name],
@@ -54,6 +56,15 @@ export function processTerminal(): Terminal {
       return interrupt.signal;
     },
   };
+}
+
+/** Writes to a stream, which emits why it cannot. For a file, Deno throws that instead. */
+function write(stream: Writable, text: string): void {
+  try {
+    stream.write(text);
+  } catch (error) {
+    stream.emit("error", error);
+  }
 }
 
 /** Whether a terminal with this environment is to be sent colors (https://no-color.org). */

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { ChangeWatch } from "../events/change_watch.ts";
+import { activityListenersOf, ChangeWatch } from "../events/change_watch.ts";
 import { Hub } from "../events/hub.ts";
 import type { ExecutionDeps } from "../execution/execution.ts";
 import type { RequestRetry, Surroundings } from "../execution/surroundings.ts";
@@ -52,7 +52,7 @@ export function assembleEngine<J extends Jobs, L>(options: EngineOptions<J, L>, 
   checkEngineOptions(options);
   const host = options.host ?? systemHost;
   const logger = toLogger(options.logger);
-  const hub = new Hub(host, logger);
+  const hub = new Hub(host, logger, activityListenersOf(options.store));
   const outages = new OutageLog(logger, host);
   logFailures(hub, logger, outages);
   const around = new AroundHooks((error) => hub.publishError(error));

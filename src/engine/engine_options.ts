@@ -9,7 +9,8 @@ import type { WorkerOptions } from "../execution/worker_settings.ts";
 import type { SchemaLabels } from "./triggers/new_run.ts";
 import { type CheckedSchedule, checkSchedule, type DeclaredScheduleOptions } from "./schedules/schedule_options.ts";
 import type { JobCatalog } from "../model/job/job_catalog.ts";
-import { kindOf, propertyOf } from "../values/unknown_values.ts";
+import { isObject, kindOf, propertyOf } from "../values/unknown_values.ts";
+import { withoutUndefined } from "../values/without_undefined.ts";
 import { checkName, isLabelKey } from "../values/name.ts";
 import { checkOnDivergence } from "../model/job/job_changes.ts";
 import { checkOptionNames, namesOf } from "../values/option_names.ts";
@@ -124,7 +125,7 @@ export function checkSchedules(
   jobs: JobCatalog,
   maxValueBytes: number,
 ): CheckedSchedule[] {
-  if (typeof schedules !== "object" || schedules === null || Array.isArray(schedules)) {
+  if (!isObject(schedules)) {
     throw new TypeError(`schedules of createEngine() must be an object of schedules, not ${kindOf(schedules)}`);
   }
   return Object.entries(schedules).map(([name, options]) => {
@@ -158,7 +159,7 @@ function hasMethods(value: unknown, ...names: string[]): boolean {
 
 function checkJobs(jobs: unknown): void {
   // The keys of an array would be the names of its handles.
-  if (typeof jobs !== "object" || jobs === null || Array.isArray(jobs)) {
+  if (!isObject(jobs)) {
     throw new TypeError(`createEngine() needs jobs: an object of what defineJob() makes, not ${kindOf(jobs)}`);
   }
   const keys = new Map<string, string>();
@@ -181,7 +182,7 @@ function isJob(value: unknown): value is Job {
 /** The retention in milliseconds. */
 export function readRetention(retention: RetentionOptions): Retention {
   checkOptionNames(retention, RETENTION, "retention");
-  const given = Object.entries(retention).filter(([, kept]) => kept !== undefined);
+  const given = Object.entries<Duration>(withoutUndefined(retention));
   return Object.fromEntries(given.map(([status, kept]) => [status, readDuration(kept, `retention.${status}`)]));
 }
 
@@ -191,7 +192,7 @@ export function readRetention(retention: RetentionOptions): Retention {
  * @throws {TypeError} One is not a data source, or has two names.
  */
 export function readDataSources(sources: NonNullable<EngineOptions<Jobs>["dataSources"]>): Map<DataSource, string> {
-  if (typeof sources !== "object" || sources === null || Array.isArray(sources)) {
+  if (!isObject(sources)) {
     throw new TypeError(`dataSources of createEngine() must be an object of data sources, not ${kindOf(sources)}`);
   }
   const names = new Map<DataSource, string>();

@@ -30,20 +30,24 @@ const EVENTS = namesOf<EventType | "*">()(
   "log:write job:pause job:resume schedule:skip worker:stranded worker:error",
 );
 
+/** What to call after a commit of an engine of this process, by its store; with the hub whose commits do not count. */
+export type ActivityListeners = Map<() => void, Hub | undefined>;
+
 /** Publishes this engine's events in this process. */
 export class Hub {
   readonly #host: Host;
   readonly #logger: Logger;
   readonly #listeners = new Map<EventType | "*", Set<Listener>>();
   readonly #runListeners = new Map<string, Set<(type: RunHappening["type"]) => void>>();
-  readonly #activityListeners = new Set<() => void>();
+  readonly #activityListeners: ActivityListeners;
   #observer: ((jobName: string, happening: RunHappening) => void) | null = null;
   #sequence = 0;
 
-  /** Creates a hub; `logger` gets the errors of its listeners. */
-  constructor(host: Host, logger: Logger = toLogger(undefined)) {
+  /** Creates a hub; `logger` gets the errors of its listeners, and `activityListeners` are those of all with its store. */
+  constructor(host: Host, logger: Logger = toLogger(undefined), activityListeners: ActivityListeners = new Map()) {
     this.#host = host;
     this.#logger = logger;
+    this.#activityListeners = activityListeners;
   }
 
   /**
@@ -71,11 +75,15 @@ export class Hub {
     this.#observer = observer;
   }
 
-  /** Calls back whenever an event of any run is published, until the returned function is called. */
-  onActivity(listener: () => void): () => void {
-    const own = () => listener();
-    this.#activityListeners.add(own);
-    return () => void this.#activityListeners.delete(own);
+  /**
+   * Calls back whenever this hub, or that of another engine with the same `Store` object, publishes an event of any run,
+   * until the returned function is called.
+   *
+   * @param except A hub whose events do not count.
+   */
+  onActivity(listener: () => void, except?: Hub): () => void {
+    this.#activityListeners.set(listener, except);
+    return () => void this.#activityListeners.delete(listener);
   }
 
   /** Calls back with the type of each event of one run that is published, until the returned function is called. */
@@ -100,13 +108,13 @@ export class Hub {
       this.#publish({ ...happening, runId: run.id, jobName: run.jobName, labels: run.labels }, at);
     }
     const ofRun = this.#runListeners.size === 0 ? undefined : this.#runListeners.get(run.id);
-    if (ofRun === undefined && this.#activityListeners.size === 0) return;
-    for (const listener of [...ofRun ?? [], ...this.#activityListeners]) listener(happening.type);
+    if (ofRun !== undefined) { for (const listener of [...ofRun]) listener(happening.type); }
+    this.noteCommit();
   }
 
   /** Notes that something was committed of which no event tells: who reads the journal looks at once. */
   noteCommit(): void {
-    for (const listener of [...this.#activityListeners]) listener();
+    for (const [listener, except] of this.#activityListeners) if (except !== this) listener();
   }
 
   /** Publishes jobs that no live worker knows. Returns whether anybody listens. */

@@ -1,6 +1,7 @@
 import { checkName } from "../values/name.ts";
 import { type Duration, toMs } from "../values/duration.ts";
 import { checkOptionNames, namesOf } from "../values/option_names.ts";
+import { withoutUndefined } from "../values/without_undefined.ts";
 
 /** Settings of a worker. */
 export interface WorkerOptions {
@@ -60,8 +61,7 @@ export function workerSettings(options: WorkerOptions = {}): WorkerSettings {
   const { name = null, deployment = null, ...numbers } = options;
   if (name !== null) checkName(name, "worker.name");
   if (deployment !== null) checkName(deployment, "worker.deployment");
-  const given = Object.entries(numbers)
-    .filter(([, value]) => value !== undefined)
+  const given = Object.entries<Duration>(withoutUndefined(numbers))
     .map(([setting, value]) => [setting, COUNTS.has(setting) ? value : toMs(value)]);
   const settings: WorkerNumbers = { ...DEFAULTS, ...Object.fromEntries(given) };
   for (const [setting, value] of Object.entries(settings)) {

@@ -1,12 +1,13 @@
 import { type Host, systemHost } from "../model/host.ts";
 import { type AllowedHost, allowsHost, readAllowedHosts } from "./access/request_origin.ts";
 import { AUTH_FIELDS, checkAuth, type HandlerAuth } from "./access/auth_hooks.ts";
-import { withoutUndefined } from "./without_undefined.ts";
+import { withoutUndefined } from "../values/without_undefined.ts";
 import { similarNameFinder } from "./similar_name.ts";
 import { type Duration, toMs } from "../values/duration.ts";
 import type { Wait } from "../model/wait.ts";
 import { type Json, MAX_JSON_DEPTH } from "../values/json.ts";
 import { namesOf } from "../values/option_names.ts";
+import { isObject } from "../values/unknown_values.ts";
 import type { ClientRun } from "../model/client_run.ts";
 import type { Retention } from "../model/run.ts";
 
@@ -214,7 +215,7 @@ export function checkOptions<Context>(
 /** Refuses options that do not exist: a misspelled hook would leave everything open. */
 function checkNames(prefix: string, options: unknown, known: readonly string[]): void {
   if (options === undefined) return;
-  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+  if (!isObject(options)) {
     throw new TypeError(`${prefix.slice(0, -1) || "The options"} must be an object`);
   }
   const findSimilar = similarNameFinder(known);

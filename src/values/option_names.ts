@@ -1,4 +1,4 @@
-import { kindOf } from "./unknown_values.ts";
+import { isObject, kindOf } from "./unknown_values.ts";
 
 /**
  * Refuses an option that does not exist: a misspelt one would otherwise be ignored.
@@ -9,7 +9,7 @@ import { kindOf } from "./unknown_values.ts";
  */
 export function checkOptionNames(options: object, known: object, subject: string): void {
   const names = () => Object.keys(known).join(", ");
-  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+  if (!isObject(options)) {
     throw new TypeError(`${subject} takes an object with ${names()}, not ${kindOf(options)}`);
   }
   for (const name of Object.keys(options)) {

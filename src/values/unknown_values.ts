@@ -6,6 +6,11 @@ export function kindOf(value: unknown): string {
   return kind === "Object" ? "an object" : `${/^[AEIO]/.test(kind) ? "an" : "a"} ${kind}`;
 }
 
+/** Whether a value is an object, and no array. */
+export function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /** Reads a member of a value of unknown type; `undefined` if there is none. */
 export function propertyOf(value: unknown, name: PropertyKey): unknown {
   return value === null || value === undefined ? undefined : Object(value)[name];

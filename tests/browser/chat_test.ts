@@ -55,6 +55,26 @@ chatTest("useChat() shows the tokens of an answer as they come, and answers agai
   );
 });
 
+chatTest("regenerate() replaces an answer by that of another run, also after a reload", async ({ open, start }) => {
+  const page = await open((await start()).url);
+  const again = async () => {
+    await page.getByRole("button", { name: "Answer again" }).click();
+    await page.getByRole("status").getByText("The model answers").waitFor();
+    return takeOf((await answersOf(page)).at(-1)![0]!);
+  };
+  await say(page, "Hello");
+  const first = takeOf((await answersOf(page)).at(-1)![0]!);
+
+  const takes = [first, await again(), await again()];
+  await page.reload();
+  await page.getByText(`Word ${WORDS} of`).waitFor();
+  await page.getByRole("status").getByText("Ready").waitFor();
+  const answers = await page.locator("article[aria-label=Model]").allTextContents();
+
+  assert.equal(new Set(takes).size, 3, takes.join());
+  assert.deepEqual(answers.map(takeOf), takes.slice(2));
+});
+
 chatTest(
   "useChat() never shows a mixture when the worker is killed in the middle of an answer",
   async ({ open, start }) => {

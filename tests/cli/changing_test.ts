@@ -167,10 +167,14 @@ Deno.test("holdfast backup copies a file, and neither a service nor over a file"
 
   const copied = await callCli(["backup", copy, ...file.args]);
   const again = await callCli(["backup", copy, ...file.args]);
+  const nowhere = await callCli(["backup", `${copy}.none/copy.db`, ...file.args]);
   const service = await callCli(["backup", copy, ...server.args]);
   const shown = await callCli(["show", failed, "--store", copy, "--json"]);
 
-  assert.deepEqual([copied.code, again.code, service.code, shown.json[0].run.id], [0, 3, 2, failed]);
+  const codes = [copied, again, nowhere, service].map(({ code }) => code);
+  assert.deepEqual([codes, shown.json[0].run.id], [[0, 1, 1, 2], failed]);
+  assert.match(again.notes.join(), /the file exists/);
+  assert.match(nowhere.notes.join(), /its directory does not exist/);
 });
 
 Deno.test("holdfast tail follows a run to its end, and exits with 1 unless it completes", async () => {

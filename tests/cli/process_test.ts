@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { needs } from "../support/platform.ts";
 import { aFile, fill } from "./places.ts";
 
 const COMMAND = fileURLToPath(new URL("../../src/cli/mod.ts", import.meta.url));
@@ -44,6 +47,50 @@ Deno.test("holdfast reads a file without the right to write it, and then says th
   assert.match(checked.error, /^Nothing is wrong/);
   assert.equal(cancelled.code, 3);
   assert.match(cancelled.error, /attempt to write a readonly database/);
+});
+
+Deno.test("holdfast says in one line that its result cannot be written", needs("a full device"), async () => {
+  await using file = await aFile();
+  await fill(file.store);
+  const call = (...args: string[]) => {
+    const full = openSync("/dev/full", "w");
+    try {
+      const command = ["run", "-A", "--no-check", COMMAND, ...args, "--store", file.path];
+      const { status, stderr } = spawnSync(Deno.execPath(), command, { stdio: ["ignore", full, "pipe"] });
+      return { code: status, error: stderr.toString() };
+    } finally {
+      closeSync(full);
+    }
+  };
+
+  const ended = [call("--version"), call("runs"), call("runs", "--json"), call("ui")];
+
+  for (const { code, error } of ended) {
+    assert.match(error, /^Cannot write the result: [^\n]+\n$/);
+    assert.equal(code, 1);
+  }
+});
+
+Deno.test("holdfast ends without a word when nobody reads its result or its notes any more", async () => {
+  await using file = await aFile();
+  await fill(file.store);
+  const call = async (args: string[], closed: "stdout" | "stderr") => {
+    const child = new Deno.Command(Deno.execPath(), {
+      args: ["run", "-A", "--no-check", COMMAND, ...args, "--store", file.path],
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    const other = closed === "stdout" ? child.stderr : child.stdout;
+    const [text, { code }] = await Promise.all([new Response(other).text(), child.status, child[closed].cancel()]);
+    return { text, code };
+  };
+
+  const runs = await call(["runs"], "stdout");
+  const misspelled = await call(["runz"], "stderr");
+
+  assert.deepEqual(runs, { text: "", code: 0 });
+  assert.deepEqual(misspelled, { text: "", code: 2 });
 });
 
 Deno.test("holdfast --help takes less than three times the processor time of an empty program, since it loads no engine", async () => {

@@ -192,6 +192,29 @@ forEachStore("subscribe() tells the last event alone of a run that has ended", a
   assert.partialDeepStrictEqual(streams[1]![0], { error: "broken", failedStepName: null });
 });
 
+forEachStore(
+  "run:complete has the same duration live and later: from the first start on, with pauses",
+  async (context) => {
+    const { store, host } = context;
+    const job = aJob(async (step) => {
+      await step.run("first", () => host.advance(7));
+      await step.sleep("pause", 5_000);
+      await step.run("second", () => host.advance(70));
+    });
+    await using engine = createEngine({ store, host, jobs: { job } });
+    const events = recordEvents(engine);
+    const { id } = await engine.trigger(job, null);
+
+    await engine.runUntilIdle();
+    host.advance(5_100); // its worker comes late
+    await engine.runUntilIdle();
+    const later = await readAll(engine.subscribe(id));
+
+    const durations = [...events, ...later].map((event) => event.type === "run:complete" ? event.duration : []).flat();
+    assert.deepEqual(durations, [5_177, 5_177]);
+  },
+);
+
 forEachStore("subscribe() fails for a run that is not there", async (context) => {
   await using engine = anEngine(context);
 

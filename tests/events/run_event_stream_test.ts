@@ -230,13 +230,12 @@ forEachStore("subscribe() goes on where it was when the store can answer again",
 
 forEachStore("subscribe() of a run that was deleted meanwhile ends with run:delete", async (context) => {
   await using here = anEngine(context);
-  await using there = anEngine(context);
   const { id } = await here.trigger("approval", 1);
   const reading = Array.fromAsync(here.subscribe(id));
   await context.host.settle();
 
-  await there.cancel(id);
-  await there.deleteRun(id);
+  await context.store.cancel(id, "elsewhere", null);
+  await context.store.delete(id);
   await pass(context.host, 100, 20);
 
   assert.deepEqual(typesOf(await reading), ["run:delete"]);

@@ -6,6 +6,7 @@ const NEEDS = {
     has: Deno.build.os !== "windows",
     without: "Windows lets nobody delete or rename a file that is open",
   },
+  "a full device": { has: Deno.build.os === "linux", without: "only Linux has /dev/full" },
   "file modes": { has: Deno.build.os !== "windows", without: "Windows has no file modes" },
 } as const;
 

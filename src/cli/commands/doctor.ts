@@ -135,7 +135,14 @@ export const backup: Command = {
       throw new UsageError(`Only a SQLite file can be copied: ${advice}`);
     }
     const file = args.positionals[0]!;
-    await copy(file);
+    try {
+      await copy(file);
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      output.note(error.message); // the store can be reached: it is the copy that cannot be written
+      return 1;
+    }
     output.object({ file }, () => output.line(`Copied to ${file}`));
+    return 0;
   },
 };

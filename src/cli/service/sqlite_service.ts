@@ -3,7 +3,8 @@ import { fileURLToPath } from "node:url";
 import { StoreError } from "../../model/error.ts";
 import { SQLITE_CHECKS, SQLITE_RECOUNT, SQLITE_STUCK_CHECKS } from "../../stores/sqlite/checks.ts";
 import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
-import { MIGRATIONS } from "../../stores/sqlite/schema.ts";
+import { MIGRATIONS, readVersion } from "../../stores/sqlite/schema.ts";
+import { SqliteDatabase } from "../../stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../stores/sqlite/sqlite_store.ts";
 import { toFailure } from "../../model/to_failure.ts";
 import { checkVersion, type Database, type Service } from "./service.ts";
@@ -18,7 +19,8 @@ export async function openSqliteService(address: string, migrate: boolean, by?: 
   const path = address.startsWith("file:") ? fileURLToPath(address) : address;
   if (!existsSync(path)) throw new StoreError(`Cannot open "${path}": there is no such file`);
   if (statSync(path).isDirectory()) throw new StoreError(`Cannot open "${path}": it is a directory; name a file in it`);
-  if (!migrate) checkVersion(await withReader(path, readVersion), MIGRATIONS.length, `The file "${path}"`);
+  const version = (reader: Reader) => readVersion(new SqliteDatabase(reader));
+  if (!migrate) checkVersion(await withReader(path, version), MIGRATIONS.length, `The file "${path}"`);
   const { store, close } = await openStore(path);
   const prepare = async () => migrate ? await store.migrate() : undefined;
   return await databaseService("sqlite", store, databaseAt(path, store), { by, prepare, close });
@@ -120,9 +122,4 @@ function isJson(text: string): boolean {
   } catch {
     return false;
   }
-}
-
-function readVersion(reader: Reader): number {
-  const table = reader.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'holdfast_schema'").get();
-  return table === undefined ? 0 : Number(reader.prepare("SELECT version FROM holdfast_schema").get()?.version ?? 0);
 }

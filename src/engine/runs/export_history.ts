@@ -15,6 +15,7 @@ import type { Failure } from "../../model/failure.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/unknown_values.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { StepRecord } from "../../model/step.ts";
 import { getMessages, getWaits } from "../../store/reads.ts";
@@ -119,7 +120,7 @@ class Exporter {
   export(): ExportedHistory {
     const { run, input, schemaPrint, slot, copied } = this.#history;
     const about: About = { kind: "run", name: run.jobName };
-    return withoutUndefined({
+    return withoutUndefined<ExportedHistory>({
       format: 1,
       runId: run.id,
       jobName: run.jobName,
@@ -149,7 +150,7 @@ class Exporter {
 
   #step({ name, attempts, result, recordedNo }: StepRecord): StepHistory {
     const about: About = { kind: "step", name };
-    return withoutUndefined({
+    return withoutUndefined<StepHistory>({
       kind: "step",
       ...nameOf(name),
       no: recordedNo,
@@ -181,7 +182,7 @@ class Exporter {
     about: About & { kind: PauseHistory["kind"] },
   ): PauseHistory {
     const signal = resolution?.outcome === "signal" ? resolution : null;
-    return withoutUndefined({
+    return withoutUndefined<PauseHistory>({
       kind: about.kind,
       ...nameOf(name),
       id,
@@ -207,7 +208,7 @@ class Exporter {
         sentBy: this.#actors.get(id),
       })
     );
-    return withoutUndefined({
+    return withoutUndefined<ReceiveHistory>({
       kind: "receive",
       ...nameOf(name),
       no: resolution?.recordedNo ?? null,
@@ -272,9 +273,4 @@ function positionOf(record: HistoryRecord): number {
 
 function partOf({ kind, name }: About, part: string): string {
   return `the ${part} of ${kind} "${name}"`;
-}
-
-/** A copy without the members that are `undefined`, as JSON has it. */
-function withoutUndefined<T extends object>(value: T): T {
-  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined)) as T; // the same members
 }

@@ -3,6 +3,7 @@ import type { ScheduleSlot } from "../../model/job/step_calls.ts";
 import { ConflictError } from "../../model/error.ts";
 import { decode, encode, type Json, type JsonText } from "../../values/json.ts";
 import { kindOf } from "../../values/unknown_values.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 import { checkName } from "../../values/name.ts";
 import { checkOptionNames, namesOf } from "../../values/option_names.ts";
 import type { Labels } from "../../model/run.ts";
@@ -167,7 +168,7 @@ function checkMode(value: unknown, modes: readonly string[], subject: string): v
 
 /** The options that are given, in the order of their names: the order in the code makes no other text. */
 function sorted<T extends object>(options: T): T {
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  const given = Object.entries(withoutUndefined(options));
   return Object.fromEntries(given.sort(([one], [other]) => one < other ? -1 : 1)) as T; // the same names and values
 }
 

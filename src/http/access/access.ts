@@ -23,7 +23,7 @@ import { noSuchRun } from "../response.ts";
 import { endedItems, followItems, itemsNow, type ItemsQuery } from "../streams/item_stream.ts";
 import type { Resume } from "../requests/parameters.ts";
 import type { PermittedStream, Streams } from "../streams/streams.ts";
-import { withoutUndefined } from "../without_undefined.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 import type { HandlerAuth, HookName, Operation, RequestedOperation, RunOperation } from "./auth_hooks.ts";
 import { callAuthHook, nothing } from "./caller.ts";
 import { addedBy, canBeLookedUp, copyFilter, narrow, narrowList, readScope, withoutLookUps } from "./list_scope.ts";

@@ -119,10 +119,10 @@ export interface RequestedMessage {
  * The authorization hooks of a handler. `Context` is what `authenticate` returns: the first argument of every other
  * hook.
  *
- * A hook refuses by throwing a `Response`, a new one each time, which is sent unchanged. Any other thrown value leads
- * to a 500, and so does taking more than 30 seconds, or returning what must be thrown (a `Response`, an `Error`, or
- * `false`, also by `authenticate`); the operation is then not performed. Runs, waits, signals and triggers are passed
- * frozen: what is stored is what the hook has checked.
+ * A hook refuses by throwing a `Response`, which is sent unchanged. Any other thrown value leads to a 500, and so does
+ * taking more than 30 seconds, or returning what must be thrown (a `Response`, an `Error`, or `false`, also by
+ * `authenticate`); the operation is then not performed. Runs, waits, signals and triggers are passed frozen: what is
+ * stored is what the hook has checked.
  */
 export interface HandlerAuth<Context> {
   /**

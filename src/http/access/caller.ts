@@ -47,7 +47,7 @@ const HOOK_TIMEOUT_MS = 30_000;
 /**
  * Calls a hook of the host, sync or async.
  *
- * @throws {Response} The response that it throws.
+ * @throws {Response} The response that it throws; a copy if it has thrown it before.
  * @throws {HookError} It threw something else, or took too long.
  */
 export async function callHook<T>(name: string, hook: () => T | Promise<T>, host: Host): Promise<T> {
@@ -59,15 +59,23 @@ export async function callHook<T>(name: string, hook: () => T | Promise<T>, host
   try {
     return await Promise.race([hook(), late.promise]);
   } catch (thrown) {
-    if (isInstance(thrown, Response)) throw checkSendable(thrown, name);
+    if (isInstance(thrown, Response)) throw toSendable(thrown, name);
     throw new HookError(`${name} failed`, { cause: thrown });
   } finally {
     cancelTimer();
   }
 }
 
-function checkSendable(response: Response, name: string): Response {
-  if (!response.bodyUsed && !response.body?.locked && response.status >= 200) return response;
-  const cause = new TypeError(`${name} threw a Response that cannot be sent: make a new one for each request`);
-  throw new HookError(`${name} failed`, { cause });
+/** Copies of responses that were sent: a hook may throw the same one again. */
+const copies = new WeakMap<Response, Response>();
+
+function toSendable(response: Response, name: string): Response {
+  const copy = copies.get(response);
+  if (copy !== undefined) return copy.clone();
+  if (response.bodyUsed || response.body?.locked || response.status < 200) {
+    const cause = new TypeError(`${name} threw a Response that cannot be sent: its body was read, or it is an error`);
+    throw new HookError(`${name} failed`, { cause });
+  }
+  if (response.body !== null) copies.set(response, response.clone());
+  return response;
 }

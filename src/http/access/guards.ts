@@ -8,7 +8,7 @@ import type { BulkRequest } from "../requests/bodies.ts";
 import type { BodyOf } from "../requests/body_schemas.ts";
 import type { ItemsQuery } from "../streams/item_stream.ts";
 import type { Resume } from "../requests/parameters.ts";
-import { withoutUndefined } from "../without_undefined.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 import type { Access, Admitted } from "./access.ts";
 import type { HookName, Operation, RunOperation } from "./auth_hooks.ts";
 

@@ -10,7 +10,7 @@ import {
   type RunFilter,
 } from "../../model/run.ts";
 import type { RunQuery } from "../../store/run_query.ts";
-import { withoutUndefined } from "../without_undefined.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 
 /** A copy of a filter for a hook, which may modify it. */
 export function copyFilter({ jobName, status, labels, ...rest }: RunFilter): RunFilter {

@@ -7,7 +7,7 @@ import { toMs } from "../../values/duration.ts";
 import { isName, NAME_RULE } from "../../values/name.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { NewRun } from "../../store/new_run.ts";
-import { withoutUndefined } from "../without_undefined.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 import type { RequestedTrigger } from "./auth_hooks.ts";
 
 /** A run for a hook, frozen. */

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { type FlatField, messageOf, type WaitAction } from "../../model/flat_form.ts";
 import type { Wait } from "../../model/wait.ts";
 import { PROTECTIVE_HEADERS } from "../response.ts";
+import { isObject } from "../../values/unknown_values.ts";
 
 /** What a page asks for, and what was entered before. */
 export interface Question {
@@ -95,7 +96,7 @@ function respond(
 
 /** The members of the metadata that are plain values. */
 function factsOf({ metadata }: Wait): string {
-  if (typeof metadata !== "object" || metadata === null || Array.isArray(metadata)) return "";
+  if (!isObject(metadata)) return "";
   const facts = Object.entries(metadata)
     .filter(([name, value]) =>
       name !== "message" && name !== "actions" && ["string", "number", "boolean"].includes(typeof value)

@@ -4,8 +4,9 @@ import type { BulkOperation } from "../../model/run.ts";
 import { parse, type Schema } from "../../model/schema.ts";
 import type { Json } from "../../values/json.ts";
 import { tidyText } from "../../values/text.ts";
+import { isObject } from "../../values/unknown_values.ts";
 import { similarNameFinder } from "../similar_name.ts";
-import { withoutUndefined } from "../without_undefined.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 import type { BodyName, BodyOf } from "./body_schemas.ts";
 import { readJson, type ReadJsonOptions } from "./read_json.ts";
 
@@ -123,7 +124,7 @@ function withoutActor<B extends Json>(body: B): B {
  * message a second time.
  */
 function checkFieldNames(body: Json, known: readonly string[]): void {
-  if (typeof body !== "object" || body === null || Array.isArray(body)) return;
+  if (!isObject(body)) return;
   const findSimilar = similarNameFinder(known);
   for (const name of Object.keys(body)) {
     const similar = findSimilar(name);

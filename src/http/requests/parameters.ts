@@ -13,7 +13,7 @@ import {
 import { checkInteger } from "../../values/integer.ts";
 import { checkName } from "../../values/name.ts";
 import { conditionSchema, COUNT, FLAG, INSTANT, type JsonSchema, oneOf, TEXT } from "../openapi/json_schema.ts";
-import { withoutUndefined } from "../without_undefined.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 import { toMs } from "../../values/duration.ts";
 import { tidyText } from "../../values/text.ts";
 import { similarNameFinder } from "../similar_name.ts";

@@ -5,7 +5,7 @@ import { listOf, oneOf, ref } from "../openapi/json_schema.ts";
 import { NO_BODY, NOTE } from "../requests/bodies.ts";
 import { all, milliseconds, optional, type Query, required } from "../requests/parameters.ts";
 import { JSON_HEADERS, jsonResponse } from "../response.ts";
-import { withoutUndefined } from "../without_undefined.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 import { route } from "../route.ts";
 
 const JOB = required("jobName");

@@ -26,7 +26,7 @@ import { listOf, ref, TEXT } from "../openapi/json_schema.ts";
 import { noSuchRun } from "../response.ts";
 import { route } from "../route.ts";
 import { ITEMS } from "../streams/item_stream.ts";
-import { withoutUndefined } from "../without_undefined.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 
 const AFTER_MESSAGE = optional("after", TEXT, { description: "The id of a message: only those behind it" });
 const WAIT_ID = all(RUN_ID, required("waitId"));

@@ -3,6 +3,7 @@ import { checkOptionNames, namesOf } from "../../values/option_names.ts";
 import type { Duration } from "../../values/duration.ts";
 import type { Jsonify } from "../../values/json.ts";
 import { isInstance, kindOf } from "../../values/unknown_values.ts";
+import { withoutUndefined } from "../../values/without_undefined.ts";
 import { type EndContext, endJobName } from "../end.ts";
 import { type FlowDefinition, readJobFlow } from "../flow.ts";
 import type { Job, JobEnd, StepContext } from "../job.ts";
@@ -139,7 +140,7 @@ function readEnd<S extends Schema, Waits extends Schemas>(
   checkName(endJobName(name), `The name of a job with onEnd, with ":end",`);
   const own = `onEnd of ${subject}`;
   const others = { version, continues, changes, onDivergence, aliases: aliases.map(endJobName) };
-  const given = Object.fromEntries(Object.entries(others).filter(([, value]) => value !== undefined));
+  const given = withoutUndefined(others);
   const job: Job = {
     name: endJobName(name),
     input: ANY_INPUT,

@@ -31,15 +31,18 @@ const MIGRATE_FIRST = "; a database of an older version has to be migrated first
 export async function* readDatabase(path: string, choice: RunChoice): AsyncGenerator<ExportedHistory> {
   const { DatabaseSync } = await import("node:sqlite");
   const { SqliteStore } = await import("../../stores/sqlite/sqlite_store.ts");
-  const { MIGRATIONS } = await import("../../stores/sqlite/schema.ts");
+  const { SqliteDatabase } = await import("../../stores/sqlite/sqlite_database.ts");
+  const { MIGRATIONS, readVersion } = await import("../../stores/sqlite/schema.ts");
   const database = attempt(path, () => new DatabaseSync(path, { readOnly: true }));
   try {
-    const version = Number(database.prepare("SELECT version FROM holdfast_schema").get()?.version);
+    const driver = database as unknown as SqliteDriver; // as in SqliteStore.open()
+    const version = readVersion(new SqliteDatabase(driver));
+    if (version === 0) throw new UsageError(`${path} has no tables of Holdfast`);
     if (version !== MIGRATIONS.length) {
       const what = `${path} has tables of version ${version}, and this version of Holdfast knows ${MIGRATIONS.length}`;
       throw new UsageError(`${what}${version < MIGRATIONS.length ? MIGRATE_FIRST : "; use a newer one"}`);
     }
-    const store = await SqliteStore.from(reading(database as unknown as SqliteDriver)); // as in SqliteStore.open()
+    const store = await SqliteStore.from(reading(driver));
     try {
       for await (const id of findIds(store, choice)) {
         const history = await exportHistory(store, id);

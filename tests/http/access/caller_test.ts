@@ -46,7 +46,7 @@ Deno.test("fetch() answers 500 if onRequest takes too long, and does nothing", a
   assert.equal((await service.engine.getRuns()).total, 0);
 });
 
-Deno.test("fetch() passes on a Response that onRequest throws, as it is", async () => {
+Deno.test("fetch() passes on a Response that onRequest throws, as it is, and again", async () => {
   const thrown = new Response("later", { status: 429, headers: { "retry-after": "7" } });
   const heard: unknown[] = [];
   await using service = aService({
@@ -56,9 +56,15 @@ Deno.test("fetch() passes on a Response that onRequest throws, as it is", async 
     onError: (error) => heard.push(error),
   });
 
-  const response = await service.handler.fetch(new Request("http://localhost/nowhere"));
+  const ask = () => service.handler.fetch(new Request("http://localhost/nowhere"));
+  const responses = [await ask(), await ask(), await ask()];
+  const texts = await Promise.all(responses.map((response) => response.text()));
 
-  assert.equal(response, thrown);
+  assert.equal(responses[0], thrown);
+  for (const response of responses) {
+    assert.deepEqual([response.status, [...response.headers]], [429, [...thrown.headers]]);
+  }
+  assert.deepEqual(texts, ["later", "later", "later"]);
   assert.deepEqual(heard, []);
 });
 

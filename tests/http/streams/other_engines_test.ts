@@ -74,18 +74,16 @@ forEachStore("GET /subscribe shows each pause of a run that another engine execu
   assert.partialDeepStrictEqual(waits, [{ waitName: "first" }, { waitName: "second" }]);
 });
 
-forEachStore("GET /subscribe ends when another engine cancels the run, or deletes it", async (context) => {
-  const { host } = context;
+forEachStore("GET /subscribe ends when the run is cancelled elsewhere, or deleted", async (context) => {
+  const { host, store } = context;
   await using here = aService({}, context);
-  await using there = aService({}, context);
   const [cancelled, deleted] = [await here.engine.trigger("approval", 1), await here.engine.trigger("approval", 2)];
   await here.engine.runUntilIdle();
   const readers = [await follow(here, cancelled.id), await follow(here, deleted.id)];
   await host.settle();
 
-  await there.engine.cancel(cancelled.id);
-  await there.engine.cancel(deleted.id);
-  await there.engine.deleteRun(deleted.id);
+  for (const { id } of [cancelled, deleted]) await store.cancel(id, "elsewhere", null);
+  await store.delete(deleted.id);
   await pass(host, ELSEWHERE_MS, 50);
 
   assert.deepEqual(readers.map(({ types, isEnded }) => [types, isEnded]), [
