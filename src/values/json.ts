@@ -95,13 +95,18 @@ export type StoredValue = JsonText | LargeText | null;
 /** A record with some values still as stored JSON. */
 export type Stored<T, Values extends keyof T> = Omit<T, Values> & { [Name in Values]: StoredValue };
 
+/** Whether a stored value is a placeholder. */
+export function isLarge(value: StoredValue): value is LargeText {
+  return typeof value === "object" && value !== null;
+}
+
 /**
  * Parses a stored value for display: `undefined` becomes `null`.
  *
  * @throws {TypeError} It is a placeholder for a large value.
  */
 export function parseValue(value: StoredValue): Json {
-  if (typeof value === "object" && value !== null) throw new TypeError("A large value must be read separately");
+  if (isLarge(value)) throw new TypeError("A large value must be read separately");
   return decode(value) ?? null;
 }
 

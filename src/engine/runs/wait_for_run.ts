@@ -11,7 +11,7 @@ import type { ExecutionDeps } from "../../execution/execution.ts";
 import { readRun } from "./read_run.ts";
 import type { RunReader } from "./run_reader.ts";
 import { answerName } from "../../model/message.ts";
-import type { Json } from "../../values/json.ts";
+import { isLarge, type Json } from "../../values/json.ts";
 
 /** How long to wait for a run. */
 export interface WaitOptions {
@@ -31,7 +31,10 @@ const OPTIONS: Record<keyof WaitOptions, true> = { timeout: true };
 export async function waitForRun(runId: string, options: WaitOptions, deps: WaitForRunDeps): Promise<Run> {
   checkOptionNames(options, OPTIONS, "waitForRun()");
   const timeout = readTimeout(options, "waitForRun()");
-  const find = (run: RunText) => run.status === "completed" ? parseRun(run) : null;
+  const find = async (run: RunText) => {
+    if (run.status !== "completed") return null;
+    return parseRun(isLarge(run.payload) || isLarge(run.output) ? await readRun(deps.store, runId) : run);
+  };
   return await untilFound(runId, { find, after: [], timeout, verb: "completed" }, deps);
 }
 

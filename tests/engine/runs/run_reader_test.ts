@@ -77,3 +77,15 @@ function countReads(store: { readRuns(runIds: readonly string[], maxLength: numb
   };
   return calls;
 }
+
+forEachStore("runs with large inputs and outputs are waited for, too", async ({ store, host }) => {
+  const job = aJob((_step, text: string) => text + text, "repeat");
+  await using engine = createEngine({ store, host, jobs: { job } });
+  await engine.start();
+  const text = "x".repeat(200_000);
+
+  const { payload, output } = await engine.jobs.job.triggerAndWait(text);
+
+  assert.equal(payload, text);
+  assert.equal(output, text + text);
+});
