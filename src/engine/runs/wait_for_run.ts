@@ -1,5 +1,5 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
-import { ConflictError, RunCancelledError, RunFailedError, TimeoutError } from "../../model/error.ts";
+import { ConflictError, RunCancelledError, RunFailedError, StoreError, TimeoutError } from "../../model/error.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { isLastEvent, type RunEvent } from "../../model/event.ts";
@@ -8,6 +8,7 @@ import type { Soon } from "../../values/at_once.ts";
 import type { Store } from "../../store/store.ts";
 import { hasWorker } from "../../store/reads.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
+import { within } from "../../model/host.ts";
 import { readRun } from "./read_run.ts";
 import type { RunReader } from "./run_reader.ts";
 import { answerName } from "../../model/message.ts";
@@ -61,11 +62,13 @@ export interface Awaited<T> {
  * @throws {RunFailedError} The run has failed without it.
  * @throws {RunCancelledError} The run was cancelled without it.
  * @throws {TimeoutError} It took longer than `timeout`.
+ * @throws {StoreError} The store was out of reach for a minute, or when the time was over.
  */
 async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRunDeps): Promise<T> {
   const { find, after, timeout, verb } = awaited;
   const { hub, host, changes, reader } = deps;
   let look: () => void = () => {};
+  let awaySince: number | null = null;
   const limit = timeout === undefined ? null : { ms: timeout, isOver: false };
   const stops = [
     hub.onRun(runId, (type) => (after.includes(type) || isLastEvent({ type })) && look()),
@@ -82,9 +85,18 @@ async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRu
     while (true) {
       // Subscribe before reading the run: an event between the two would otherwise be missed.
       const changed = new Promise<void>((resolve) => look = resolve);
-      const run = await reader.read(runId);
-      const found = await find(run);
-      if (found !== null) return found;
+      let run: RunText;
+      try {
+        run = await reader.read(runId);
+        const found = await find(run);
+        if (found !== null) return found;
+        awaySince = null;
+      } catch (error) {
+        awaySince ??= host.monotonic();
+        if (!isAway(error) || limit?.isOver || host.monotonic() - awaySince >= MAX_AWAY_MS) throw error;
+        await within(host, READ_AGAIN_MS, changed);
+        continue;
+      }
       if (run.status === "failed") {
         const { jobName, failedStepName: stepName, failure } = run;
         throw new RunFailedError({ runId, jobName, stepName, failure: failure! }); // a failed run has one
@@ -98,6 +110,14 @@ async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRu
   } finally {
     for (const stop of stops) stop();
   }
+}
+
+// Who waits does not notice that the store is out of reach for so long: a server restarts, or another one takes over.
+const MAX_AWAY_MS = 60_000;
+const READ_AGAIN_MS = 500;
+
+function isAway(error: unknown): boolean {
+  return error instanceof StoreError && error.code === "unavailable";
 }
 
 // A worker that starts at the same time has registered by then.

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { NotFoundError } from "../../../src/model/error.ts";
+import { NotFoundError, StoreError } from "../../../src/model/error.ts";
 import { RunReader } from "../../../src/engine/runs/run_reader.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
@@ -88,4 +88,43 @@ forEachStore("runs with large inputs and outputs are waited for, too", async ({ 
 
   assert.equal(payload, text);
   assert.equal(output, text + text);
+});
+
+Deno.test("whoever waits for a run does not notice that the store was out of reach for some seconds", async () => {
+  const host = new FakeHost();
+  const store = new MemoryStore({ host });
+  const job = aJob(() => "done", "end");
+  const engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.jobs.job.trigger({});
+  const readRuns = store.readRuns.bind(store);
+  store.readRuns = () => Promise.reject(new StoreError("The database cannot answer: it restarts"));
+
+  const waiting = engine.waitForRun(id);
+  await host.advance(10_000);
+  store.readRuns = readRuns;
+  await engine.runUntilIdle();
+  await host.advance(1_000);
+
+  assert.equal((await waiting).output, "done");
+});
+
+Deno.test("whoever waits for a run is told that the store is out of reach after a minute, or when the time is over", async () => {
+  const host = new FakeHost();
+  const store = new MemoryStore({ host });
+  const engine = createEngine({ store, host, jobs: { job: aJob(() => "done", "end") } });
+  const { id } = await engine.jobs.job.trigger({});
+  store.readRuns = () => Promise.reject(new StoreError("The database cannot answer: it is gone"));
+  const said: string[] = [];
+  const note = (who: string) => (error: Error) => said.push(`${who}: ${error.message}`);
+
+  engine.waitForRun(id).catch(note("a"));
+  engine.waitForRun(id, { timeout: 2_000 }).catch(note("b"));
+  await host.advance(2_001);
+  await host.settle();
+  const early = [...said];
+  await host.advance(60_000);
+  await host.settle();
+
+  assert.deepEqual(early, ["b: The database cannot answer: it is gone"]);
+  assert.deepEqual(said.slice(1), ["a: The database cannot answer: it is gone"]);
 });
