@@ -67,6 +67,13 @@ export function newestRetryOf(run: RunFacts): RunFacts {
   return run.retry === null || run.retry.isDeleted ? run : newestRetryOf(run.retry);
 }
 
+/** A retry of a run that has not ended: its newest one, or one with the same steps. */
+export function openRetryOf(facts: Facts, run: RunFacts): RunFacts | undefined {
+  const newest = newestRetryOf(run);
+  if (newest !== run && !newest.hasEnded) return newest;
+  return facts.open().find((other) => other !== run && other.originId === run.originId);
+}
+
 /** A deadline that nobody has seen pass yet can have closed an inbox. */
 function mayBeClosed(facts: Facts, run: RunFacts): boolean {
   return [...inboxOf(facts, run).receives.values()].some(({ close }) => close !== null);
