@@ -176,7 +176,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   /**
    * Makes a new run with the job, input, labels, concurrency key, priority, fairness key and deadlines (`startWithin`,
    * `finishWithin`) of one that has ended, and links the two (`retriggerOf`, `retriggeredAs`). It starts at once. While
-   * the newest retry of a run has not ended, that one is returned instead.
+   * the newest retry of a run, or of that, has not ended, that one is returned instead.
    *
    * @throws {ConflictError} The run has not ended.
    * @throws {NotFoundError} There is no such run, or this engine no longer has its job.

@@ -43,7 +43,7 @@ import {
 } from "./end_facts.ts";
 import { attemptKey, type Facts, isSignalPermitted, newRunFacts, noteAbandoned, type RunFacts } from "./facts.ts";
 import { jobOf } from "./renames_plan.ts";
-import { checkSend, countsFor, inboxOf, newestRetryOf } from "./message_facts.ts";
+import { checkSend, countsFor, inboxOf, newestRetryOf, openRetryOf } from "./message_facts.ts";
 import { noteChunks, noteStreamed } from "./stream_facts.ts";
 
 /** A call that a store has carried out or refused. */
@@ -177,7 +177,8 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
     return facts.notice("a trigger was repeated");
   }
   const old = request.retriggerOf === null ? null : facts.run(request.retriggerOf.runId);
-  if (old?.retry != null && !old.retry.hasEnded) return checkOpenRetry(facts, old.retry, { run, disposition });
+  const openRetry = old === null ? undefined : openRetryOf(facts, old);
+  if (openRetry !== undefined) return checkOpenRetry(facts, openRetry, { run, disposition });
   const same = idempotencyKey === null
     ? undefined
     : facts.existing().find(({ request: other, hasLostKey }) =>
@@ -252,7 +253,7 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
   facts.notice("a trigger joined another run");
 }
 
-/** Who retriggers a run whose newest retry has not ended is answered that one. */
+/** Who retriggers a run that has a retry which has not ended is answered that one. */
 function checkOpenRetry(facts: Facts, { request: { id } }: RunFacts, { run, disposition }: Enqueued): void {
   facts.expect(
     run.id === id && disposition === "idempotent",

@@ -8,6 +8,7 @@ import { noteRecord } from "./change_facts.ts";
 import { isMadeSo } from "./check_options.ts";
 import { checkCleanedUp, checkOnEnd } from "./end_facts.ts";
 import { type Facts, newRunFacts, type RunFacts } from "./facts.ts";
+import { openRetryOf } from "./message_facts.ts";
 import { jobOf } from "./renames_plan.ts";
 
 /** The children of one call of a run, as the committed history has them. */
@@ -161,7 +162,7 @@ function checkAsked(facts: Facts, parent: RunFacts, name: string, at: number, as
 /** A child is new, or a retry of the child that failed before. */
 function addChild(facts: Facts, asked: NewRun, old: RunFacts | undefined, wallNow: number): RunFacts {
   const hasFailed = old !== undefined && old.hasEnded && endingOf(old).status !== "completed";
-  const isRetry = hasFailed && !old.isDeleted && (old.retry === null || old.retry.hasEnded || old.retry.isDeleted);
+  const isRetry = hasFailed && !old.isDeleted && openRetryOf(facts, old) === undefined;
   if (isRetry) facts.notice("a retry retried a child that had not completed");
   const retriggerOf = isRetry ? { runId: old.request.id, from: "failure" } as const : null;
   const request = structuredClone({ ...asked, retriggerOf });

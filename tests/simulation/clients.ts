@@ -8,7 +8,7 @@ import { LATE_WAIT } from "./changes_plan.ts";
 import { deed } from "./actor_facts.ts";
 import { addresseesOf, type RunFacts, type WaitFacts } from "./facts.ts";
 import { Following } from "./following.ts";
-import { inboxOf } from "./message_facts.ts";
+import { inboxOf, isRetryOf } from "./message_facts.ts";
 import type { Node } from "./node.ts";
 import type { Relation, Request } from "./plan.ts";
 import type { WebDeps } from "./web.ts";
@@ -256,8 +256,8 @@ export class Clients {
         if (run === undefined) return "nothing to retrigger";
         facts.noteAsked(run.request.payload);
         facts.deeds.add(deed(`retrigger ${run.request.id}`, by));
-        const { id, retriggerOf } = await engine.retrigger(run.request.id, { from: request.from, by });
-        facts.expect(retriggerOf === run.request.id, "I12", () => `${id} is answered as a retry of ${run.request.id}`);
+        const { id } = await engine.retrigger(run.request.id, { from: request.from, by });
+        facts.expect(isRetryOf(facts, id, run), "I12", () => `${id} is answered as a retry of ${run.request.id}`);
         return id;
       }
       case "resume": {

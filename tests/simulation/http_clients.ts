@@ -3,6 +3,7 @@ import type { Step } from "../../src/model/step.ts";
 import type { Wait } from "../../src/model/wait.ts";
 import { deed } from "./actor_facts.ts";
 import { addresseesOf, type RunFacts, type WaitFacts } from "./facts.ts";
+import { isRetryOf } from "./message_facts.ts";
 import type { Node } from "./node.ts";
 import { ORGS, type Request } from "./plan.ts";
 import { type FollowManner, StreamClients } from "./stream_clients.ts";
@@ -136,8 +137,11 @@ export class HttpClients {
     }
     if (request.ask === "retrigger") {
       const { runId } = answer.body;
-      const isRetry = facts.runs.get(runId)?.request.retriggerOf?.runId === id;
-      facts.expect(isRetry, "I12", () => `a retrigger of ${id} was answered ${runId}, which is no retry of it`);
+      facts.expect(
+        isRetryOf(facts, runId, run),
+        "I12",
+        () => `a retrigger of ${id} was answered ${runId}, which is no retry of it`,
+      );
       return runId;
     }
     const isDone = request.ask === "cancel" ? run.isCancelled : run.isDeleted;

@@ -67,6 +67,21 @@ export function newestRetryOf(run: RunFacts): RunFacts {
   return run.retry === null || run.retry.isDeleted ? run : newestRetryOf(run.retry);
 }
 
+/** A retry of a run that has not ended: its newest one, or one with the same steps. */
+export function openRetryOf(facts: Facts, run: RunFacts): RunFacts | undefined {
+  const newest = newestRetryOf(run);
+  if (newest !== run && !newest.hasEnded) return newest;
+  return facts.open().find((other) => other !== run && other.originId === run.originId);
+}
+
+/** Whether a run is a retry of another one, or of a retry of it, and so on, or has the same steps. */
+export function isRetryOf(facts: Facts, runId: string, old: RunFacts): boolean {
+  const run = facts.runs.get(runId);
+  const before = run?.request.retriggerOf;
+  if (run === undefined || before == null) return false;
+  return before.runId === old.request.id || run.originId === old.originId || isRetryOf(facts, before.runId, old);
+}
+
 /** A deadline that nobody has seen pass yet can have closed an inbox. */
 function mayBeClosed(facts: Facts, run: RunFacts): boolean {
   return [...inboxOf(facts, run).receives.values()].some(({ close }) => close !== null);

@@ -156,10 +156,13 @@ export class MemoryRuns {
     return run;
   }
 
-  /** The newest retry of the run that a request is to retrigger, unless it has ended. */
+  /** A retry that has not ended, of the run that a request is to retrigger: its newest one, or one with the same steps. */
   findOpenRetry({ retriggerOf }: Pick<NewRun, "retriggerOf">): KeptRun | undefined {
     const old = retriggerOf === null ? undefined : this.#all.get(retriggerOf.runId);
-    return old === undefined || old.retriggeredAs === null ? undefined : this.#open.get(old.retriggeredAs);
+    if (old === undefined) return undefined;
+    const newest = this.#newestRetry(old);
+    if (newest !== old && this.#open.has(newest.id)) return newest;
+    return [...this.#open.values()].find((run) => run !== old && run.originId === old.originId);
   }
 
   /** Finds a pause of any run. */

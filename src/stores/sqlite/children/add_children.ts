@@ -8,6 +8,7 @@ import { jobNameOf } from "../../queue_name.ts";
 import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { insertRun, type ParentOfRun } from "../writes/insert_run.ts";
+import { findOpenRetry } from "../writes/retry_links.ts";
 import { resolveChildren } from "../writes/pause_resolution.ts";
 import { cancelOrphan, isOrphan } from "./orphans.ts";
 
@@ -139,8 +140,7 @@ function findOld(db: SqliteDatabase, pauseSeq: number, no: number, request: NewR
 /** The same request as a retry of a child that failed or was cancelled, from its failure, if there can be one. */
 function toRetry(db: SqliteDatabase, request: NewRun, { id, status }: OldChild): NewRun {
   if (id === null || (status !== "failed" && status !== "cancelled")) return request;
-  const open = db.get`SELECT 1 FROM holdfast_runs o JOIN holdfast_runs r ON r.id = o.retriggered_as
-    WHERE o.id = ${id} AND r.completed_at IS NULL`;
+  const open = findOpenRetry(db, id);
   return open === undefined ? { ...request, retriggerOf: { runId: id, from: "failure" } } : request;
 }
 

@@ -10,7 +10,7 @@ import { QueueSearch } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { checkChildren, findOpenEnd } from "./end_runs.ts";
 import { hasClosedInbox } from "./pause_resolution.ts";
-import { findRetry } from "./retry_links.ts";
+import { findRetry, newestRetry } from "./retry_links.ts";
 import { findRunRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import { insertRun } from "./insert_run.ts";
 
@@ -105,17 +105,6 @@ function findRun(
     return { run: toRunText(found), disposition: "idempotent" };
   }
   return null;
-}
-
-/** The newest retry of a run, or of its newest retry, and so on; the run itself without one. */
-function newestRetry(db: SqliteDatabase, run: RunRow | undefined): RunRow | undefined {
-  let newest = run;
-  for (let next = run; next !== undefined;) {
-    newest = next;
-    if (newest.retriggered_as === null) break;
-    next = findRunRow(db, newest.retriggered_as);
-  }
-  return newest;
 }
 
 /** Takes an idempotency key from the runs that have it. They still show it. */

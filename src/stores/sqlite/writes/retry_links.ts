@@ -14,15 +14,34 @@ import type { RecordName } from "../../../model/hold.ts";
 import type { CopiedHistory } from "../../../store/hold_record.ts";
 
 /**
- * Finds an existing retry: the one that this call has already added (the call is repeated), or the newest retry of the
- * old run if it has not ended. `null`: a retry may be added.
+ * Finds an existing retry: the one that this call has already added (the call is repeated), or one of the old run that has
+ * not ended. `null`: a retry may be added.
  */
 export function findRetry(db: SqliteDatabase, runId: string, oldRunId: string): Enqueued | null {
   const own = findRunRow(db, runId);
   if (own !== undefined) return { run: toRunText(own), disposition: "created" };
-  const open = db.get<RunRow>`
-    ${SELECT_RUN} JOIN holdfast_runs o ON o.retriggered_as = r.id WHERE o.id = ${oldRunId} AND r.completed_at IS NULL`;
+  const open = findOpenRetry(db, oldRunId);
   return open === undefined ? null : { run: toRunText(open), disposition: "idempotent" };
+}
+
+/** A retry of a run that has not ended: its newest one, or one with the same steps. */
+export function findOpenRetry(db: SqliteDatabase, runId: string): RunRow | undefined {
+  const newest = newestRetry(db, findRunRow(db, runId));
+  if (newest?.completed_at === null && newest.id !== runId) return newest;
+  return db.get<RunRow>`
+    ${SELECT_RUN} WHERE r.origin_id = (SELECT coalesce(o.origin_id, o.id) FROM holdfast_runs o WHERE o.id = ${runId})
+      AND r.origin_id IS NOT NULL AND r.completed_at IS NULL AND r.id <> ${runId}`;
+}
+
+/** The newest retry of a run, or of its newest retry, and so on; the run itself without one. */
+export function newestRetry(db: SqliteDatabase, run: RunRow | undefined): RunRow | undefined {
+  let newest = run;
+  for (let next = run; next !== undefined;) {
+    newest = next;
+    if (newest.retriggered_as === null) break;
+    next = findRunRow(db, newest.retriggered_as);
+  }
+  return newest;
 }
 
 /**

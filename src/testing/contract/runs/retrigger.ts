@@ -337,6 +337,29 @@ for (const from of ["start", "failure"] as const) {
   });
 }
 
+for (const from of ["start", "failure"] as const) {
+  test(`enqueue() answers a retry from the ${from} of a retry, too, while it has not ended`, async ({ store }) => {
+    const { run: { id } } = await failed(store);
+    const second = await failed(store, { retriggerOf: { runId: id, from } });
+    const { run: third } = await add(store, { retriggerOf: { runId: second.run.id, from } });
+
+    const again = await add(store, { retriggerOf: { runId: id, from } });
+
+    assert.deepEqual([again.run.id, again.disposition], [third.id, "idempotent"]);
+  });
+}
+
+test("enqueue() begins no second retry with the same steps, whichever of the runs before is retried", async ({ store }) => {
+  const { run: first } = await failed(store);
+  const second = await failed(store, fromFailure(first));
+  const newest = await failed(store, fromFailure(first));
+  const { run: open } = await add(store, fromFailure(second.run));
+
+  const again = await Promise.all([first, second.run, newest.run].map((run) => add(store, fromFailure(run))));
+
+  assert.deepEqual(again.map(({ run, disposition }) => [run.id, disposition]), Array(3).fill([open.id, "idempotent"]));
+});
+
 test("enqueue() makes one run of two retriggers in one call", async ({ store }) => {
   const { run: { id } } = await failed(store);
 

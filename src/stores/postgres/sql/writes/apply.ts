@@ -135,6 +135,7 @@ begin
   locks := array(
     select fn.lock_no('schedule', e ->> 'name') from jsonb_array_elements(p_writes) e where e ->> 'kind' = 'fire_schedule'
     union select fn.lock_no('schedule', x ->> 'scheduleName') from unnest(v_runs) x where x ->> 'scheduleName' is not null
+    union select fn.lock_no('retry', coalesce(o.origin_id, o.id)) from {schema}.runs o where o.id = any(retried)
     union select fn.lock_no('idempotency', j || E'\\t' || (x ->> 'idempotencyKey'))
       from unnest(v_runs) x, jsonb_array_elements_text(x -> 'names') j where x ->> 'idempotencyKey' is not null);
   retried := retried || array(

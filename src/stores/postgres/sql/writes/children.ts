@@ -40,9 +40,7 @@ begin
       v_unfinished := v_unfinished - 1;
     else
       -- A child that failed or was cancelled is retried from its failure, if there can be a retry.
-      if o.id is not null and o.status in ('failed', 'cancelled') and not exists (
-          select from {schema}.runs q join {schema}.runs n on n.id = q.retriggered_as
-          where q.seq = o.run_seq and n.completed_at is null) then
+      if o.id is not null and o.status in ('failed', 'cancelled') and (fn.open_retry(o.id)).seq is null then
         v_run := v_run || jsonb_build_object('retriggerOf', o.id, 'retriggerFrom', 'failure');
       end if;
       c := fn.insert_run(v_run, p_places[v_no], r.seq, r.id, w.seq, r.depth + 1, p_now);

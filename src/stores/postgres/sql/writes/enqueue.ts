@@ -45,9 +45,8 @@ begin
   select q.* into r from {schema}.runs q where q.id = n ->> 'id';
   if found then v_how := 'created'; end if;
   if v_how is null and n ->> 'retriggerOf' is not null then
-    select q.* into r from {schema}.runs q where q.completed_at is null
-      and q.id = (select o.retriggered_as from {schema}.runs o where o.id = n ->> 'retriggerOf');
-    if found then v_how := 'idempotent'; end if;
+    r := fn.open_retry(n ->> 'retriggerOf');
+    if r.seq is not null then v_how := 'idempotent'; end if;
   end if;
   v_searches := n ->> 'idempotencyKey' is not null or n ->> 'coalesce' is not null;
   if v_how is null and v_searches then
@@ -88,18 +87,38 @@ begin
   return jsonb_build_object('disposition', v_how, 'run', fn.run_json(r));
 end $$;
 
--- The run that has the idempotency key of a request, if it counts, or its newest retry. p_until NULL: any counts.
-create or replace function fn.counted_run(r {schema}.runs, p_until text, p_now bigint) returns {schema}.runs
-language plpgsql stable as $$
-declare q {schema}.runs; v_completed boolean := r.status = 'completed' or r.completed_as is not null;
+-- A retry of a run that has not ended: its newest one, or one with the same steps. NULL: there is none.
+create or replace function fn.open_retry(p_id text) returns {schema}.runs language plpgsql stable as $$
+declare r {schema}.runs; v_origin text collate "C";
 begin
-  if p_until is null or (p_until ~ '^[0-9]' and p_now - r.created_at < p_until::numeric) then return r; end if;
-  if p_until ~ '^[0-9]' then return null; end if;
+  select q.* into r from {schema}.runs q where q.id = p_id;
+  v_origin := coalesce(r.origin_id, r.id);
+  r := fn.newest_retry(r);
+  if r.completed_at is null and r.id <> p_id then return r; end if;
+  select q.* into r from {schema}.runs q where q.origin_id = v_origin and q.completed_at is null and q.id <> p_id limit 1;
+  return r;
+end $$;
+
+-- The newest retry of a run, or of its newest retry, and so on; the run itself without one.
+create or replace function fn.newest_retry(r {schema}.runs) returns {schema}.runs language plpgsql stable as $$
+declare q {schema}.runs;
+begin
   loop
     select o.* into q from {schema}.runs o where o.id = r.retriggered_as;
     exit when not found;
     r := q;
   end loop;
+  return r;
+end $$;
+
+-- The run that has the idempotency key of a request, if it counts, or its newest retry. p_until NULL: any counts.
+create or replace function fn.counted_run(r {schema}.runs, p_until text, p_now bigint) returns {schema}.runs
+language plpgsql stable as $$
+declare v_completed boolean := r.status = 'completed' or r.completed_as is not null;
+begin
+  if p_until is null or (p_until ~ '^[0-9]' and p_now - r.created_at < p_until::numeric) then return r; end if;
+  if p_until ~ '^[0-9]' then return null; end if;
+  r := fn.newest_retry(r);
   if p_until = 'failed' and (v_completed or r.status not in ('failed', 'cancelled')) then return r; end if;
   -- A run that accepts no more messages does not count, either.
   return case when r.completed_at is null and not fn.has_closed_inbox(r.seq) then r end;

@@ -44,7 +44,7 @@ end $$;
 
 -- The run to which a message is sent: that of the id, or the newest retry of the one that has the key.
 create or replace function fn.find_inbox(p jsonb) returns {schema}.runs language plpgsql as $$
-declare r {schema}.runs; q {schema}.runs;
+declare r {schema}.runs;
 begin
   if p ->> 'key' is null then
     select o.* into r from {schema}.runs o where o.id = p ->> 'runId' for no key update;
@@ -54,12 +54,7 @@ begin
       unnest(fn.queues_of(t.name)) with ordinality u (queue, no) cross join lateral (
         select i.* from {schema}.runs i where i.job = u.queue and i.idempotency_key = p ->> 'key' offset 0) o
       order by t.no, u.no limit 1 loop
-    loop
-      select o.* into q from {schema}.runs o where o.id = r.retriggered_as;
-      exit when not found;
-      r := q;
-    end loop;
-    return r;
+    return fn.newest_retry(r);
   end loop;
   return null;
 end $$;
