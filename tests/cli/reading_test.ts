@@ -4,6 +4,7 @@ import { cwd } from "node:process";
 import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { addFailedParent } from "../../src/testing/contract/records/children/arrange_children.ts";
 import { COMMANDS } from "../../src/cli/run_cli.ts";
+import { refusalOf } from "../../src/cli/service/api.ts";
 import { getWaits } from "../../src/store/reads.ts";
 import { aRun } from "../support/fixtures.ts";
 import { callCli } from "./call_cli.ts";
@@ -317,6 +318,15 @@ Deno.test("holdfast says that the address of a service lacks its base path", asy
 
   const message = `There is no such path at ${address}/waits/open: --store must end with the basePath of the service`;
   assert.deepEqual([code, notes], [3, [message]]);
+});
+
+Deno.test("what a service refuses is shown with the places of its issues, if they have some", () => {
+  const issues = [{ path: [], message: "expected a string" }, { path: ["to", 0], message: "too short" }];
+  const body = JSON.stringify({ error: "The input does not fit", code: "invalid_input", issues });
+
+  const { message } = refusalOf(new Response(null, { status: 400 }), body);
+
+  assert.equal(message, "The input does not fit; expected a string; to.0: too short");
 });
 
 Deno.test("holdfast reads a relative file: address from the current directory", async () => {
