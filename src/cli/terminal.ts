@@ -1,5 +1,5 @@
 import process from "node:process";
-import type { Writable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 
 /** Where a command reads from and writes to. */
 export interface Terminal {
@@ -46,7 +46,7 @@ export function processTerminal(): Terminal {
       }
       return text + decoder.decode();
     },
-    confirm: stdin.isTTY === true ? confirm : null,
+    confirm: stdin.isTTY === true ? (question) => askYesOrNo(question, stdin, stderr) : null,
     // Only a command that asks for it ends in its own time.
     get abortSignal() {
       if (interrupt === null) {
@@ -72,12 +72,21 @@ export function wantsColors(env: { readonly [name: string]: string | undefined }
   return (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
 }
 
-async function confirm(question: string): Promise<boolean> {
-  const { createInterface } = await import("node:readline/promises");
-  const lines = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    return /^y(es)?$/i.test((await lines.question(`${question} [y/N] `)).trim());
-  } finally {
-    lines.close();
-  }
+/** Asks a question; Ctrl-C and Ctrl-D instead of an answer are no. */
+export async function askYesOrNo(question: string, input: Readable, output: Writable): Promise<boolean> {
+  const { createInterface } = await import("node:readline");
+  const lines = createInterface({ input, output });
+  const answer = await new Promise<string>((resolve) => {
+    const endWithout = () => {
+      write(output, "\n");
+      resolve("");
+    };
+    lines.once("close", endWithout);
+    lines.question(`${question} [y/N] `, (text) => {
+      lines.off("close", endWithout);
+      resolve(text);
+    });
+  });
+  lines.close();
+  return /^y(es)?$/i.test(answer.trim());
 }

@@ -1,11 +1,11 @@
 import { AssertionError } from "node:assert";
-import { isDeepStrictEqual } from "node:util";
+import { inspect, isDeepStrictEqual } from "node:util";
 import type { EngineEvent, EventType, RunEvent } from "../model/event.ts";
 import type { HoldCode } from "../model/hold.ts";
 import { isoTime } from "../values/iso_time.ts";
 import { checkOptionNames } from "../values/option_names.ts";
 import { toInstant } from "./test_clock.ts";
-import type { Run, RunStatus } from "../model/run.ts";
+import { isLeased, type Run, type RunStatus } from "../model/run.ts";
 import type { TestSystem } from "./test_system.ts";
 import { getRun, getSteps } from "../store/reads.ts";
 
@@ -24,7 +24,7 @@ export interface RunExpectations {
   waitsFor(name: string, options?: { until?: Date | string | null }): Promise<void>;
   /** It is parked on a sleep of this name; `until`: when the sleep ends. */
   sleeps(name: string, options?: { until?: Date | string }): Promise<void>;
-  /** It is parked until another attempt at a step; `at`: when that is due. */
+  /** Another attempt at a step follows, for which it is parked or its worker waits; `at`: when that is due. */
   retries(step: string, options?: { at?: Date | string }): Promise<void>;
   /** It is held, for this reason. */
   held(code?: HoldCode): Promise<void>;
@@ -54,7 +54,7 @@ export class ExpectedRun implements RunExpectations {
   async completed(...expected: [output?: unknown]): Promise<void> {
     const run = await this.#withStatus("completed", "to be completed");
     if (expected.length === 0) return;
-    if (!isDeepStrictEqual(run.output, expected[0])) this.#fail("has another output", run.output, expected[0]);
+    if (!isDeepStrictEqual(run.output, expected[0])) this.#differs("has another output", run.output, expected[0]);
   }
 
   async failed(error?: RegExp | string, options: { step?: string } = {}): Promise<void> {
@@ -67,8 +67,10 @@ export class ExpectedRun implements RunExpectations {
     const message = run.error ?? "";
     const fits = error === undefined ||
       (typeof error === "string" ? message.includes(error) : message.search(error) >= 0);
-    if (!fits) this.#fail("has failed of something else", message, error);
-    if (step !== undefined && run.failedStepName !== step) this.#fail("has failed elsewhere", run.failedStepName, step);
+    if (!fits) this.#differs("has failed of something else", message, error);
+    if (step !== undefined && run.failedStepName !== step) {
+      this.#differs("has failed elsewhere", run.failedStepName, step);
+    }
   }
 
   async cancelled(): Promise<void> {
@@ -95,34 +97,34 @@ export class ExpectedRun implements RunExpectations {
     checkOptionNames(options, { at: true }, "retries()");
     const { at } = options;
     const isIt = (pause: Pause) => pause.waitId === null && pause.waitName === step && this.#isRetry(pause);
-    const pause = await this.#parkedOn(`to retry "${step}"`, isIt);
-    if (at !== undefined) this.#checkInstant(`retries "${step}"`, pause.deadlineAt, at);
+    const dueAt = await this.#retryInWorker(step) ?? (await this.#parkedOn(`to retry "${step}"`, isIt)).deadlineAt;
+    if (at !== undefined) this.#checkInstant(`retries "${step}"`, dueAt, at);
   }
 
   async held(code?: HoldCode): Promise<void> {
     const run = await this.#run();
     const hold = await this.#system.store.getHold(this.#runId);
     if (hold === null) return await this.#isElsewhere(run, "to be held");
-    if (code !== undefined && hold.code !== code) this.#fail("is held for another reason", hold.code, code);
+    if (code !== undefined && hold.code !== code) this.#differs("is held for another reason", hold.code, code);
   }
 
   async steps(names: readonly string[]): Promise<void> {
     await this.#run();
     const steps = await getSteps(this.#system.store, this.#runId);
     const recorded = steps.map(({ name }) => name);
-    if (!isDeepStrictEqual(recorded, [...names])) this.#fail("has recorded other steps", recorded, names);
+    if (!isDeepStrictEqual(recorded, [...names])) this.#differs("has recorded other steps", recorded, names);
   }
 
   async executed(step: string, times: number): Promise<void> {
     await this.#run();
     const count = this.#system.timesExecuted(this.#runId, step);
-    if (count !== times) this.#fail(`has called the function of "${step}" ${count} times`, count, times);
+    if (count !== times) this.#differs(`has called the function of "${step}" ${count} times`, count, times);
   }
 
   async told(types: readonly EventType[]): Promise<void> {
     await this.#run();
     const told = this.#events().map(({ type }) => type).filter((type) => type !== "run:lease-renewed");
-    if (!isDeepStrictEqual(told, [...types])) this.#fail("has published other events", told, types);
+    if (!isDeepStrictEqual(told, [...types])) this.#differs("has published other events", told, types);
   }
 
   async #run(): Promise<Run> {
@@ -140,6 +142,13 @@ export class ExpectedRun implements RunExpectations {
     const run = await this.#run();
     const pause = run.status === "waiting" ? this.#pauses().find(isIt) : undefined;
     return pause ?? await this.#isElsewhere(run, expected);
+  }
+
+  /** When another attempt is due that the worker waits for: nothing is parked for up to a second. */
+  async #retryInWorker(step: string): Promise<string | null> {
+    if (!isLeased((await this.#run()).status)) return null;
+    const last = this.#events().findLast((event) => "stepIndex" in event && event.stepName === step);
+    return last?.type === "step:fail" ? last.retryAt : null;
   }
 
   async #isElsewhere(run: Run, expected: string): Promise<never> {
@@ -165,7 +174,7 @@ export class ExpectedRun implements RunExpectations {
 
   #checkInstant(what: string, actual: string | null, expected: Date | string | null): void {
     const instant = expected === null ? null : isoTime(toInstant(expected));
-    if (actual !== instant) this.#fail(`${what} until ${actual ?? "a signal comes"}`, actual, instant);
+    if (actual !== instant) this.#differs(`${what} until ${actual ?? "a signal comes"}`, actual, instant);
   }
 
   #events(): RunEvent[] {
@@ -187,6 +196,14 @@ export class ExpectedRun implements RunExpectations {
       event.type === "step:fail" && event.stepName === waitName && event.retryAt !== null &&
       event.retryAt === deadlineAt
     );
+  }
+
+  /** Both values are in the message, too: the test runner of Deno shows nothing else. */
+  #differs(what: string, actual: unknown, expected: unknown): never {
+    const values = [["expected", expected], ["found   ", actual]].map(([name, value]) =>
+      `  ${name}  ${inspect(value, { depth: null }).replaceAll("\n", "\n            ")}`
+    );
+    this.#fail([`${what}\n`, ...values].join("\n"), actual, expected);
   }
 
   #fail(what: string, actual: unknown, expected: unknown): never {

@@ -9,6 +9,7 @@ import { callCli } from "./call_cli.ts";
 import { type Damage, DAMAGES, fillForDamage, STUCK } from "./damages.ts";
 import { aFile, aSchema, aServer } from "./places.ts";
 
+const NOT_LOOKED_FOR = "What is stuck was not looked for: the tables are damaged";
 const ignore = POSTGRES_URL === undefined;
 
 Deno.test("SqliteStore: holdfast doctor finds nothing in a database that is in use", async () => {
@@ -50,7 +51,10 @@ for (const damage of [...DAMAGES, ...STUCK]) {
     database.exec(damage.sql(runs).replaceAll("T.", "holdfast_"));
     database.close();
 
-    assertFound(await callCli(["doctor", ...file.args, "--json"]), damage);
+    const called = await callCli(["doctor", ...file.args, "--json"]);
+
+    assertFound(called, damage);
+    assert.equal(called.notes.includes(NOT_LOOKED_FOR), !STUCK.includes(damage));
   });
 
   Deno.test({

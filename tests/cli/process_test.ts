@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
+import { PassThrough } from "node:stream";
 import { fileURLToPath } from "node:url";
+import { askYesOrNo } from "../../src/cli/terminal.ts";
 import { needs } from "../support/platform.ts";
 import { aFile, fill } from "./places.ts";
 
@@ -47,6 +49,27 @@ Deno.test("holdfast reads a file without the right to write it, and then says th
   assert.match(checked.error, /^Nothing is wrong/);
   assert.equal(cancelled.code, 3);
   assert.match(cancelled.error, /attempt to write a readonly database/);
+});
+
+Deno.test("holdfast says in one line that it may not read the file", async () => {
+  await using file = await aFile();
+
+  const { code, error } = await holdfast(["runs"], { HOLDFAST_STORE: file.path }, ["--no-prompt", "--allow-env"]);
+
+  assert.match(error, /^Cannot open "[^"]+": Requires read access[^\n]*\n$/);
+  assert.equal(code, 3);
+});
+
+Deno.test("a question of holdfast is answered by y or yes, and by no when its input ends", async () => {
+  const ask = async (text: string) => {
+    const input = new PassThrough();
+    input.end(text);
+    return await askYesOrNo("Delete 2 runs?", input, new PassThrough().resume());
+  };
+
+  const answers = await Promise.all(["y\n", " Yes\n", "n\n", "\n", ""].map(ask));
+
+  assert.deepEqual(answers, [true, true, false, false, false]);
 });
 
 Deno.test("holdfast says in one line that its result cannot be written", needs("a full device"), async () => {

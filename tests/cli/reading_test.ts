@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { join, relative } from "node:path";
+import { cwd } from "node:process";
 import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { addFailedParent } from "../../src/testing/contract/records/children/arrange_children.ts";
 import { COMMANDS } from "../../src/cli/run_cli.ts";
+import { refusalOf } from "../../src/cli/service/api.ts";
 import { getWaits } from "../../src/store/reads.ts";
 import { aRun } from "../support/fixtures.ts";
 import { callCli } from "./call_cli.ts";
@@ -304,6 +307,37 @@ Deno.test("holdfast exits with 3 if an answer is cut off, or a proxy says that t
   assert.equal(stats.code, 3);
   assert.match(stats.notes.join(), /^The answer of the service was cut off: /);
   assert.deepEqual([workers.code, workers.notes], [3, ["The service cannot answer: 502 Bad Gateway"]]);
+});
+
+Deno.test("holdfast says that the address of a service lacks its base path", async () => {
+  await using file = await aFile();
+  await using server = await aServer(file.store);
+  const address = server.args[1]!.replace("/api/jobs", "");
+
+  const { code, notes } = await callCli(["waits", "--store", address]);
+
+  const message = `There is no such path at ${address}/waits/open: --store must end with the basePath of the service`;
+  assert.deepEqual([code, notes], [3, [message]]);
+});
+
+Deno.test("what a service refuses is shown with the places of its issues, if they have some", () => {
+  const issues = [{ path: [], message: "expected a string" }, { path: ["to", 0], message: "too short" }];
+  const body = JSON.stringify({ error: "The input does not fit", code: "invalid_input", issues });
+
+  const { message } = refusalOf(new Response(null, { status: 400 }), body);
+
+  assert.equal(message, "The input does not fit; expected a string; to.0: too short");
+});
+
+Deno.test("holdfast reads a relative file: address from the current directory", async () => {
+  await using file = await aFile();
+  const address = `file:${relative(cwd(), file.path)}`;
+
+  const found = await callCli(["stats", "--store", address]);
+  const none = await callCli(["stats", "--store", "file:none.db"]);
+
+  assert.equal(found.code, 0);
+  assert.deepEqual([none.code, none.notes], [3, [`Cannot open "${join(cwd(), "none.db")}": there is no such file`]]);
 });
 
 Deno.test("holdfast exits with 3 if something else answers at the address", async () => {

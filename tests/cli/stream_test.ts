@@ -26,7 +26,8 @@ Deno.test("holdfast stream shows strings as text, and other items as JSON", asyn
 
   assert.deepEqual([text.code, text.lines], [0, ["Hello, world", "of lines", '{"no":1}', "end"]]);
   assert.deepEqual(json.json, ["Hello, ", "world\nof", " lines", { no: 1 }, "end"]);
-  assert.deepEqual([none.code, none.lines], [0, []]);
+  assert.deepEqual([none.code, none.lines], [1, []]);
+  assert.deepEqual(none.notes, [`Run "${id}" has written nothing to a stream "other"; it has written to "tokens"`]);
 });
 
 Deno.test("holdfast stream --follow shows items as they come, says what does not count, and ends with the run", async () => {

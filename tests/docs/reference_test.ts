@@ -23,6 +23,19 @@ Deno.test("reference/cli.md has each command", () => {
   assert.deepEqual(missing.map(({ name }) => name), []);
 });
 
+Deno.test("commands that people read exist, and take what is named behind them", () => {
+  const texts = [...readPages().map(({ text }) => text), readFileSync(toUrl("skills/holdfast/SKILL.md"), "utf8")];
+  const calls = texts.flatMap((text) => Array.from(text.matchAll(/\bholdfast ([a-z][a-z-]+) ([A-Z]+)\b/g)));
+
+  const wrong = calls.filter(([, command, argument]) => {
+    const usage = COMMANDS.find(({ name }) => name === command)?.usage ?? "";
+    return !new RegExp(`\\b${argument}\\b`).test(usage);
+  });
+
+  assert.deepEqual(wrong.map(([call]) => call), []);
+  assert.ok(calls.length > 10);
+});
+
 /** What `deno doc --json` says of an interface or a class. */
 interface DocNode {
   name: string;

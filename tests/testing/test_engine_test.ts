@@ -185,11 +185,46 @@ Deno.test("deploy() goes on with other code, and a run that it does not fit is h
 
   await t.deploy({ checkout: v2 });
   await t.signal(run, "review", { approved: true });
-  await t.advance("10s");
+  await t.advance("1s");
 
   await t.expectRun(run).held("diverged");
   const history = await t.exportHistory(run);
   (await replay(history, checkout)).assertGoesOn();
+});
+
+Deno.test("expectRun() has both values in its message, which is all that the test runner of Deno shows", async () => {
+  const quick = defineJob({ name: "quick", input: z.number(), run: (step, n) => step.run("work", () => ({ n })) });
+  await using t = createTestEngine({ jobs: { quick } });
+  const run = await t.trigger(quick, 1);
+  const messageOf = (work: Promise<void>) => work.then(() => "", (error: Error) => error.message);
+
+  const output = await messageOf(t.expectRun(run).completed({ n: 2 }));
+  const steps = await messageOf(t.expectRun(run).steps(["work", "more"]));
+
+  assert.match(
+    output,
+    /^Run \S+ of "quick" has another output\n\n {2}expected {2}\{ n: 2 \}\n {2}found {5}\{ n: 1 \}\n\n/,
+  );
+  assert.match(steps, /\n {2}expected {2}\[ 'work', 'more' \]\n {2}found {5}\[ 'work' \]\n/);
+});
+
+Deno.test("expectRun().retries() also accepts a retry for which the worker waits", async () => {
+  const quick = defineJob({
+    name: "quick",
+    input: z.null(),
+    retry: { maxAttempts: 2, delay: 500 },
+    run: (step) => step.run("work", () => 1),
+  });
+  await using t = createTestEngine({ jobs: { quick }, now: "2030-01-01T00:00:00Z" });
+  t.fake(quick, "work").throws(new Error("down"), { times: 1 });
+
+  const run = await t.trigger(quick, null);
+
+  await t.expectRun(run).retries("work", { at: "2030-01-01T00:00:00.500Z" });
+  await assert.rejects(t.expectRun(run).retries("other"), /expected it to retry "other"/);
+  await t.advance("1s");
+  await t.expectRun(run).completed(1);
+  await assert.rejects(t.expectRun(run).retries("work"), /expected it to retry "work"/);
 });
 
 Deno.test("addWorker() executes on two workers, child runs included", async () => {

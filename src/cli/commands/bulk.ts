@@ -14,7 +14,8 @@ export const BULK_OPTIONS: OptionSpecs = {
 };
 
 /** How the arguments of such a command are written. */
-const BULK_USAGE = "RUN... | [--job NAME] [--status STATUS] [--label KEY=VALUE] [--held] [--since TIME]";
+const BULK_USAGE =
+  "RUN... | [--job NAME] [--status STATUS] [--label KEY=VALUE] [--held] [--since TIME] [--ended-since TIME]";
 
 /** What is to be done with many runs. */
 interface BulkPlan {
@@ -64,15 +65,15 @@ async function performPlan(
   const isSingle = selections.length === 1 && selections[0]!.runIds?.length === 1;
   const isDry = args.has("dry-run");
   const asks = !isDry && !args.has("yes") && (plan.asksAlways || !isSingle);
-  if (asks && terminal.confirm === null) {
-    throw new UsageError(`There is nobody to ask: give --yes to ${infinitive} the runs, or --dry-run to count them`);
-  }
   if (isDry || asks) {
     const tried = await performAll(call, selections, plan, true);
     const count = tried.matched - tried.skipped.length;
     if (isDry) return report(call, plan, tried, `${countOf(count, "run")} would be ${participle}`);
     if (count === 0) return report(call, plan, tried, `There is no run to ${infinitive}`);
-    if (!await terminal.confirm!(`${infinitive[0]!.toUpperCase()}${infinitive.slice(1)} ${countOf(count, "run")}?`)) {
+    if (terminal.confirm === null) {
+      throw new UsageError(`There is nobody to ask: give --yes to ${infinitive} the runs, or --dry-run to count them`);
+    }
+    if (!await terminal.confirm(`${infinitive[0]!.toUpperCase()}${infinitive.slice(1)} ${countOf(count, "run")}?`)) {
       output.note("Nothing was changed");
       return 1;
     }

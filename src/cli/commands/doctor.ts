@@ -49,6 +49,7 @@ export const doctor: Command = {
       ...await findHeldRuns(service),
       ...await findLargeLog(service),
     ];
+    if (damages.length > 0) output.note("What is stuck was not looked for: the tables are damaged");
     const findings = [...damages, ...stuck];
     output.list(findings, {
       columns: [

@@ -1,11 +1,13 @@
 import { describeDuration } from "../../values/duration.ts";
 import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import { type Command, type CommandCall, UsageError } from "../command.ts";
-import { findRunId, readText, refusalOf, toSearch } from "../service/api.ts";
+import { askApi, findRunId, readText, refusalOf, toSearch } from "../service/api.ts";
 import { toJsonLine } from "../../values/text.ts";
 import type { Color, Output } from "../output.ts";
 import { type Followed, followEvents, pauseUnlessAborted } from "../service/follow_events.ts";
-import { StoreError } from "../../model/error.ts";
+import { NotFoundError, StoreError } from "../../model/error.ts";
+import type { Service } from "../service/service.ts";
+import type { StreamInfo } from "../../model/stream.ts";
 import type { Json } from "../../values/json.ts";
 
 /** Follows one run to its end, or all runs. */
@@ -101,6 +103,7 @@ export const stream: Command = {
     let isUpToDate = false;
     let isKnown = false;
     let isAway = false;
+    let hasItems = false;
     while (!abortSignal.aborted) {
       const query = { runId, name, offset, live: isUpToDate ? "long-poll" : undefined };
       let response: Response;
@@ -130,14 +133,29 @@ export const stream: Command = {
         continue;
       }
       if (!response.ok) throw refusalOf(response, text);
-      if (response.status === 200) { for (const item of JSON.parse(text) as Json[]) printer.print(item); }
+      const items: Json[] = response.status === 200 ? JSON.parse(text) : [];
+      for (const item of items) printer.print(item);
+      hasItems ||= items.length > 0;
       offset = response.headers.get("stream-next-offset") ?? offset;
       isUpToDate = response.headers.has("stream-up-to-date");
       if (response.headers.has("stream-closed") || (isUpToDate && !args.has("follow"))) break;
     }
     printer.flush();
+    if (!hasItems && !abortSignal.aborted) await checkStream(service, runId, name);
   },
 };
+
+/**
+ * Checks that a run has a stream, of which nothing was shown.
+ *
+ * @throws {NotFoundError} It has none of this name.
+ */
+async function checkStream(service: Service, runId: string, name: string): Promise<void> {
+  const names = (await askApi(service, "GET /streams", { query: { runId } }) as StreamInfo[]).map(({ name }) => name);
+  if (names.includes(name)) return;
+  const others = names.length === 0 ? "" : `; it has written to ${names.map((one) => `"${one}"`).join(", ")}`;
+  throw new NotFoundError(`Run "${runId}" has written nothing to a stream "${name}"${others}`);
+}
 
 /** Prints items: strings as one text, as they come, others as a line of JSON each. */
 class ItemPrinter {

@@ -82,10 +82,21 @@ export function refusalOf(response: Response, text: string): HoldfastError {
     if (status >= 500) return new StoreError(`The service cannot answer: ${answer}`); // a proxy before it says so
     return new StoreError(`There is no Holdfast service at this address: it has answered ${answer}`);
   }
-  const message = [body.error, ...body.issues.map(({ path, message }) => `${path.join(".")}: ${message}`)].join("; ");
+  if (body.error === NO_SUCH_PATH) {
+    return new StoreError(
+      `There is no such path at ${
+        response.url.replace(/\?.*$/, "")
+      }: --store must end with the basePath of the service`,
+    );
+  }
+  const issues = body.issues.map(({ path, message }) => path.length === 0 ? message : `${path.join(".")}: ${message}`);
+  const message = [body.error, ...issues].join("; ");
   if (status >= 500) return new StoreError(message);
   return new HoldfastError(body.code as ErrorCode, message); // a service of this version has no other codes
 }
+
+// What a handler answers outside of its routes.
+const NO_SUCH_PATH = "There is no such path";
 
 interface ErrorBody {
   error: string;

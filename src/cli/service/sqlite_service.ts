@@ -1,5 +1,6 @@
-import { existsSync, statSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+import { type Stats, statSync } from "node:fs";
+import { cwd } from "node:process";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { StoreError } from "../../model/error.ts";
 import { SQLITE_CHECKS, SQLITE_RECOUNT, SQLITE_STUCK_CHECKS } from "../../stores/sqlite/checks.ts";
 import { JSON_COLUMNS, notJson } from "../../stores/table_check.ts";
@@ -16,14 +17,33 @@ import { databaseService } from "./database_service.ts";
  * @throws {StoreError} It does not exist, or has no tables of this version.
  */
 export async function openSqliteService(address: string, migrate: boolean, by?: string): Promise<Service> {
-  const path = address.startsWith("file:") ? fileURLToPath(address) : address;
-  if (!existsSync(path)) throw new StoreError(`Cannot open "${path}": there is no such file`);
-  if (statSync(path).isDirectory()) throw new StoreError(`Cannot open "${path}": it is a directory; name a file in it`);
+  const path = pathOf(address);
+  const existing = lookAt(path);
+  if (existing === null) throw new StoreError(`Cannot open "${path}": there is no such file`);
+  if (existing.isDirectory()) throw new StoreError(`Cannot open "${path}": it is a directory; name a file in it`);
   const version = (reader: Reader) => readVersion(new SqliteDatabase(reader));
   if (!migrate) checkVersion(await withReader(path, version), MIGRATIONS.length, `The file "${path}"`);
   const { store, close } = await openStore(path);
   const prepare = async () => migrate ? await store.migrate() : undefined;
   return await databaseService("sqlite", store, databaseAt(path, store), { by, prepare, close });
+}
+
+/** The path of a file. `file:jobs.db` is in the current directory, as for SQLite. */
+function pathOf(address: string): string {
+  if (!address.startsWith("file:")) return address;
+  try {
+    return fileURLToPath(new URL(address, pathToFileURL(`${cwd()}/`)));
+  } catch (error) {
+    throw new StoreError(`Cannot open "${address}": ${toFailure(error).message}`, { cause: error });
+  }
+}
+
+function lookAt(path: string): Stats | null {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) ?? null;
+  } catch (error) {
+    throw new StoreError(`Cannot open "${path}": ${toFailure(error).message}`, { cause: error });
+  }
 }
 
 /** Opens a store that can write if that is permitted, and reads otherwise: what writes is refused by SQLite then. */

@@ -2,7 +2,7 @@ import { checkName } from "../../values/name.ts";
 import { checkOptionNames, namesOf } from "../../values/option_names.ts";
 import type { Duration } from "../../values/duration.ts";
 import type { Jsonify } from "../../values/json.ts";
-import { isInstance, kindOf } from "../../values/unknown_values.ts";
+import { isInstance, isObject, kindOf } from "../../values/unknown_values.ts";
 import { withoutUndefined } from "../../values/without_undefined.ts";
 import { type EndContext, endJobName } from "../end.ts";
 import { type FlowDefinition, readJobFlow } from "../flow.ts";
@@ -92,6 +92,7 @@ export function defineJob<
   Waits extends Schemas = Record<never, never>,
   const M extends MessageSchemas = NoMessages,
 >(definition: JobDefinition<S, Output, Name, Waits, M>): Job<SchemaInput<S>, Jsonify<Output>, Name, M> {
+  if (!isObject(definition)) throw new TypeError(`defineJob() takes { name, input, run }, not ${kindOf(definition)}`);
   checkName(definition.name, "The name of a job");
   checkDefinition(definition);
   const { retry = {} } = definition;

@@ -14,28 +14,66 @@ interface BetterSqlite3 extends SqliteDriver {
 /**
  * Writes a consistent copy of a database to a new file, which only its owner can read.
  *
+ * Until it is complete and on the disk it is called `PATH.partial`: the beginning of a copy, with its journal beside it,
+ * would pass for an empty database. What a process that was killed has left under that name is replaced.
+ *
  * @throws {StoreError} The file exists, or cannot be written.
  */
 export async function backUp(driver: SqliteDriver, path: string): Promise<void> {
   const refusal = `Cannot back up to "${path}"`;
-  const { readlinkSync, rmSync } = await import("node:fs");
-  // A link to no file is refused, too: to create that file would leave it behind.
-  if (isLink(path, readlinkSync) || !await createDatabaseFile(path, refusal)) {
-    throw new StoreError(`${refusal}: the file exists; name a new file, or remove this one first`);
-  }
+  const { lstatSync, rmSync } = await import("node:fs");
+  const partial = `${path}.partial`;
+  const remove = () => {
+    for (const beside of ["", "-journal", "-wal", "-shm"]) rmSync(`${partial}${beside}`, { force: true });
+  };
+  // Not `stat`: a link to no file is refused, too.
+  const existing = unless(() => lstatSync(path));
+  if (existing?.isDirectory()) throw new StoreError(`${refusal}: it is a directory; name a file in it`);
+  if (existing !== null) throw fileExists(refusal);
+  let isOurs = () => false;
   try {
-    await copyInto(driver, path);
+    remove();
+    const meanwhile = new StoreError(`${refusal}: another backup to it has begun meanwhile`);
+    if (!await createDatabaseFile(partial, refusal)) throw meanwhile;
+    const { ino } = lstatSync(partial);
+    isOurs = () => unless(() => lstatSync(partial))?.ino === ino;
+    await copyInto(driver, partial);
+    if (!isOurs()) throw meanwhile;
+    await giveName(partial, path, refusal);
+    remove();
   } catch (error) {
-    for (const beside of ["", "-journal", "-wal", "-shm"]) rmSync(`${path}${beside}`, { force: true });
+    if (isOurs()) remove();
     throw storeError(error, { refusal });
   }
 }
 
-function isLink(path: string, readlink: (path: string) => string): boolean {
+function unless<T>(look: () => T): T | null {
   try {
-    return readlink(path) !== "";
+    return look();
   } catch {
-    return false; // it is no link, or there is nothing
+    return null; // there is nothing, or not even its directory
+  }
+}
+
+function fileExists(refusal: string): StoreError {
+  return new StoreError(`${refusal}: the file exists; name a new file, or remove this one first`);
+}
+
+/** Gives a complete copy its name, without replacing a file that has been made there meanwhile. */
+async function giveName(partial: string, path: string, refusal: string): Promise<void> {
+  const { closeSync, fsyncSync, linkSync, lstatSync, openSync, renameSync } = await import("node:fs");
+  const file = openSync(partial, "r+");
+  try {
+    fsyncSync(file); // `VACUUM INTO` does not
+  } finally {
+    closeSync(file);
+  }
+  try {
+    linkSync(partial, path);
+  } catch {
+    // It is there, or this file system has no links, and no other way that replaces nothing.
+    if (unless(() => lstatSync(path)) !== null) throw fileExists(refusal);
+    renameSync(partial, path);
   }
 }
 

@@ -219,7 +219,8 @@ export class SqliteStore {
   /**
    * Writes a consistent copy to a new file while the store is in use. Only the file's owner can read it. It is made in
    * one go, although others write meanwhile: this process does nothing else for some 3 ms for each megabyte. A large
-   * file is better copied by a process of its own.
+   * file is better copied by a process of its own. A process that is killed meanwhile leaves `PATH.partial`, which the
+   * next backup replaces.
    *
    * @throws {StoreError} The file exists, or cannot be written.
    */

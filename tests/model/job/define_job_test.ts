@@ -38,6 +38,12 @@ for (const [description, definition, message] of REFUSALS) {
   });
 }
 
+Deno.test("defineJob() says what it takes", () => {
+  const message = "defineJob() takes { name, input, run }, not undefined";
+
+  assert.throws(defineJob as () => unknown, { name: "TypeError", message });
+});
+
 Deno.test("defineJob() takes schemas that are objects or functions", () => {
   for (const input of [z.string(), v.string(), type("string")] as Schema[]) define({ input, output: input });
 });

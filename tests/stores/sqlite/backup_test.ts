@@ -22,6 +22,62 @@ Deno.test("SqliteStore.backup() writes a copy that opens clean", () =>
     assert.equal((await getRun(copy, run.id))?.id, run.id);
   }));
 
+Deno.test("SqliteStore.backup() gives a copy its name once it is complete, and replaces what a killed one has left", () =>
+  withFile(async (path) => {
+    const copy = `${path}.copy`;
+    const seen: string[][] = [];
+    const database = new DatabaseSync(path);
+    await using store = afterClose(
+      await SqliteStore.from(onVacuum(database, () => seen.push(namesBeside(path)))),
+      () => database.close(),
+    );
+    await store.migrate();
+    await Deno.writeTextFile(`${copy}.partial`, "what a killed backup has left");
+    await Deno.writeTextFile(`${copy}.partial-journal`, "and its journal");
+
+    await store.backup(copy);
+
+    assert.deepEqual(seen, [["jobs.db", "jobs.db.copy.partial"]]);
+    assert.deepEqual(namesBeside(path), ["jobs.db", "jobs.db.copy"]);
+    await using opened = await SqliteStore.open(copy);
+    await opened.migrate();
+  }));
+
+Deno.test("SqliteStore.backup() replaces no file that is made meanwhile", () =>
+  withFile(async (path) => {
+    const copy = `${path}.copy`;
+    const database = new DatabaseSync(path);
+    await using store = afterClose(
+      await SqliteStore.from(onVacuum(database, () => Deno.writeTextFileSync(copy, "of another"))),
+      () => database.close(),
+    );
+    await store.migrate();
+
+    await assert.rejects(store.backup(copy), /the file exists/);
+
+    assert.equal(await Deno.readTextFile(copy), "of another");
+    assert.deepEqual(namesBeside(path), ["jobs.db", "jobs.db.copy"]);
+  }));
+
+Deno.test("SqliteStore.backup() leaves the file of another backup that has begun meanwhile", () =>
+  withFile(async (path) => {
+    const copy = `${path}.copy`;
+    const database = new DatabaseSync(path);
+    const replace = () => {
+      Deno.writeTextFileSync(`${copy}.new`, "of another");
+      Deno.renameSync(`${copy}.new`, `${copy}.partial`);
+    };
+    await using store = afterClose(
+      await SqliteStore.from(onVacuum(database, () => {}, replace)),
+      () => database.close(),
+    );
+    await store.migrate();
+
+    await assert.rejects(store.backup(copy), /another backup to it has begun meanwhile/);
+
+    assert.deepEqual(namesBeside(path), ["jobs.db", "jobs.db.copy.partial"]);
+  }));
+
 Deno.test("SqliteStore.backup() leaves no file behind when it fails", () =>
   withFile(async (path) => {
     const database = new DatabaseSync(path);
@@ -61,3 +117,25 @@ Deno.test("SqliteStore.backup() refuses a store that is closed", () =>
 
     await assert.rejects(store.backup(`${path}.copy`), { name: "StoreError", message: "The store is closed" });
   }));
+
+/** A driver whose copies are made by `VACUUM`, with something before and after it. */
+function onVacuum(database: DatabaseSync, before: () => void, after = () => {}): SqliteDriver {
+  const prepare = (sql: string) => {
+    const statement = database.prepare(sql);
+    if (!sql.startsWith("VACUUM")) return statement;
+    return {
+      run(path: string) {
+        before();
+        statement.run(path);
+        after();
+      },
+    };
+  };
+  return { exec: database.exec.bind(database), prepare } as SqliteDriver; // of a `VACUUM` only `run()` is called
+}
+
+/** The files in the folder of a database, without those that SQLite makes for it. */
+function namesBeside(path: string): string[] {
+  const names = Array.from(Deno.readDirSync(path.slice(0, path.lastIndexOf("/"))), ({ name }) => name);
+  return names.filter((name) => !/^jobs\.db-/.test(name)).sort();
+}
