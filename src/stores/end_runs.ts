@@ -10,8 +10,32 @@ export function toOnEnd({ id, onEnd }: Pick<NewRun, "id" | "onEnd">): JsonText |
   return onEnd === undefined ? null : JSON.stringify({ id: endRunId(id), ...onEnd });
 }
 
-/** Reads what {@linkcode toOnEnd} wrote. */
-export function readOnEnd(column: JsonText): NewEnd & { id: string } {
+/** What is read from the column `on_end`. */
+interface OnEnd extends NewEnd {
+  /** The id of the end run. */
+  id: string;
+  /** Its end runs that were deleted, if they have undone something. */
+  deleted?: readonly UndoingRun[];
+}
+
+/** An end run that has undone steps of its run. */
+export interface UndoingRun {
+  /** Its id. */
+  id: string;
+  /** Its number: that of a retry is greater. */
+  seq: number;
+  /** The names of its steps that have undone others. */
+  undoing: readonly string[];
+}
+
+/** The steps with which end runs have undone others, with the first end run that did. */
+export function undoersOf(ends: readonly UndoingRun[]): Map<string, string> {
+  const latestFirst = [...ends].sort((one, other) => other.seq - one.seq);
+  return new Map(latestFirst.flatMap(({ id, undoing }) => undoing.map((name) => [name, id] as const)));
+}
+
+/** Reads what {@linkcode toOnEnd} wrote, and what was added when end runs were deleted. */
+export function readOnEnd(column: JsonText): OnEnd {
   return JSON.parse(column);
 }
 

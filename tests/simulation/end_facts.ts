@@ -117,9 +117,9 @@ export function undoneStepsOf(run: RunFacts): Map<string, string> {
 
 /** The clean-up that has undone a step of a run first. */
 export function findUndoer({ ends }: RunFacts, name: string): RunFacts | undefined {
-  return ends.find(({ isDeleted, steps }) => {
+  return ends.find(({ steps }) => {
     const step = steps.get(undoName(name));
-    return !isDeleted && step?.isOver === true && step.result.includes('"completed"');
+    return step?.isOver === true && step.result.includes('"completed"');
   });
 }
 

@@ -1,5 +1,6 @@
 import { undoneSteps } from "../../model/end.ts";
 import type { RecordName } from "../../model/hold.ts";
+import { undoersOf, type UndoingRun } from "../end_runs.ts";
 import { copyChildren } from "./children.ts";
 import { type KeptPause, type KeptRun } from "./records.ts";
 import { resultOf } from "./copies.ts";
@@ -17,7 +18,7 @@ export function copyHistory(old: KeptRun, run: KeptRun, endRuns: readonly KeptRu
   const leaveOut = (kind: RecordName["kind"], name: string) => {
     if (!unfinished.some((other) => other.kind === kind && other.name === name)) unfinished.push({ kind, name });
   };
-  const undone = undoneSteps(undoersOf(endRuns), old.steps.keys());
+  const undone = undoneSteps(undoersOf([...endRuns.map(toUndoingRun), ...old.deletedEnds]), old.steps.keys());
   for (const step of old.steps.values()) {
     if (step.result.status === "completed" && !undone.has(step.name)) {
       run.steps.set(step.name, { ...step, pastAttempts: [] });
@@ -41,13 +42,12 @@ export function copyHistory(old: KeptRun, run: KeptRun, endRuns: readonly KeptRu
   };
 }
 
-/** The steps with which end runs have undone others, with the first end run that did. */
-function undoersOf(endRuns: readonly KeptRun[]): Map<string, string> {
-  const undoing = endRuns.flatMap(({ id, steps }) =>
-    [...steps.values()].filter(({ name, result }) => name.startsWith("undo ") && result.status === "completed")
-      .map(({ name }) => [name, id] as const)
+/** What an end run has undone. */
+export function toUndoingRun({ id, seq, steps }: KeptRun): UndoingRun {
+  const undoing = [...steps.values()].filter(({ name, result }) =>
+    name.startsWith("undo ") && result.status === "completed"
   );
-  return new Map(undoing.reverse());
+  return { id, seq, undoing: undoing.map(({ name }) => name) };
 }
 
 /**

@@ -10,6 +10,7 @@ import type { CopiedHistory, HoldRecord } from "../../store/hold_record.ts";
 import type { NewRun } from "../../store/new_run.ts";
 import type { Interruption } from "../../store/operator_reads.ts";
 import type { OriginText } from "../../model/origin.ts";
+import type { UndoingRun } from "../end_runs.ts";
 import { aloneQueue, queueName } from "../queue_name.ts";
 import { deadlineAt, type PauseRecord } from "../../model/wait.ts";
 
@@ -27,6 +28,8 @@ export interface KeptRun extends Omit<NewRun, "retriggerOf"> {
   completedAs: string | null;
   /** The first run of its chain of retries from the failure. */
   originId: string;
+  /** Its end runs that were deleted. */
+  deletedEnds: readonly UndoingRun[];
   /** Its status; `leased` is never used, since a claimed run is `running` at once. */
   status: RunStatus;
   /** What its function returned. */
@@ -234,6 +237,7 @@ export function newKeptRun(request: NewRun, seq: number, now: number): KeptRun {
     retriggeredAs: null,
     completedAs: null,
     originId: request.id,
+    deletedEnds: [],
     status: "pending",
     output: null,
     failure: null,

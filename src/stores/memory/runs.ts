@@ -28,7 +28,7 @@ import {
 } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, triedPrints } from "./records.ts";
 import { retriesOf, toAwaitedPause, toIdentity } from "./copies.ts";
-import { copyHistory, copyMessages } from "./copy_history.ts";
+import { copyHistory, copyMessages, toUndoingRun } from "./copy_history.ts";
 
 /** The worker of a run whose lease is revoked. */
 export interface LostWorker {
@@ -386,6 +386,8 @@ export class MemoryRuns {
     }
     this.#deletedAt.set(run.id, now);
     loseResult(run);
+    const ended = run.endOf === null ? undefined : this.#all.get(run.endOf);
+    if (ended !== undefined) ended.deletedEnds = [...ended.deletedEnds, toUndoingRun(run)];
     this.#all.delete(run.id);
     this.#bySeq.delete(run.seq);
     for (const pause of run.pauses) this.#pauses.delete(pause.id);

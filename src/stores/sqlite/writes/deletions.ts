@@ -4,7 +4,7 @@ import { type IdentityRow, toRunIdentity } from "../../rows.ts";
 import { DELETED_RUNS_KNOWN_MS } from "../../rules.ts";
 import { keepResult } from "../children/child_results.ts";
 import type { JsonText } from "../../../values/json.ts";
-import { findOpenEnd } from "./end_runs.ts";
+import { findOpenEnd, keepUndone } from "./end_runs.ts";
 import { deleteHold } from "../changed_code/holds.ts";
 import { purgeChunks } from "../streams.ts";
 import { trimByAge } from "../journal/journal.ts";
@@ -13,8 +13,12 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** Deletes a run that has ended. See `Store.delete()`. */
 export function deleteRun(db: SqliteDatabase, runId: string, by: string | null, now: number): RunIdentity | null {
-  const known = db.get<{ on_end: JsonText | null }>`SELECT on_end FROM holdfast_runs WHERE id = ${runId}`;
-  if (known !== undefined && findOpenEnd(db, runId, known) !== undefined) return null;
+  const known = db.get<
+    { seq: number; id: string; completed_at: number | null; on_end: JsonText | null; end_of: string | null }
+  >`
+    SELECT seq, id, completed_at, on_end, end_of FROM holdfast_runs WHERE id = ${runId}`;
+  if (known === undefined || known.completed_at === null || findOpenEnd(db, runId, known) !== undefined) return null;
+  if (known.end_of !== null) keepUndone(db, { ...known, end_of: known.end_of });
   keepResult(db, runId);
   const row = db.get<
     IdentityRow & { seq: number; status: RunStatus; lease_generation: number; origin_id: string | null }

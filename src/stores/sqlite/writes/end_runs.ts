@@ -2,7 +2,7 @@ import { undoneSteps } from "../../../model/end.ts";
 import { ConflictError } from "../../../model/error.ts";
 import { isTerminal, type RunStatus } from "../../../model/run.ts";
 import type { JsonText } from "../../../values/json.ts";
-import { cleaningMessage, orphanMessage } from "../../end_runs.ts";
+import { cleaningMessage, orphanMessage, readOnEnd, undoersOf, type UndoingRun } from "../../end_runs.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 
 /** The open run that cleans up after a run. */
@@ -43,10 +43,26 @@ export function readUndone(
   { seq, id, on_end }: { seq: number; id: string; on_end: JsonText | null },
 ): Map<string, string> {
   if (on_end === null) return new Map();
-  const undoing = db.all<{ id: string; name: string }>`
-    SELECT r.id, s.name FROM holdfast_runs r CROSS JOIN holdfast_steps s ON s.run_seq = r.seq
-    WHERE r.end_of = ${id} AND s.status = 'completed' AND s.name GLOB 'undo *' ORDER BY r.seq DESC`;
-  const undoers = new Map(undoing.map(({ id, name }) => [name, id])); // the oldest of several
+  const ends = db.all<{ id: string; seq: number }>`SELECT id, seq FROM holdfast_runs WHERE end_of = ${id}`;
+  const { deleted = [] } = readOnEnd(on_end);
+  const undoers = undoersOf([...ends.map((end) => readUndoing(db, end)), ...deleted]);
   const recorded = db.all<{ name: string }>`SELECT name FROM holdfast_steps WHERE run_seq = ${seq}`;
   return undoneSteps(undoers, recorded.map(({ name }) => name));
+}
+
+function readUndoing(db: SqliteDatabase, { id, seq }: { id: string; seq: number }): UndoingRun {
+  const steps = db.all<{ name: string }>`
+    SELECT name FROM holdfast_steps WHERE run_seq = ${seq} AND status = 'completed' AND name GLOB 'undo *'`;
+  return { id, seq, undoing: steps.map(({ name }) => name) };
+}
+
+/** Notes in a run what its end run has undone, which is about to be deleted. */
+export function keepUndone(db: SqliteDatabase, end: { seq: number; id: string; end_of: string }): void {
+  const { undoing } = readUndoing(db, end);
+  const run = undoing.length === 0 ? undefined : db.get<{ on_end: JsonText }>`
+    SELECT on_end FROM holdfast_runs WHERE id = ${end.end_of} AND on_end IS NOT NULL`;
+  if (run === undefined) return;
+  const onEnd = readOnEnd(run.on_end);
+  const deleted = [...onEnd.deleted ?? [], { id: end.id, seq: end.seq, undoing }];
+  db.run`UPDATE holdfast_runs SET on_end = ${JSON.stringify({ ...onEnd, deleted })} WHERE id = ${end.end_of}`;
 }

@@ -16,6 +16,11 @@ export const endCases = cases;
 
 const END_JOB = `${A_JOB}:end`;
 const ALL: readonly TerminalStatus[] = ["completed", "failed", "cancelled"];
+/** How an end run that has completed goes away. */
+const REMOVALS: readonly [how: string, remove: (store: Store, id: string) => Promise<unknown>][] = [
+  ["deleted", (store, id) => store.delete(id, null)],
+  ["purged", (store) => store.purge({ completed: 0 }, 10)],
+];
 
 function ending(statuses: readonly TerminalStatus[] = ALL, overrides: Partial<NewEnd> = {}): Pick<NewRun, "onEnd"> {
   return { onEnd: { jobName: END_JOB, statuses, finishWithin: null, ...overrides } };
@@ -331,6 +336,21 @@ test("a step counts as undone if a retry of the end run has undone it", async ({
 
   assert.deepEqual((await claimOne(store)).copied!.undone, { charge: retry.id });
 });
+
+for (const [how, remove] of REMOVALS) {
+  test(`a retry does again what an end run has undone that was ${how} since`, async ({ store }) => {
+    const { runId, end } = await addCleanedUp(store, "charge", "ship");
+    await undo(store, end, "charge");
+    await remove(store, end.run.id);
+
+    await add(store, { ...ending(), retriggerOf: { runId, from: "failure" } });
+
+    const { steps, copied } = await claimOne(store);
+    assert.deepEqual(steps.map(({ name }) => name), ["ship"]);
+    assert.deepEqual(copied!.undone, { charge: end.run.id });
+    assert.equal(await getRun(store, end.run.id), null);
+  });
+}
 
 test("a retry of a run without undone steps has no such list", async ({ store }) => {
   const { runId, end } = await addCleanedUp(store, "charge");

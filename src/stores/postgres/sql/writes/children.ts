@@ -221,10 +221,14 @@ create or replace function fn.undone_steps(r {schema}.runs) returns jsonb langua
 begin
   if r.on_end is null then return '{}'; end if;
   return (
-    with undoing as (select distinct on (t.name) t.name, e.id from {schema}.runs e
-        cross join lateral (select s.name from {schema}.steps s where s.run_seq = e.seq and s.status = 'completed'
-          and s.name like 'undo %') t
-        where e.end_of = r.id order by t.name, e.seq),
+    with undoing as (select distinct on (u.name) u.name, u.id from (
+          select s.name, e.id, e.seq from {schema}.runs e cross join lateral (
+            select q.name from {schema}.steps q where q.run_seq = e.seq and q.status = 'completed' and q.name like 'undo %') s
+          where e.end_of = r.id
+          union all select t.name, d ->> 'id', (d ->> 'seq')::bigint
+            from jsonb_array_elements(coalesce(r.on_end::jsonb -> 'deleted', '[]')) d
+            cross join jsonb_array_elements_text(d -> 'undoing') t (name)) u
+        order by u.name, u.seq),
       recorded as (select s.name, u.name as undoing, u.id from undoing u, {schema}.steps s where s.run_seq = r.seq
         and u.name in ('undo ' || regexp_replace(s.name, '#([0-9]+)$', ' (\\1)'), 'undo ' || left(s.name, 100) || ' (' ||
           left(encode(sha256(convert_to(s.name, 'UTF8')), 'hex'), 16) || ')')),

@@ -18,6 +18,7 @@ begin
       where m.run_seq = r.seq and exists (select 1 from {schema}.runs o where o.completed_at is null
         and o.seq = (select w.run_seq from {schema}.pauses w where w.seq = m.pause_seq));
   end if;
+  if r.end_of is not null then perform fn.keep_undone(r); end if;
   delete from {schema}.runs where seq = r.seq;
   delete from {schema}.inputs where run_seq = r.seq;
   delete from {schema}.other_inputs where run_seq = r.seq;
@@ -41,6 +42,18 @@ begin
   delete from {schema}.deleted where deleted_at <= p_now - ${DELETED_RUNS_KNOWN_MS};
   insert into {schema}.deleted as d values (r.id, p_now) on conflict (id) do update set deleted_at = excluded.deleted_at;
   return jsonb_build_object('id', r.id, 'job', r.job, 'labels', r.labels);
+end $$;
+
+-- Notes in a run what its end run has undone, which is about to be deleted.
+create or replace function fn.keep_undone(e {schema}.runs) returns void language plpgsql as $$
+declare v_undoing jsonb;
+begin
+  select jsonb_agg(s.name) into v_undoing from {schema}.steps s
+    where s.run_seq = e.seq and s.status = 'completed' and s.name like 'undo %';
+  if v_undoing is null then return; end if;
+  update {schema}.runs q set on_end = (q.on_end::jsonb || jsonb_build_object('deleted',
+      coalesce(q.on_end::jsonb -> 'deleted', '[]') || jsonb_build_object('id', e.id, 'seq', e.seq, 'undoing', v_undoing)))::text
+    where q.id = e.end_of and q.on_end is not null;
 end $$;
 
 -- Deletes runs that ended long enough ago. See Store.purge().
