@@ -134,6 +134,8 @@ export {
   retriedMessage,
   toEndRun,
   toOnEnd,
+  undoersOf,
+  type UndoingRun,
 } from "./end_runs.ts";
 export {
   abandonedFailure,

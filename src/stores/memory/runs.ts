@@ -162,7 +162,7 @@ export class MemoryRuns {
     if (old === undefined) return undefined;
     const newest = this.#newestRetry(old);
     if (newest !== old && this.#open.has(newest.id)) return newest;
-    return [...this.#open.values()].find((run) => run !== old && run.originId === old.originId);
+    return this.open.find((run) => run !== old && run.originId !== run.id && run.originId === old.originId);
   }
 
   /** Finds a pause of any run. */
