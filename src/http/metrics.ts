@@ -1,4 +1,4 @@
-import { type JobInfo, sumHeld } from "../engine/operate/job_info.ts";
+import { type JobInfo, startableRun, sumHeld } from "../engine/operate/job_info.ts";
 import type { MetricsSource } from "../engine/operate/statistics/monitor.ts";
 import { RUN_STATUSES } from "../model/run.ts";
 import { JobMetrics, type ProcessMetrics, SECONDS, type SecondsHistogram } from "../statistics/process_metrics.ts";
@@ -56,7 +56,7 @@ function writeStore(
   text.begin(
     "holdfast_oldest_due_seconds",
     "gauge",
-    "How long the oldest due run of a job has been due; 0: none is due.",
+    "How long the oldest due run of a job has been due; 0: none is due, or the job waits for its rate.",
   );
   for (const [job, infos] of groups) text.add({ job }, Math.max(...infos.map((info) => dueSeconds(info, now))));
   text.begin("holdfast_runs_held", "gauge", "Runs that are held, since no code fits them; 10,000 at most.");
@@ -81,8 +81,9 @@ function writeStore(
   text.add({ version: PACKAGE_VERSION, runtime: runtimeName(), store: info.kind }, 1);
 }
 
-function dueSeconds({ oldestDue }: JobInfo, now: number): number {
-  return oldestDue === null ? 0 : Math.max(0, now - Date.parse(oldestDue.dueSince)) / 1_000;
+function dueSeconds(info: JobInfo, now: number): number {
+  const due = startableRun(info);
+  return due === null ? 0 : Math.max(0, now - Date.parse(due.dueSince)) / 1_000;
 }
 
 /** What concerns the process as a whole. */

@@ -189,7 +189,7 @@ function checkAnswers(wait: Wait, actions: readonly string[] | undefined): void 
     if (offered.length > 0 || flatFieldsOf(wait.payloadSchema) !== null) return;
     throw new TypeError(
       `Wait "${wait.name}" cannot be answered by a link: it has neither metadata.actions nor a schema that is an object of ` +
-        "strings, numbers, booleans and enums",
+        "at most 20 strings, numbers, booleans and enums, with a JSON Schema of up to 8,192 characters",
     );
   }
   const isList = Array.isArray(actions) && actions.length > 0;

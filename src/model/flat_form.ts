@@ -32,7 +32,6 @@ export interface WaitAction {
 }
 
 const MAX_FIELDS = 20;
-const MAX_CHOICES = 100;
 const MAX_ACTIONS = 8;
 const TYPES = ["string", "number", "integer", "boolean"] as const;
 
@@ -76,7 +75,7 @@ function toField(name: string, schema: Json, isRequired: boolean): FlatField | n
 }
 
 function isChoices(choices: Json | undefined): choices is FlatValue[] {
-  return Array.isArray(choices) && choices.length > 0 && choices.length <= MAX_CHOICES && choices.every(isFlatValue);
+  return Array.isArray(choices) && choices.length > 0 && choices.every(isFlatValue);
 }
 
 function typeOf(choices: readonly FlatValue[]): FlatField["type"] {

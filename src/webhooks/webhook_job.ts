@@ -38,7 +38,7 @@ export interface WebhookJobOptions<Name extends string = string> {
   name: Name;
   /** Looks up an endpoint, at each attempt. `null`: it is gone or disabled, and the run completes as skipped. */
   endpoint: (id: string) => WebhookEndpoint | null | Promise<WebhookEndpoint | null>;
-  /** Called in a recorded step after the last attempt, for example to disable the endpoint. */
+  /** Called in a recorded step after the last attempt of each run, for example to disable the endpoint. */
   onFail?: (endpoint: string, delivery: FailedDelivery) => unknown;
   /** How often it is sent. Default: 19 attempts with delays from 5 seconds to 12 hours, in about 71 hours. */
   retry?: RetryPolicy;
@@ -113,7 +113,12 @@ export function webhookJob<const Name extends string>(
       } catch (error) {
         if (onFail !== undefined) {
           const failed = { runId: step.runId, type, error: String(propertyOf(error, "message")) };
-          await step.run("on fail", async () => void await onFail(endpoint, failed), { retry: RETRY_OF_ON_FAIL });
+          const call = async () => {
+            await onFail(endpoint, failed);
+            return step.runId;
+          };
+          // A retry from the failure has the record of the run before it: then this run has not called it yet.
+          while (await step.run("on fail", call, { retry: RETRY_OF_ON_FAIL }) !== step.runId);
         }
         throw error;
       }

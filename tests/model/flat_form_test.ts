@@ -71,6 +71,8 @@ Deno.test("flatFieldsOf() makes nothing of what is not flat, or cannot be given 
   assert.equal(fieldsOf(z.object({ a: z.string().nullable() })), null);
   for (const schema of others) assert.equal(flatFieldsOf(schema), null, JSON.stringify(schema));
   assert.deepEqual(flatFieldsOf({ type: "object" }), []);
+  const countries = Array.from({ length: 249 }, (_, n) => `c${n}`);
+  assert.deepEqual(fieldsOf(z.object({ country: z.enum(countries) }))?.[0]?.choices, countries);
   assert.equal(fieldsOf(v.object({ a: v.string() })), null, "valibot makes no JSON Schema by itself");
 });
 

@@ -35,6 +35,30 @@ uiTest("no page scrolls sideways at 320 px", async (opened) => {
   }
 }, { context: { viewport: { width: 320, height: 700 } } });
 
+const LONG = "import_customer_accounts_from_the_legacy_database_of_acme_inc_".repeat(4);
+
+for (const width of [320, 1440]) {
+  uiTest(`no long name makes a page scroll sideways at ${width} px`, async ({ service, open, context }) => {
+    const { engine } = service;
+    await engine.start();
+    const { id } = await engine.jobs.importCsv.trigger({ file: "prices.csv", rows: 5 }, { labels: { org: LONG } });
+    await untilStatus(service, id, "waiting");
+    await context.route(/\/(stats|jobs|runs|run|explain|timeline|waits|waits\/open)(\?|$)/, async (route) => {
+      const response = await route.fetch();
+      const body = (await response.text()).replaceAll("import-csv", LONG).replaceAll('"review"', `"${LONG}"`);
+      await route.fulfill({ response, body });
+    });
+
+    for (const path of ["", "runs", `runs/${id}`, "waits", "jobs"]) {
+      const page = await open(path);
+      await page.locator("main").getByText(LONG).filter({ visible: true }).first().waitFor();
+      const needed = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(needed <= width, `${path}: ${needed} px`);
+      await page.close();
+    }
+  }, { context: { viewport: { width, height: 700 } } });
+}
+
 uiTest("on a phone no button has two lines, and no tile is too narrow for its words", async (opened) => {
   const wrong: string[] = [];
   for (const [path, text] of await somePages(opened)) {

@@ -61,6 +61,9 @@ uiTest("the dashboard asks for a bearer token when its files alone are open", as
   await page.getByLabel("Bearer token").fill("bad");
   await page.getByRole("button", { name: "Open" }).click();
   await page.getByRole("alert").getByText("The server refused this token").waitFor();
+  await page.getByLabel("Bearer token").fill("good\u200b");
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.getByRole("alert").getByText("a character that cannot be sent").waitFor();
   await page.getByLabel("Bearer token").fill("good");
   await page.getByRole("button", { name: "Open" }).click();
   await page.getByText("1 run", { exact: true }).waitFor();

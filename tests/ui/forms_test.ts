@@ -99,3 +99,61 @@ uiTest("metadata is a tree, and ids of runs in it are links", async ({ service, 
   assert.doesNotMatch(words, /[{["]/);
   assert.match(words, /sizes ?1 ?S ?2 ?M/);
 });
+
+const METADATA: [metadata: unknown, shown: string][] = [
+  [
+    { rate: 0.00045, order: 20261129, small: -1e-7, actions: [{ label: "Pay" }] },
+    "rate 0.00045 order 20261129 small -1e-7",
+  ],
+  ["Refund order 7?", "Refund order 7?"],
+  [["a", 2], "1 a 2 2"],
+  [7, "7"],
+];
+
+uiTest("metadata is shown with all digits, and also if it is no object", async ({ service, open, context }) => {
+  const { engine } = service;
+  await engine.start();
+  const { id } = await engine.jobs.askPrice.trigger({ product: "lamp" });
+  await untilStatus(service, id, "waiting");
+  let metadata: unknown;
+  await context.route(/\/waits\?/, async (route) => {
+    const response = await route.fetch();
+    const waits = await response.json();
+    await route.fulfill({ response, json: waits.map((wait: object) => ({ ...wait, metadata })) });
+  });
+
+  for (const [given, shown] of METADATA) {
+    metadata = given;
+    const page = await open(`runs/${id}`);
+    await page.getByText("Metadata").waitFor();
+    assert.equal((await page.locator(".ask .stack").first().innerText()).replaceAll(/\s+/g, " "), `Metadata ${shown}`);
+    await page.close();
+  }
+});
+
+uiTest(
+  "a number is sent as it was entered, and refused at its field if it would be rounded",
+  async ({ service, open }) => {
+    const { engine } = service;
+    await engine.start();
+    const { id } = await engine.jobs.askPrice.trigger({ product: "lamp" });
+    await untilStatus(service, id, "waiting");
+    const page = await open(`runs/${id}`);
+    const form = page.getByRole("group", { name: "Send a signal to price" });
+    const amount = form.getByLabel("amount");
+    const send = form.getByRole("button", { name: "Send", exact: true });
+    await form.getByLabel("currency").selectOption("USD");
+    await form.getByLabel("reason").fill("on sale");
+
+    await amount.fill("9007199254740993");
+    await send.click();
+    await form.getByRole("alert").getByText("has more digits than a number keeps").waitFor();
+    const refused = [await amount.getAttribute("aria-invalid"), await amount.inputValue()];
+    await amount.fill("1234.5670");
+    await send.click();
+    await page.locator(".title").getByText("Completed").waitFor();
+
+    assert.deepEqual(refused, ["true", "9007199254740993"]);
+    assert.deepEqual((await engine.getWaits(id))[0]?.payload, { amount: 1234.567, currency: "USD", reason: "on sale" });
+  },
+);

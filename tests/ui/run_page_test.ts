@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { services } from "./support/demo_service.ts";
 import { uiTest, untilStatus } from "./support/browser.ts";
+import { heldFilm } from "./support/held_film.ts";
 
 uiTest("the run page follows a run over its signal to its end", async ({ service, open }) => {
   const { engine } = service;
@@ -95,6 +96,27 @@ uiTest("a tab that signals a wait too late shows why it was refused", async ({ s
   assert.deepEqual(wait?.payload, { approved: true });
 }, { expectedErrors: /409|ERR_FAILED/ });
 
+for (const where of ["the run page", "the page of waits"]) {
+  uiTest(`${where} says that an answer came too late when its form has gone`, async ({ service, open, context }) => {
+    const { engine } = service;
+    await engine.start();
+    const { id } = await engine.jobs.importCsv.trigger({ file: "a.csv", rows: 1 });
+    await untilStatus(service, id, "waiting");
+    const [wait] = await engine.getWaits(id);
+    await context.route(/\/signal\?/, async (route) => {
+      await engine.signal(wait!.id, { signalId: "faster", payload: { approved: true } });
+      await route.continue();
+    });
+    const page = await open(where === "the run page" ? `runs/${id}` : "waits");
+    if (where !== "the run page") await page.getByRole("button", { name: "review" }).click();
+
+    await page.getByRole("button", { name: "approved: no" }).click();
+    await page.getByRole("button", { name: "approved: no" }).waitFor({ state: "detached" });
+
+    await page.getByRole("alert").getByText("another signal came first").waitFor();
+  }, { expectedErrors: /409/ });
+}
+
 uiTest("the run page shows markup in any value as text", async ({ service, open }) => {
   const markup = `<img src=x onerror="document.title='hacked'"><script>document.title='hacked'</script>`;
   const { engine } = service;
@@ -178,6 +200,16 @@ uiTest("a step that failed before its last attempt says how many it had left", a
   const page = await open(`runs/${id}`);
 
   await page.getByText("The step “charge” failed after 2 of 3 attempts").waitFor();
+});
+
+uiTest("a run that was held is not said to have been interrupted", async ({ service, open }) => {
+  const parentId = await heldFilm(service, { clips: 1, unlicensed: 1 });
+  const { children: [clip] } = await service.engine.getChildren(parentId);
+
+  const page = await open(`runs/${clip!.id}`);
+
+  await page.getByText("could not go on with the code that it has").waitFor();
+  assert.match((await page.locator(".facts").first().textContent())!, /Active time.*of recorded steps/);
 });
 
 uiTest("a retry shows what it has copied before what it has done", async ({ service, open }) => {

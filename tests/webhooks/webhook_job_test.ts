@@ -263,6 +263,23 @@ Deno.test("webhookJob() sends the same webhook when a failed delivery is retried
   assert.equal(sent[1]!.body, sent[0]!.body);
 });
 
+Deno.test("webhookJob() calls onFail once for each run that fails, also for a retry from the failure", async () => {
+  const failed: string[] = [];
+  const { t, deliver } = aDelivery((n) => status(n < 4 ? 410 : 200), {
+    onFail: (_endpoint, { runId }) => void failed.push(runId),
+  });
+  await using _engine = t;
+
+  const run = await t.trigger(deliver, INPUT);
+  const second = await t.retrigger(run, { from: "failure" });
+  const third = await t.retrigger(second, { from: "failure" });
+  const last = await t.retrigger(third, { from: "failure" });
+
+  await t.expectRun(third).failed("The receiver answered 410: it wants no more");
+  await t.expectRun(last).completed({ status: 200 });
+  assert.deepEqual(failed, [run.id, second.id, third.id]);
+});
+
 Deno.test("webhookJob() keeps deliveries with one concurrency key in order, through retries, and holds no others", async () => {
   const { t, deliver, sent } = aDelivery((n) => status(n < 3 ? 500 : 200));
   await using _engine = t;

@@ -2,7 +2,7 @@ import { type Host, within } from "../../model/host.ts";
 import type { StoreInfo } from "../../store/operate.ts";
 import type { StuckRows } from "../../model/effects.ts";
 import { toFailure } from "../../model/to_failure.ts";
-import { type JobInfo, sumHeld } from "./job_info.ts";
+import { type JobInfo, startableRun, sumHeld } from "./job_info.ts";
 import { SharedRead } from "./shared_read.ts";
 import type { WorkerInfo } from "./worker_info.ts";
 import type { StoreCondition } from "../../statistics/measured_store.ts";
@@ -185,9 +185,10 @@ function* checkReadiness(condition: ProcessCondition, now: number): Iterable<Hea
 function* checkReport({ jobs, workers, info, now }: StoreReport): Iterable<HealthCheck> {
   const lost = workers.filter(({ state }) => state === "lost").length;
   if (lost > 0) yield degraded("lost_workers", lost === 1 ? "A worker is lost" : `${lost} workers are lost`, lost);
-  const [late] = jobs.flatMap(({ jobName, paused, oldestDue }) =>
-    paused !== null || oldestDue === null ? [] : [{ jobName, dueMs: now - Date.parse(oldestDue.dueSince) }]
-  ).filter(({ dueMs }) => dueMs > MAX_DUE_MS).sort((one, other) => other.dueMs - one.dueMs);
+  const [late] = jobs.flatMap((job) => {
+    const due = job.paused === null && startableRun(job);
+    return due ? [{ jobName: job.jobName, dueMs: now - Date.parse(due.dueSince) }] : [];
+  }).filter(({ dueMs }) => dueMs > MAX_DUE_MS).sort((one, other) => other.dueMs - one.dueMs);
   if (late !== undefined) {
     const { jobName, dueMs } = late;
     yield degraded("due_runs", `A run of job "${jobName}" has been due for ${seconds(dueMs)}`, dueMs);

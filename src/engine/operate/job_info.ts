@@ -120,9 +120,8 @@ export function toJobInfo(jobName: string, sources: JobSources): JobInfo {
 }
 
 function toOldestDue(numbers: JobNumbers | undefined): JobInfo["oldestDue"] {
-  if (numbers === undefined || numbers.oldestDue === null) return null;
-  const { runId, dueSince } = numbers.oldestDue;
-  return { runId, dueSince: isoTime(dueSince) };
+  const due = numbers?.oldestDue ?? null;
+  return due && { runId: due.runId, dueSince: isoTime(due.dueSince) };
 }
 
 /** The JSON Schemas of what a job declares, by name. */
@@ -145,7 +144,7 @@ function toLimits(jobName: string, catalog: JobCatalog, { jobs, openings }: JobL
 
 /** The states of several jobs as that of one, by the name `other`. */
 export function toOther(infos: readonly JobInfo[], windowsOf: JobSources["windowsOf"]): JobInfo {
-  const due = infos.flatMap(({ oldestDue }) => oldestDue ?? []);
+  const due = infos.flatMap((info) => startableRun(info) ?? []);
   return {
     jobName: "other",
     isKnownHere: infos.some(({ isKnownHere }) => isKnownHere),
@@ -160,6 +159,11 @@ export function toOther(infos: readonly JobInfo[], windowsOf: JobSources["window
     limits: null,
     windows: windowsOf(infos.map(({ jobName }) => jobName)),
   };
+}
+
+/** The first due run of a job that could start. `null`: none is due, or the job waits for its rate, which needs nobody. */
+export function startableRun({ oldestDue, limits }: JobInfo): JobInfo["oldestDue"] {
+  return limits?.opensAt ? null : oldestDue;
 }
 
 /** The held runs of jobs together. */

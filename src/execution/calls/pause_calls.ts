@@ -277,7 +277,7 @@ export class PauseCalls {
   }
 }
 
-// A longer description is not kept.
+// A longer description is not kept: a link says so, too.
 const MAX_SCHEMA_LENGTH = 8_192;
 
 /** What a schema asks of a payload, as JSON; `null`: it does not say it, or says too much. */

@@ -13,7 +13,7 @@ import { deepFreeze, toSeenRun } from "../access/seen_by_hooks.ts";
 import type { HandlerLinks, Settings, SignedLink } from "../handler_options.ts";
 import { decode, readBytes } from "../requests/read_json.ts";
 import { MethodNotAllowedError, refuse } from "../response.ts";
-import { askPage, controlOf, PAGE_HEADERS, sayPage, textOf } from "./link_page.ts";
+import { askPage, controlOf, isNeeded, PAGE_HEADERS, sayPage, textOf } from "./link_page.ts";
 
 /** What is needed to answer people with a link. */
 interface LinkDeps {
@@ -163,7 +163,7 @@ async function read(
   for (const [at, field] of fields.entries()) {
     const value = toValue(field, values.get(controlOf(at)) ?? "");
     if (value === undefined) {
-      if (field.isRequired) {
+      if (isNeeded(field)) {
         issues.set(
           field.name,
           field.choices !== null || field.type === "boolean" ? "Please choose" : "Please fill this in",
@@ -199,8 +199,21 @@ function toValue(field: FlatField, text: string): FlatValue | { issue: string } 
   if (field.type === "boolean") return text === "true" ? true : text === "false" ? false : { issue: "Please choose" };
   if (field.type === "string") return withLineFeeds(text);
   const value = Number(text);
-  if (!Number.isFinite(value)) return { issue: "Please enter a number" };
+  const digits = digitsOf(text);
+  if (digits === null) return { issue: "Please enter a number" };
+  if (digitsOf(String(value)) !== digits) return { issue: "Please enter a number with fewer digits" };
   return field.type === "number" || Number.isInteger(value) ? value : { issue: "Please enter a whole number" };
+}
+
+/** The same for all spellings of one decimal number: `12e-1` for `1.20`. `null`: it is none. */
+function digitsOf(text: string): string | null {
+  const [match, sign, whole = "", part = "", exponent = "0"] =
+    /^([+-]?)(\d*)\.?(\d*)(?:e([+-]?\d+))?$/i.exec(text.trim()) ?? [];
+  if (match === undefined || whole + part === "") return null;
+  const digits = `${whole}${part}`.replace(/^0+/, "");
+  const short = digits.replace(/0+$/, "");
+  const size = Number(exponent) - part.length + digits.length - short.length;
+  return short === "" ? "0" : `${sign === "-" ? sign : ""}${short}e${size}`;
 }
 
 /** The same text with the line breaks of JavaScript: forms send others. */

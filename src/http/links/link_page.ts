@@ -146,10 +146,10 @@ function fieldOf(
     : `<p class="hint" id="${name}-hint">${escapeHtml(cut(field.description))}</p>`;
   const bad = issue === undefined ? "" : `<p class="bad" id="${name}-bad" role="alert">${escapeHtml(cut(issue))}</p>`;
   const described = [hint && `${name}-hint`, bad && `${name}-bad`].filter(Boolean).join(" ");
-  const attributes = `name="${name}"${field.isRequired ? " required" : ""}${
+  const attributes = `name="${name}"${isNeeded(field) ? " required" : ""}${
     described === "" ? "" : ` aria-describedby="${described}"`
   }${issue === undefined ? "" : ' aria-invalid="true"'}`;
-  const title = `${escapeHtml(cut(field.title))}${field.isRequired ? "" : " (optional)"}`;
+  const title = `${escapeHtml(cut(field.title))}${isNeeded(field) ? "" : " (optional)"}`;
   if (field.type === "boolean" && field.choices === null) {
     const choices = [["true", "Yes"], ["false", "No"]].map(([choice, words]) =>
       `<label class="choice"><input type="radio" value="${choice}" ${attributes}${
@@ -171,9 +171,8 @@ function controlTag(field: FlatField, id: string, attributes: string, value: str
         escapeHtml(cut(String(choice)))
       }</option>`;
     });
-    return `<select id="${id}" ${attributes}><option value="">${field.isRequired ? "Choose" : "None"}</option>${
-      options.join("")
-    }</select>`;
+    const none = field.default === null ? `<option value="">${field.isRequired ? "Choose" : "None"}</option>` : "";
+    return `<select id="${id}" ${attributes}>${none}${options.join("")}</select>`;
   }
   if (field.type === "string" && (field.format === null || value.length > LONG_TEXT || value.includes("\n"))) {
     return `<textarea id="${id}" rows="${value.length > LONG_TEXT ? 8 : 2}" ${attributes}>${
@@ -188,6 +187,11 @@ function controlTag(field: FlatField, id: string, attributes: string, value: str
     ? ' inputmode="decimal"'
     : "";
   return `<input id="${id}" type="${type}"${mode} ${attributes} value="${escapeHtml(value)}">`;
+}
+
+/** Whether a field cannot be left out. One with a default cannot: the schema would fill in what nobody has entered. */
+export function isNeeded(field: FlatField): boolean {
+  return field.isRequired || field.default !== null;
 }
 
 /** A value of a field as its control sends it. */

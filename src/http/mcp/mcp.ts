@@ -1,7 +1,7 @@
-import { HoldfastError } from "../../model/error.ts";
+import { ValidationError } from "../../model/error.ts";
 import type { Job } from "../../model/job.ts";
 import type { Labels } from "../../model/run.ts";
-import { jsonSchemaOf } from "../../model/schema.ts";
+import { jsonSchemaOf, parse } from "../../model/schema.ts";
 import { PACKAGE_VERSION } from "../../model/version.ts";
 import { type Duration, readDuration } from "../../values/duration.ts";
 import { isInstance, kindOf, propertyOf } from "../../values/unknown_values.ts";
@@ -63,7 +63,10 @@ export interface McpTool<Context = unknown> {
    * other clients are refused), or not (`never`).
    */
   task?: "optional" | "required" | "never";
-  /** Labels, keys and the priority of a run. `context` is what `auth.authenticate` has returned. */
+  /**
+   * Labels, keys and the priority of a run. `input` fits the schema of the job, and is as the client has sent it; `context`
+   * is what `auth.authenticate` has returned.
+   */
   options?: (input: Json, context: Context) => McpTriggerOptions | Promise<McpTriggerOptions>;
 }
 
@@ -219,16 +222,16 @@ class Server {
   async #trigger(call: McpCall, request: RpcRequest, tool: McpTool, given: JsonObject): Promise<JsonObject> {
     const { job, task = "optional", options } = tool;
     if (task === "required") checkTakesTasks(request);
-    const chosen = options === undefined
-      ? {}
-      : await callHook("options of a tool", () => options(given, call.context), call.host);
     let runId: string;
     try {
+      if (options !== undefined) await checkInput(call, job, given);
+      const chosen = options === undefined
+        ? {}
+        : await callHook("options of a tool", () => options(given, call.context), call.host);
       const body = { jobName: job.name, input: given, ...chosen } as Json; // of JSON, but for what the route refuses
       runId = propertyOf(await call.ask("trigger", {}, body), "runId") as string;
     } catch (error) {
-      // Nothing but the input is of the client, and that is `invalid_input`.
-      if (isInstance(error, HoldfastError) && error.code === "invalid_request") {
+      if (isInstance(error, ValidationError) && error.code === "invalid_request" && !isAboutText(error)) {
         throw new HookError("options of a tool failed", { cause: error });
       }
       const text = refusalText(error);
@@ -243,8 +246,35 @@ class Server {
     if (run.isTerminal) return toResult(run, request.isStateless);
     const text = `It goes on as run ${runId}, which is ${run.status}. Do not call the tool again for the same.`;
     // Clients refuse a result without the structure that the tool promises, unless it is an error.
-    return job.output === null ? { content: [{ type: "text", text }] } : toError(text);
+    return outputSchemaOf(job) === null ? { content: [{ type: "text", text }] } : toError(text);
   }
+}
+
+/**
+ * Checks the input before `options` is called, which may rely on the schema.
+ *
+ * @throws {ValidationError} It does not fit.
+ */
+async function checkInput({ host }: McpCall, { name, input }: Job, given: JsonObject): Promise<void> {
+  // A copy: a schema may fill in the value that it is given.
+  const parsed = await parse(input, structuredClone(given), {
+    host,
+    subject: `The schema of the input of job "${name}"`,
+  });
+  if (parsed.ok) return;
+  const { ok: _, ...refusal } = parsed;
+  throw new ValidationError(`The input of job "${name}" does not fit its schema`, {
+    ...refusal,
+    code: "invalid_input",
+  });
+}
+
+/** Whether a refusal is about a text that `options` may have made of the input: a key, or the value of a label. */
+function isAboutText({ summary, issues }: ValidationError): boolean {
+  const told = issues.map(({ path, message }) => path[0] === "labels" ? message : String(path[0]));
+  return (told.length === 0 ? [summary] : told).every((text) =>
+    /^(idempotencyKey|concurrencyKey|The value of label)\b/.test(text)
+  );
 }
 
 /** Checks the tools, and returns them by name. */
@@ -277,6 +307,12 @@ function readTools(tools: readonly McpTool[], operate: boolean): Map<string, Mcp
   return byName;
 }
 
+/** The schema of the structure that a tool promises; `null`: it promises none. */
+function outputSchemaOf({ output }: Job): JsonObject | null {
+  const schema = output === null ? null : jsonSchemaOf(output);
+  return schema !== null && isObjectSchema(schema) ? schema as JsonObject : null; // a JSON Schema
+}
+
 function isObjectSchema(schema: { type?: unknown }): boolean {
   return schema.type === "object";
 }
@@ -284,12 +320,12 @@ function isObjectSchema(schema: { type?: unknown }): boolean {
 /** A tool as `tools/list` shows it. */
 function listTool(name: string, { job, title, description }: McpTool): JsonObject {
   const input = jsonSchemaOf(job.input) ?? { type: "object" };
-  const output = job.output === null ? null : jsonSchemaOf(job.output);
+  const output = outputSchemaOf(job);
   return {
     name,
     ...(title === undefined ? {} : { title }),
     description,
     inputSchema: input as JsonObject, // a JSON Schema
-    ...(output !== null && isObjectSchema(output) ? { outputSchema: output as JsonObject } : {}),
+    ...(output === null ? {} : { outputSchema: output }),
   };
 }

@@ -91,9 +91,10 @@ const countOfLost = (workers) => number(workers.filter(({ state }) => state === 
 function TokenForm({ isRefused }) {
   const [text, setText] = useState("");
   const [isKept, keep] = useState(false);
+  const [isWrong, setWrong] = useState(false);
   const enter = (/** @type {Event} */ event) => {
     event.preventDefault();
-    setToken(text.trim(), isKept);
+    setWrong(!setToken(text.trim(), isKept));
   };
   return html`
     <main id="main" class="token">
@@ -104,8 +105,12 @@ function TokenForm({ isRefused }) {
         ) =>
           setText(
             event.target.value,
-          )} /></label>${isRefused &&
-          html`<p class="problem" role="alert">The server refused this token</p>`}<label class="check"><input type="checkbox" checked=${isKept} onChange=${(
+          )} /></label>${(isWrong || isRefused) &&
+          html`<p class="problem" role="alert">${
+            isWrong
+              ? "This token has a character that cannot be sent, perhaps an invisible one: copy it again"
+              : "The server refused this token"
+          }</p>`}<label class="check"><input type="checkbox" checked=${isKept} onChange=${(
           /** @type {any} */ event,
         ) =>
           keep(

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { internalsOf } from "../../../src/engine/engine_internals.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
+import { createHandler } from "../../../src/http/handler.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { StoreError } from "../../../src/model/error.ts";
 import type { Health } from "../../../src/engine/operate/health.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
@@ -88,6 +90,39 @@ forEachStore("health() is degraded by a lost worker, and by a run that is due fo
   }]);
   assert.deepEqual(findingsOf(paused), [["lost_workers", "degraded"]]);
 });
+
+forEachStore(
+  "a job that waits for its rate is neither in health() nor in the gauge of due runs",
+  async ({ store, host }) => {
+    const mail = defineJob({
+      name: "mail",
+      input: echo.input,
+      limits: { rate: { limit: 1, period: "1h" } },
+      run: () => null,
+    });
+    const engine = createEngine({ store, host, jobs: { echo, mail } });
+    const saidOf = ({ checks }: Health) => checks.find(({ name }) => name === "due_runs")?.message;
+    const gaugeOf = async (jobName: string) => {
+      const text = await (await createHandler(engine).fetch(new Request("http://localhost/metrics"))).text();
+      return Number(new RegExp(`^holdfast_oldest_due_seconds\\{job="${jobName}"\\} (.*)$`, "m").exec(text)![1]);
+    };
+    await engine.trigger(mail, null);
+    await engine.runUntilIdle();
+    await engine.trigger(mail, null);
+    host.advance(600_000);
+
+    const waiting = [saidOf(await engine.health()), await gaugeOf("mail")];
+    await engine.trigger(echo, null);
+    host.advance(61_000);
+    const other = [saidOf(await engine.health()), await gaugeOf("mail"), await gaugeOf("echo")];
+    host.advance(3_000_000);
+    const open = [saidOf(await engine.health()), await gaugeOf("mail")];
+
+    assert.deepEqual(waiting, [undefined, 0]);
+    assert.deepEqual(other, ['A run of job "echo" has been due for 61 s', 0, 61]);
+    assert.deepEqual(open, ['A run of job "mail" has been due for 3661 s', 3_661]);
+  },
+);
 
 forEachStore("health() is degraded by held runs", async ({ store, host }) => {
   const engine = createEngine({ store, host, jobs: { echo } });

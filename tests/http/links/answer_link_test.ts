@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
+import { z } from "zod";
 import { aLinkedService, LINK_KEY, type LinkedService } from "../../support/http/linked_service.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import { signedLinks } from "../../../src/links/signed_links.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { StoreError } from "../../../src/model/error.ts";
 import { Chance } from "../../support/chance.ts";
 import { allRoutes } from "../../support/http/hostile.ts";
-import { aRequest } from "../../support/http/http.ts";
+import { aRequest, aService } from "../../support/http/http.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
 
 const NOT_VALID = "This link is not valid";
@@ -200,6 +202,53 @@ forEachStore("a form is answered by its fields, and a wrong one is said at the f
   assert.match(wrong.html, /&lt;b&gt;kept&lt;\/b&gt;<\/textarea>/);
   assert.match(refused.html, /id="f1-bad"/);
   assert.deepEqual((await waitOf(service, id)).payload, { approved: false, cents: 1200, reason: "late", note: "a\nb" });
+});
+
+forEachStore("what was entered is what is recorded, or it is refused at its field", async (world) => {
+  const links = signedLinks({ keys: [LINK_KEY], url: "http://localhost" });
+  const schema = z.object({
+    account: z.number(),
+    reason: z.enum(["damaged", "late"]).default("late"),
+    note: z.string().default("none"),
+  });
+  let path = "";
+  const job = defineJob({
+    name: "ask",
+    input: z.null(),
+    waits: { approve: schema },
+    async run(step) {
+      const wait = await step.prepareWait("approve", { timeout: 60_000 });
+      path = (await links.toWait(wait)).replace("http://localhost", "");
+      await step.waitFor(wait);
+    },
+  });
+  await using service = aService({ links }, world, { job });
+  const { id } = await service.engine.trigger("ask", null);
+  await service.engine.runUntilIdle();
+  const post = async (f0: string, f1: string, f2: string) => {
+    const body = new URLSearchParams({ f0, f1, f2 });
+    const response = await service.handler.fetch(aRequest("POST", path, { body }));
+    const issues = [...(await response.text()).matchAll(/id="(f\d)-bad" role="alert">(.*?)</g)];
+    return [response.status, ...issues.map(([, field, issue]) => `${field}: ${issue}`)];
+  };
+  const page = await (await service.handler.fetch(aRequest("GET", path))).text();
+
+  const rounded = await Promise.all(
+    ["9007199254740993", "0.10000000000000000001", "1e-400"].map((number) => post(number, '"late"', "none")),
+  );
+  const others = await Promise.all(
+    ["0x1F", "0b11", "1_000", "1,5", "Infinity", ".", "e5"].map((text) => post(text, '"late"', "none")),
+  );
+  const leftOut = await post("1", "", "");
+  const right = await post(" 0012.50e1 ", '"damaged"', "none");
+
+  assert.match(page, /<select id="f1" name="f1" required><option value="&quot;damaged&quot;">/);
+  assert.ok(!page.includes('<option value="">') && !page.includes("(optional)"));
+  for (const answer of rounded) assert.deepEqual(answer, [422, "f0: Please enter a number with fewer digits"]);
+  for (const answer of others) assert.deepEqual(answer, [422, "f0: Please enter a number"]);
+  assert.deepEqual(leftOut, [422, "f1: Please choose", "f2: Please fill this in"]);
+  assert.deepEqual(right, [303]);
+  assert.deepEqual((await service.engine.getWaits(id))[0]!.payload, { account: 125, reason: "damaged", note: "none" });
 });
 
 forEachStore("a link to certain actions offers no other answer", async (world) => {

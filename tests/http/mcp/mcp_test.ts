@@ -337,6 +337,49 @@ Deno.test("options of a tool give labels and keys, and an idempotency key makes 
   assert.deepEqual([run!.labels, run!.priority], [{ org: "a" }, 5]);
 });
 
+Deno.test("options of a tool are called with input that fits; a key or a label that cannot be made of it is the tool's answer", async () => {
+  const asKey = {
+    job: refund,
+    description: "Refunds",
+    options: (input: unknown) => {
+      const order = (input as { order: string }).order.trim();
+      return { idempotencyKey: `refund/${order}` };
+    },
+  };
+  const asLabel = {
+    job: refund,
+    name: "labelled",
+    description: "Refunds",
+    options: (input: unknown) => ({
+      labels: { order: (input as { order: string }).order },
+    }),
+  };
+  const asSlot = {
+    job: refund,
+    name: "keyed",
+    description: "Refunds",
+    options: (input: unknown) => ({ idempotencyKey: (input as { order: string }).order }),
+  };
+  const server = aServer({ tools: [asKey, asLabel, asSlot] });
+  await using _service = server.service;
+  const answers: [tool: string, args: object, said: RegExp][] = [
+    ["refund", {}, /^The input of job "refund" does not fit its schema: order: /],
+    ["refund", { order: 17 }, /^The input of job "refund" does not fit its schema: order: /],
+    ["refund", { order: "x".repeat(300) }, /idempotencyKey: must be a string of 1 to 255 characters/],
+    ["refund", { order: "o\n17" }, /idempotencyKey: .*without control characters/],
+    ["keyed", { order: "schedule/a" }, /idempotencyKey must not begin with/],
+    ["labelled", { order: "x".repeat(300) }, /The value of label "order" must be a string of up to 255 characters/],
+  ];
+
+  for (const [tool, args, said] of answers) {
+    const { status, result } = await server.call(tool, args);
+
+    assert.deepEqual([status, result?.isError], [200, true], `${tool} ${JSON.stringify(args).slice(0, 40)}`);
+    assert.match(result.content[0].text, said);
+  }
+  assert.equal((await server.engine.getRuns()).total, 0);
+});
+
 Deno.test("options of a tool that cannot be right are a 500 that is reported, and not the model's fault", async () => {
   const errors: unknown[] = [];
   await using service = aService(
@@ -555,6 +598,33 @@ Deno.test("a run that takes longer than callTimeout goes on, and its id is the r
   assert.equal(result.isError, undefined);
   assert.match((result.content as { text: string }[])[0]!.text, /^It goes on as run [0-9a-f-]{36}, which is waiting/);
   await client.close();
+});
+
+Deno.test("that a run goes on is an error only where the tool promises a structure", async () => {
+  const jobs = {
+    text: defineJob({ name: "text", input: z.object({}), output: z.string(), run: () => "done" }),
+    structure: defineJob({
+      name: "structure",
+      input: z.object({}),
+      output: z.object({ a: z.string() }),
+      run: () => ({ a: "done" }),
+    }),
+  };
+  const tools = Object.values(jobs).map((job) => ({ job, description: "Goes on", task: "never" as const }));
+  await using service = aService({ mcp: mcp({ name: "test", tools, callTimeout: 0 }) }, undefined, jobs);
+
+  const errors = await Promise.all(
+    Object.keys(jobs).map(async (name) => {
+      const { result } = await rpc(service.handler.fetch, "http://localhost/mcp", "tools/call", {
+        name,
+        arguments: {},
+      });
+      assert.match(result.content[0].text, /^It goes on as run/);
+      return result.isError;
+    }),
+  );
+
+  assert.deepEqual(errors, [undefined, true]);
 });
 
 const VERSION = "io.modelcontextprotocol/protocolVersion";

@@ -33,12 +33,19 @@ export function listenForMissingToken(listener) {
  * Sets the bearer token of all further requests.
  * @param {string} text
  * @param {boolean} isKept Whether this tab keeps it until it is closed.
+ * @returns {boolean} `false`: it has a character that no header takes, such as one that is not visible, and nothing was set.
  */
 export function setToken(text, isKept) {
+  try {
+    new Headers({ authorization: `Bearer ${text}` });
+  } catch {
+    return false;
+  }
   token = text;
   if (isKept) sessionStorage.setItem(TOKEN, text);
   else sessionStorage.removeItem(TOKEN);
   onMissingToken(false, false);
+  return true;
 }
 
 /**

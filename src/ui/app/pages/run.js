@@ -93,7 +93,7 @@ export function RunPage({ runId, onLive }) {
           <p class="small muted mono id">${run.id}<${Copy} text=${run.id} label="Copy the id" /></p></div>
         <${Problem} error=${failed} />
         <${Guarded} title="Why it is not running"><${WhyBanner} run=${run} explanation=${explanation} waits=${waits ??
-          []} reload=${reload} /><//>
+          []} reload=${reload} onError=${setFailed} /><//>
         <${Guarded} title="Error"><${FailureBanner} run=${run} failures=${failures} timeline=${timeline} /><//>
         <${Guarded} title="Facts"><${Facts} run=${run} details=${failures
           ?.details} timeline=${timeline} explanation=${explanation} progress=${progress ??
@@ -108,7 +108,7 @@ export function RunPage({ runId, onLive }) {
             <${CleanUp} key=${run.endRunId} runId=${run.endRunId} />
             <//>
         `}
-        <${Guarded} title="Inbox"><${Inbox} key=${runId} run=${run} changes=${changes} /><//>
+        <${Guarded} title="Inbox"><${Inbox} key=${runId} run=${run} changes=${changes} onError=${setFailed} /><//>
         <${Guarded} title="Streams"><${Streams} key=${runId} run=${run} changes=${changes} /><//>
         <${Guarded} title="Timeline"><${Timeline} key=${run
           .id} timeline=${timeline} error=${timelineError} running=${running} readMore=${readMore} lines=${allLines ??
@@ -198,7 +198,8 @@ function Facts({ run, timeline, explanation, details, progress }) {
   const due = Date.parse(run.startAt ?? run.createdAt);
   const rows = timeline?.rows ?? [];
   const active = rows.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row.activeMs, 0);
-  const recovered = rows.filter((/** @type {any} */ row) => row.kind === "recovery").length;
+  const recovered =
+    rows.filter((/** @type {any} */ { kind, status }) => kind === "recovery" && status !== "held").length;
   const lastWorker = details?.leaseOwner ?? rows.findLast((/** @type {any} */ row) => row.workerId)?.workerId;
   const executing = explanation?.reasons.find((/** @type {any} */ reason) => reason.kind === "executing");
   const end = run.completedAt ? Date.parse(run.completedAt) : now;

@@ -13,20 +13,23 @@ export function WaitsPage() {
   const [cursors, setCursors] = useState(/** @type {string[]} */ ([]));
   const [open, setOpen] = useState("");
   const { data, error, reload } = useData("waits/open", { limit: 50, cursor: cursors.at(-1) }, 5_000);
+  const [late, setLate] = useState(/** @type {any} */ (null));
   const now = useNow();
   const waits = data?.waits ?? [];
   const isCounted = data !== null && (cursors.length === 0 || data.total !== null);
   return html`
     <div class="head"><h1>Waits</h1><span class="muted small">for a signal, the soonest deadline first</span></div>
-    <${Problem} error=${error} />
+    <${Problem} error=${late ?? error} />
     <section class="panel"
       aria-label="Open waits">${data !== null && waits.length === 0
         ? html`<p class="pad muted">No run waits for a signal.</p>`
         : html`<ul class="waits">${
           waits.map((/** @type {any} */ wait) =>
             html`<li key=${wait.id} data-s="waiting"><div class="line"><${Shape} status="waiting" />
-          <div><button class="name quiet" data-row aria-expanded=${String(open === wait.id)} onClick=${() =>
-              setOpen(open === wait.id ? "" : wait.id)}>${wait.name}</button>
+          <div><button class="name quiet" data-row aria-expanded=${String(open === wait.id)} onClick=${() => {
+              setOpen(open === wait.id ? "" : wait.id);
+              setLate(null);
+            }}>${wait.name}</button>
             <p class="small muted">of <a href=${pageAt(`runs/${wait.runId}`)}>${wait.jobName} <span class="mono tiny">${
               shortId(wait.runId)
             }</span></a>, since ${ago(wait.createdAt, now)} <${Labels} labels=${wait.labels} /></p></div>
@@ -34,7 +37,7 @@ export function WaitsPage() {
               wait.deadlineAt === null ? "no deadline" : `times out ${until(wait.deadlineAt, now)}`
             }</p></div>${
               open === wait.id && html`
-                <${Ask} wait=${wait} onDone=${reload} />
+                <${Ask} wait=${wait} onDone=${reload} onLate=${setLate} />
               `
             }</li>`
           )

@@ -181,7 +181,7 @@ function usualOf(day) {
 }
 
 /** @param {any} job @param {number} now @param {(point: Partial<Point> & { key: string }) => void} add */
-function pointsOfJob({ jobName, byStatus, liveWorkers, oldestDue, paused }, now, add) {
+function pointsOfJob({ jobName, byStatus, liveWorkers, oldestDue, paused, limits }, now, add) {
   const key = `job ${jobName}`;
   const toRuns = { href: pageAt("runs", { jobName, status: "pending" }), act: "See the runs" };
   const overdueMs = oldestDue === null ? 0 : now - Date.parse(oldestDue.dueSince);
@@ -208,7 +208,7 @@ function pointsOfJob({ jobName, byStatus, liveWorkers, oldestDue, paused }, now,
       why: `The oldest has been due for ${duration(overdueMs)}`,
       ...toRuns,
     });
-  } else if (overdueMs > DUE_MS) {
+  } else if (overdueMs > DUE_MS && !limits?.opensAt) { // a job that waits for its rate needs nobody
     add({
       key,
       status: "stuck",

@@ -4,13 +4,18 @@ import { useState } from "../vendor/hooks.js";
 import { ActButton, Problem } from "./basics.js";
 
 const MAX_ACTIONS = 8;
+// Somebody else was faster, or the run has ended.
+const LATE = [404, 409, 410];
 
 /**
  * The form of a payload: buttons and fields by its schema, or JSON for those who want that. `send` returns what is said after it.
- * @param {{ id: string, heading: string, label: string, name: string, schema: any, actions?: any, isMessage?: boolean, send: (payload: unknown) => Promise<string> }} props
- * `isMessage`: without a schema it is JSON, not nothing.
+ * @param {{ id: string, heading: string, label: string, name: string, schema: any, actions?: any, isMessage?: boolean, send: (payload: unknown) => Promise<string>, onLate: (error: any) => void }} props
+ * `isMessage`: without a schema it is JSON, not nothing. `onLate` is called with an error that the page has to show, since
+ * nobody is asked any more and the form goes away; `null`: there is none.
  */
-export function PayloadForm({ id, heading, label, name, schema, actions, isMessage = false, send: sendPayload }) {
+export function PayloadForm(
+  { id, heading, label, name, schema, actions, isMessage = false, send: sendPayload, onLate },
+) {
   const { fields, buttons } = formOf(actions, schema, isMessage);
   const [values, setValues] = useState(() => defaultsOf(fields));
   const [isJson, setJson] = useState(isMessage && schema === null);
@@ -22,8 +27,13 @@ export function PayloadForm({ id, heading, label, name, schema, actions, isMessa
       const { [name]: _, ...others } = last;
       return value === undefined ? others : { ...others, [name]: value };
     });
+  const onError = (/** @type {any} */ error) => {
+    const isLate = LATE.includes(error?.status);
+    onLate(isLate ? error : null);
+    setError(isLate ? null : error);
+  };
   const send = (/** @type {string} */ words, /** @type {() => unknown} */ payload, /** @type {string} */ name) =>
-    html`<${ActButton} key=${words} class=${name} title=${titleOf(payload)} onError=${setError} act=${async () => {
+    html`<${ActButton} key=${words} class=${name} title=${titleOf(payload)} onError=${onError} act=${async () => {
       setSent(await sendPayload(payload()));
       setValues(defaultsOf(fields));
       setText("");
@@ -74,14 +84,13 @@ function titleOf(payload) {
   }
 }
 
-/** @typedef {{ name: string, schema: any, isRequired: boolean, isJson: boolean }} FormField */
+/** @typedef {{ name: string, schema: any, isRequired: boolean, isJson: boolean, isNumber: boolean }} FormField */
 
 /** @param {{ field: FormField, value: any, issue: string, id: string, onChange: (name: string, value: any) => void }} props */
-function Field({ field: { name, schema, isRequired, isJson }, value, issue, id, onChange }) {
+function Field({ field: { name, schema, isRequired, isJson, isNumber }, value, issue, id, onChange }) {
   const hint = isRequired ? "" : "optional";
   const choices = choicesOf(schema);
-  const read = (/** @type {string} */ text) =>
-    text === "" ? undefined : choices ? choices[Number(text)] : isNumeric(schema) && !isJson ? Number(text) : text;
+  const read = (/** @type {string} */ text) => text === "" ? undefined : choices ? choices[Number(text)] : text;
   const attributes = {
     required: isRequired,
     onInput: (/** @type {any} */ event) => onChange(name, read(event.target.value)),
@@ -91,16 +100,17 @@ function Field({ field: { name, schema, isRequired, isJson }, value, issue, id, 
     choices
       ? html`
         <select ...${attributes}
-          value=${value === undefined ? "" : String(choices.indexOf(value))}><option value="">${hint ||
-            "choose"}</option>${choices.map((/** @type {any} */ choice, /** @type {number} */ n) =>
-              html`<option value=${String(n)}>${String(choice)}</option>`
-            )}</select>
+          value=${value === undefined ? "" : String(choices.indexOf(value))}>${// Left out, it would be the default.
+          schema.default === undefined && html`<option value="">${hint || "choose"}</option>`}${choices.map((
+            /** @type {any} */ choice,
+            /** @type {number} */ n,
+          ) => html`<option value=${String(n)}>${String(choice)}</option>`)}</select>
       `
       : isJson
       ? html`<textarea rows="3" class="mono" spellcheck=${false} placeholder=${`JSON${hint && ", optional"}`} value=${
         value ?? ""
       } ...${attributes} />`
-      : html`<input type=${isNumeric(schema) ? "number" : "text"} step="any" placeholder=${hint} value=${
+      : html`<input type=${isNumber ? "number" : "text"} step="any" placeholder=${hint} value=${
         value ?? ""
       } ...${attributes} />`
   }</label>${
@@ -111,8 +121,6 @@ function Field({ field: { name, schema, isRequired, isJson }, value, issue, id, 
   }</div>`;
 }
 
-/** @param {any} schema */
-const isNumeric = (schema) => schema.type === "number" || schema.type === "integer";
 /** @param {any} schema @returns {any[] | null} */
 const choicesOf = (schema) =>
   schema.enum ?? (schema.const === undefined ? schema.type === "boolean" ? [true, false] : null : [schema.const]);
@@ -129,17 +137,38 @@ function withoutNull(schema) {
 /** @param {string} name @param {any} whole @param {boolean} isRequired @returns {FormField} */
 function fieldOf(name, whole, isRequired) {
   const schema = withoutNull(whole);
-  const isScalar = choicesOf(schema) !== null || isNumeric(schema) || schema.type === "string";
-  return { name, schema, isRequired, isJson: !isScalar };
+  const hasChoices = choicesOf(schema) !== null;
+  const isNumber = !hasChoices && (schema.type === "number" || schema.type === "integer");
+  return { name, schema, isRequired, isJson: !hasChoices && !isNumber && schema.type !== "string", isNumber };
 }
 
 /** @param {FormField[]} fields @returns {Record<string, any>} */
 const defaultsOf = (fields) =>
   Object.fromEntries(
     fields.filter(({ schema }) => schema.default !== undefined).map((
-      { name, schema, isJson },
-    ) => [name, isJson ? JSON.stringify(schema.default) : schema.default]),
+      { name, schema, isJson, isNumber },
+    ) => [name, isJson || isNumber ? JSON.stringify(schema.default) : schema.default]),
   );
+
+/**
+ * A number as it was entered: one that a number of JavaScript would round is refused.
+ * @param {string} text @param {string} name
+ */
+function numberOf(text, name) {
+  const value = Number(text);
+  if (digitsOf(String(value)) === digitsOf(text)) return value;
+  const message = "has more digits than a number keeps";
+  throw Object.assign(new Error(`The number ${message}`), { issues: [{ path: name === "" ? [] : [name], message }] });
+}
+
+/** The same for all spellings of one number: `12e-1` for `1.20`. @param {string} text */
+function digitsOf(text) {
+  const [, sign, whole = "", part = "", exponent = "0"] = /^([+-]?)(\d*)\.?(\d*)(?:e([+-]?\d+))?$/i.exec(text) ?? [];
+  const digits = `${whole}${part}`.replace(/^0+/, "");
+  const short = digits.replace(/0+$/, "");
+  const size = Number(exponent) - part.length + digits.length - short.length;
+  return short === "" ? "0" : `${sign === "-" ? sign : ""}${short}e${size}`;
+}
 
 /** @param {FormField[]} fields */
 const exampleOf = (fields) =>
@@ -170,8 +199,10 @@ function formOf(actions, schema, isMessage) {
   }
   const choices = choicesOf(schema);
   if (choices !== null) return { fields: [], buttons: choices.map((value) => button(String(value), () => value)) };
-  const read = (/** @type {FormField} */ { name, isJson }, /** @type {any} */ values) =>
-    isJson && values[name] !== undefined ? JSON.parse(values[name]) : values[name];
+  const read = (/** @type {FormField} */ { name, isJson, isNumber }, /** @type {any} */ values) => {
+    const value = values[name];
+    return value === undefined ? value : isJson ? JSON.parse(value) : isNumber ? numberOf(value, name) : value;
+  };
   const properties = Object.entries(schema.properties ?? {});
   if (schema.type !== "object" || properties.length === 0) {
     const field = fieldOf("", schema, true);

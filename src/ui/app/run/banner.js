@@ -27,9 +27,9 @@ const STATUS = {
 
 /**
  * Why a run does not go on, with the form that answers its wait.
- * @param {{ run: any, explanation: any, waits: any[], reload: () => void }} props
+ * @param {{ run: any, explanation: any, waits: any[], reload: () => void, onError: (error: any) => void }} props
  */
-export function WhyBanner({ run, explanation, waits, reload }) {
+export function WhyBanner({ run, explanation, waits, reload, onError }) {
   const now = useNow();
   if (explanation === null || run.isTerminal) return null;
   const [first, ...others] = explanation.reasons;
@@ -42,7 +42,9 @@ export function WhyBanner({ run, explanation, waits, reload }) {
     others.map((/** @type {any} */ reason) =>
       html`<p class="small muted">Also: ${reason.message} ${linkOf(reason)}</p>`
     )
-  }</div>${open.map((wait) => html`<${Ask} key=${wait.id} wait=${wait} onDone=${reload} />`)}</section>`;
+  }</div>${
+    open.map((wait) => html`<${Ask} key=${wait.id} wait=${wait} onDone=${reload} onLate=${onError} />`)
+  }</section>`;
 }
 
 /** @param {any} reason @param {any[]} waits @param {number} now */

@@ -16,9 +16,9 @@ const PREVIEW = 160;
 
 /**
  * The messages of a run, and the form that sends one: nothing if there is neither.
- * @param {{ run: any, changes: number }} props `changes`: another number whenever the run has changed.
+ * @param {{ run: any, changes: number, onError: (error: any) => void }} props `changes`: another number whenever the run has changed.
  */
-export function Inbox({ run, changes }) {
+export function Inbox({ run, changes, onError }) {
   const { data: jobs } = useData(run.isTerminal ? null : "jobs", {}, 1e9);
   const taken = jobs?.find((/** @type {any} */ job) => job.jobName === run.jobName)?.messages ?? {};
   const isTaking = Object.keys(taken).length > 0;
@@ -55,7 +55,7 @@ export function Inbox({ run, changes }) {
           )}</span><div class="buttons push"><button onClick=${() =>
             setDrawn(drawn + 5 * DRAWN)}>Show more</button></div></div>
       `}${isTaking && html`
-        <${Send} runId=${run.id} taken=${taken} onDone=${reload} />
+        <${Send} runId=${run.id} taken=${taken} onDone=${reload} onLate=${onError} />
       `}<//>
   `;
 }
@@ -81,8 +81,8 @@ function Message({ message: { name, payload, status, acceptedAt, sentBy, receive
   }</li>`;
 }
 
-/** @param {{ runId: string, taken: Record<string, any>, onDone: () => void }} props */
-function Send({ runId, taken, onDone }) {
+/** @param {{ runId: string, taken: Record<string, any>, onDone: () => void, onLate: (error: any) => void }} props */
+function Send({ runId, taken, onDone, onLate }) {
   const names = Object.keys(taken);
   const [chosen, choose] = useState(names[0] ?? "");
   const attempt = useRef({ key: "", id: "" });
@@ -107,7 +107,7 @@ function Send({ runId, taken, onDone }) {
       `}<${PayloadForm} key=${chosen} id=${`message-${chosen}`} heading=${names.length > 1
         ? ""
         : `Send the message “${chosen}”`} label="Send a message"
-        name=${chosen} schema=${taken[chosen]} isMessage=${true} send=${send} /></div>
+        name=${chosen} schema=${taken[chosen]} isMessage=${true} send=${send} onLate=${onLate} /></div>
   `;
 }
 
