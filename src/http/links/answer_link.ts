@@ -66,7 +66,7 @@ export async function answerLink(request: Request, url: URL, deps: LinkDeps): Pr
 }
 
 async function answer(request: Request, url: URL, deps: LinkDeps): Promise<Response> {
-  const { links, settings: { host, trustedOrigins, onRequest }, store } = deps;
+  const { links, settings: { host, trustedOrigins, onRequest } } = deps;
   const token = url.searchParams.getAll("t").length === 1 ? url.searchParams.get("t")! : "";
   const link = await links.read(token);
   if (link === null) {
@@ -75,7 +75,7 @@ async function answer(request: Request, url: URL, deps: LinkDeps): Promise<Respo
   if (Date.parse(link.expiresAt) <= host.now()) return expired();
   checkCrossSite(request, url, trustedOrigins);
   if (onRequest !== null) await callHook("onRequest", onRequest, host);
-  const { wait, mayCome } = await findLinkedWait(store, link);
+  const { wait, mayCome } = await findLinkedWait(deps, link);
   if (wait === null && !mayCome) return closed();
   if (wait === null) {
     const headers = { "retry-after": RETRY_AFTER_SECONDS };

@@ -264,6 +264,52 @@ forEachStore("a link follows the retries of its run", async (world) => {
   assert.equal((await links.open(token, engine))?.wait.runId, third.id);
 });
 
+forEachStore(
+  "a link answers the open retry of a run, whatever retention and deletions have left of the chain",
+  async (world) => {
+    await using service = aLinkedService(world);
+    const { engine } = service;
+    const { id, path } = await service.ask1("ask");
+    const mailed = await waitOf(service, id);
+    const retry = async (runId: string) => {
+      await engine.cancel(runId); // with its question open
+      const { id } = await engine.retrigger(runId, { from: "failure" });
+      await engine.runUntilIdle();
+      return id;
+    };
+
+    const second = await retry(id);
+    const purged = await engine.purgeRuns({ olderThan: 0 });
+    const kept = await service.open(path);
+    const third = await retry(second);
+    await engine.deleteRun(second);
+    const passed = await service.open(path);
+    const again = await engine.purgeRuns({ olderThan: 0 });
+    const { wait, disposition } = await engine.signal(mailed.id, { signalId: "s", payload: { ok: true } });
+    await engine.runUntilIdle();
+    const { deleted } = await engine.purgeRuns({ olderThan: 0 });
+
+    assert.deepEqual([purged.deleted, kept.status, passed.status, again.deleted], [0, 200, 200, 0]);
+    assert.deepEqual([wait.runId, disposition], [third, "accepted"]);
+    assert.equal(deleted, 2);
+    assert.equal((await service.open(path)).heading, CLOSED);
+  },
+);
+
+forEachStore("a link is closed when somebody deletes its run, also if a retry is open", async (world) => {
+  await using service = aLinkedService(world);
+  const { engine } = service;
+  const { id, path } = await service.ask1("ask");
+  await engine.cancel(id);
+  await engine.retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  await engine.deleteRun(id);
+
+  const { status, heading } = await service.open(path);
+  assert.deepEqual([status, heading], [410, CLOSED]);
+});
+
 forEachStore("auth.onLink can refuse, nobody is authenticated, and no other hook is asked", async (world) => {
   const seen: unknown[] = [];
   const refuse = (name: string) => () => {
