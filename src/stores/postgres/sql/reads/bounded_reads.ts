@@ -135,7 +135,7 @@ begin
     where r.id = p ->> 'runId' and n.origin_id is not null);
 end $$;
 
--- The wait that a signal to this one is for: if it has ended with its run, that of its name in
+-- The wait that a signal to this one is for: if it has ended with its run, that of its name, or of one of these names, in
 -- the newest retry from the failure that has one.
 create or replace function fn.get_current_wait(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 begin
@@ -147,8 +147,8 @@ begin
     select to_jsonb(w) || jsonb_build_object('run_id', r.id, 'job', r.job) from retries
     join {schema}.runs r on r.seq = retries.seq
     join {schema}.pauses w on w.run_seq = r.seq and w.kind = 'wait'
-      and w.name = retries.wait_name
-    order by nth desc limit 1);
+      and (w.name = retries.wait_name or p -> 'names' ? w.name)
+    order by nth desc, (w.name = retries.wait_name) desc limit 1);
 end $$;
 
 -- Log lines of a run after one. \`dropped\` is how many lines the first of them stands for. See Store.readLogs().
