@@ -394,7 +394,8 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
   stranded(): Promise<StrandedJob[]>;
   /**
    * Deletes runs that ended at least `olderThan` milliseconds ago, of any job, the oldest first. It works in small
-   * slices, as `retention` does, and publishes `run:delete` for each of them.
+   * slices, as `retention` does, and publishes `run:delete` for each of them. It keeps runs from whose failure an open
+   * run was retried: links and ids that they have sent are for that run.
    *
    * @returns `deleted`: how many runs it deleted.
    * @throws {TypeError} An option is unknown, or `olderThan` is not a number.

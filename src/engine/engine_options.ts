@@ -43,7 +43,10 @@ export interface EngineOptions<J extends Jobs, L = Labels> {
   dataSources?: { readonly [name: string]: DataSource };
   /** Settings of the worker. */
   worker?: WorkerOptions;
-  /** How long finished runs are kept since they ended. Default: permanently. */
+  /**
+   * How long finished runs are kept since they ended. A run from whose failure an open run was retried is kept until that
+   * has ended. Default: permanently.
+   */
   retention?: RetentionOptions;
   /**
    * A Standard Schema that types and checks the labels of every trigger; one without labels is checked as `{}`. Its

@@ -106,10 +106,10 @@ export function signedLinks(options: SignedLinksOptions): SignedLinks {
       return `${url}/link?t=${token}`;
     },
     open: async (token, engine) => {
-      const { store, host } = internalsOf(engine);
+      const internals = internalsOf(engine);
       const link = read(token);
-      if (link === null || Date.parse(link.expiresAt) <= host.now()) return null;
-      const { wait } = await findLinkedWait(store, link);
+      if (link === null || Date.parse(link.expiresAt) <= internals.host.now()) return null;
+      const { wait } = await findLinkedWait(internals, link);
       if (wait === null) return null;
       const { for: named, actions, expiresAt, signalId } = link;
       return { wait, for: named, actions, expiresAt, signalId };

@@ -21,7 +21,7 @@ const CALLS = namesOf<Exclude<keyof Store, symbol | "close" | "watch" | "transac
   "getStrandedJobs getBlockers getTimeline getFailures getOpenWaits searchRuns getLeases getLostLeases revoke",
   "forgetWorker noteStopping getWorkers getJobs addStats readStats getInfo pauseJob resumeJob setSchedule",
   "getSchedules deleteSchedule fireSchedule saveStep appendItems readStream getStreams pause readChildren finish",
-  "signal send cancel delete purge getRunState getWait findRuns readRuns readSteps readWaits readMessages readLogs",
+  "signal send cancel delete purge getRunState getWait findRuns findRetry readRuns readSteps readWaits readMessages readLogs",
   "readValue appendLogs readJournal findCursor findLastFact getRunIdentities readFactValues getVersion",
 );
 

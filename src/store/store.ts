@@ -609,6 +609,9 @@ export interface Store extends AsyncDisposable {
    * ended. A store may stop earlier, to keep the call short, but deletes at least one if any is due. A repeated call
    * deletes the next ones.
    *
+   * A run that was retried is not due while a retry from the failure of the same chain is open: what was sent in the name
+   * of the run, such as the id of a wait, is for that retry.
+   *
    * @returns The identities of the deleted runs; empty if none is due.
    */
   purge(retention: Retention, limit: number): Promise<RunIdentity[]>;
@@ -645,6 +648,15 @@ export interface Store extends AsyncDisposable {
   /** The ids of the runs that match a filter, newest first. A long list may be read in parts, at several moments: a run that
    * changes meanwhile may be missing, but no run is found that did not match. */
   findRuns(query: RunQuery): Promise<FoundRuns>;
+
+  /**
+   * The retry from the failure that continues a run: its newest retry. If that was deleted, the newest of the retries that
+   * began with the history of this run, or of a retry of it. All of them have the first run of their chain in common
+   * (`Claim.originId`), so one that was deleted between does not matter.
+   *
+   * @returns Its id; `null`: there is none, the newest retry began anew, or there is no such run.
+   */
+  findRetry(runId: string): Promise<string | null>;
 
   /**
    * Reads runs without parsing their values: one after another until they have `maxLength` characters. A value of

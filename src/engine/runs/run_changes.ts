@@ -106,7 +106,7 @@ export class RunChanges {
     const { store, maxValueBytes } = this.#deps;
     const signal = checkSignal(given, maxValueBytes);
     const found = isChecked ? null : await store.getWait(waitId);
-    const wait = found === null ? null : await currentWait(store, found);
+    const wait = found === null ? null : await currentWait(this.#deps, found);
     if (wait !== null) await this.checkPayload(wait, signal);
     const outcome = await this.#signalAround(wait?.id ?? waitId, signal, by)
       .catch((error) => this.#explainUnknownWait(waitId, error));

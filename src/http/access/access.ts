@@ -143,7 +143,7 @@ export class Access {
 
   /** The wait that a signal to this one is for. */
   findCurrentWait(wait: Wait): Promise<Wait> {
-    return currentWait(this.#deps.served.internals.store, wait);
+    return currentWait(this.#deps.served.internals, wait);
   }
 
   /** Calls the hook for a signal, unless the same one was accepted before. */

@@ -3,6 +3,7 @@ import { findLinkedWait } from "../../engine/runs/retried_waits.ts";
 import { ConflictError, HoldfastError, NotFoundError, ValidationError, WaitExpiredError } from "../../model/error.ts";
 import { actionsOf, type FlatField, flatFieldsOf, type FlatValue, type WaitAction } from "../../model/flat_form.ts";
 import type { Host } from "../../model/host.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
 import type { Wait } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
 import { isInstance } from "../../values/unknown_values.ts";
@@ -23,6 +24,8 @@ interface LinkDeps {
   engine: Engine;
   /** Where runs and waits are read. */
   store: Store;
+  /** The jobs that ask: they may have renamed their waits. */
+  jobs: JobCatalog;
   /** The handler's settings. */
   settings: Settings;
   /** Reports an error that a page hides. */
@@ -66,7 +69,7 @@ export async function answerLink(request: Request, url: URL, deps: LinkDeps): Pr
 }
 
 async function answer(request: Request, url: URL, deps: LinkDeps): Promise<Response> {
-  const { links, settings: { host, trustedOrigins, onRequest }, store } = deps;
+  const { links, settings: { host, trustedOrigins, onRequest } } = deps;
   const token = url.searchParams.getAll("t").length === 1 ? url.searchParams.get("t")! : "";
   const link = await links.read(token);
   if (link === null) {
@@ -75,7 +78,7 @@ async function answer(request: Request, url: URL, deps: LinkDeps): Promise<Respo
   if (Date.parse(link.expiresAt) <= host.now()) return expired();
   checkCrossSite(request, url, trustedOrigins);
   if (onRequest !== null) await callHook("onRequest", onRequest, host);
-  const { wait, mayCome } = await findLinkedWait(store, link);
+  const { wait, mayCome } = await findLinkedWait(deps, link);
   if (wait === null && !mayCome) return closed();
   if (wait === null) {
     const headers = { "retry-after": RETRY_AFTER_SECONDS };

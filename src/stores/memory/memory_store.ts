@@ -254,6 +254,7 @@ export class MemoryStore {
           const { runs, ...page } = listRuns(store.#runs, query, () => store.#host.monotonic());
           return { ids: runs.map(({ id }) => id), seqs: runs.map(({ seq }) => seq), ...page };
         }),
+      findRetry: (store, runId) => store.#perform(() => store.#runs.findRetry(runId)?.id ?? null),
       readRuns: (store, runIds, maxLength) =>
         store.#perform(() => readRuns(runIds.map((id) => store.#runs.get(id)), maxLength)),
       readSteps: (store, runId, after, maxLength) => store.#readRun(runId, (run) => readSteps(run, after, maxLength)),

@@ -165,6 +165,15 @@ export class MemoryRuns {
     return this.open.find((run) => run !== old && run.originId !== run.id && run.originId === old.originId);
   }
 
+  /** Finds the retry from the failure that continues a run. See `Store.findRetry()`. */
+  findRetry(runId: string): KeptRun | undefined {
+    const run = this.#all.get(runId);
+    if (run === undefined || run.retriggeredAs === null) return undefined;
+    const retry = this.#all.get(run.retriggeredAs) ??
+      this.all.findLast(({ originId, seq }) => originId === run.originId && seq > run.seq);
+    return retry?.copied == null ? undefined : retry;
+  }
+
   /** Finds a pause of any run. */
   findPause(pauseId: string): { run: KeptRun; pause: KeptPause } | undefined {
     return this.#pauses.get(pauseId);

@@ -105,6 +105,7 @@ export const READS = {
     }
   },
   findRuns: (database, query) => database.read("find_runs", toParameters(query)),
+  findRetry: (database, runId) => database.read("find_retry", { runId }),
   getWait: (database, waitId) =>
     database.find("get_wait", { waitId }, (row: WaitRow & { run_id: string }) => toWait(row.run_id, row)),
   readStream: (database, runId, stream, after, maxLength) =>

@@ -126,8 +126,8 @@ CREATE INDEX holdfast_runs_open_children ON holdfast_runs (parent_seq, seq)
   WHERE parent_seq IS NOT NULL AND completed_at IS NULL;
 
 CREATE INDEX holdfast_runs_by_failure ON holdfast_runs (failure ->> '$.kind', seq) WHERE failure IS NOT NULL;
-CREATE INDEX holdfast_runs_open_retries ON holdfast_runs (origin_id) WHERE origin_id IS NOT NULL AND completed_at IS NULL;
 CREATE INDEX holdfast_runs_retried ON holdfast_runs (seq) WHERE completed_as IS NOT NULL;
+CREATE INDEX holdfast_runs_by_origin ON holdfast_runs (origin_id, completed_at) WHERE origin_id IS NOT NULL;
 
 CREATE TABLE holdfast_run_times (
   last_seq INTEGER PRIMARY KEY,

@@ -25,7 +25,7 @@ import {
   resumeHeld,
   writeInput,
 } from "./changed_code/holds.ts";
-import { findWait, readClaims, readHistory, readRunState } from "./reads/run_history.ts";
+import { findRetry, findWait, readClaims, readHistory, readRunState } from "./reads/run_history.ts";
 import { toLease } from "../claimed_row.ts";
 import { findCursor, findLastFact, readFactValues, readIdentities, readJournal } from "./journal/read_journal.ts";
 import { trimByAge } from "./journal/journal.ts";
@@ -355,6 +355,7 @@ export class SqliteStore {
       searchRuns: (store, text, limit) => store.#reads.snapshot(() => searchRuns(store.#db, text, limit)),
       findRuns: (store, query) =>
         store.#reads.inSlices(() => findRuns(store.#db, query, () => store.#host.monotonic())),
+      findRetry: (store, runId) => store.#reads.read(() => findRetry(store.#db, runId)),
       readRuns: (store, runIds, maxLength) => store.#reads.snapshot(() => readRuns(store.#db, runIds, maxLength)),
       readSteps: (store, runId, after, maxLength) =>
         store.#reads.snapshot(() => readSteps(store.#db, runId, after, maxLength)),

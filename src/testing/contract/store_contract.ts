@@ -43,6 +43,7 @@ import { priorityCases } from "./flow/priorities.ts";
 import { rateCases } from "./flow/rates.ts";
 import { readingCases } from "./runs/reading.ts";
 import { retriggerCases } from "./runs/retrigger.ts";
+import { retryChainCases } from "./runs/retry_chains.ts";
 import { runFilterCases } from "./runs/run_filters.ts";
 import { scheduleCases } from "./flow/schedules.ts";
 import { signalCases } from "./records/signal.ts";
@@ -194,6 +195,7 @@ export const CASES: readonly Case[] = [
   ...offeredRunCases,
   ...historyCases,
   ...deleteCases,
+  ...retryChainCases,
   ...readingCases,
   ...runFilterCases,
   ...partCases,

@@ -57,10 +57,12 @@ export function deleteRun(runs: MemoryRuns, runId: string, by: string | null, no
 /** Deletes the oldest of the runs that ended long enough ago. See `Store.purge()`. */
 export function purgeRuns(runs: MemoryRuns, retention: Retention, limit: number, now: number): RunIdentity[] {
   purgeStreams(runs.all, retention, now);
+  const continued = new Set(runs.open.map(({ originId }) => originId));
   return runs.all
     .filter(({ status, completedAt }) =>
       isTerminal(status) && completedAt !== null && completedAt <= now - (retention[status] ?? Infinity)
     )
+    .filter(({ retriggeredAs, originId }) => retriggeredAs === null || !continued.has(originId))
     .filter((run) => runs.findOpenEnd(run) === undefined)
     .sort((left, right) => left.completedAt! - right.completedAt!) // those that ended have one
     .slice(0, limit)

@@ -135,8 +135,8 @@ create index runs_ended on {schema}.runs (status, completed_at, seq) where compl
 create index runs_by_schedule on {schema}.runs (schedule_name, seq) where schedule_name is not null;
 create index runs_by_parent on {schema}.runs (parent_id, seq) where parent_id is not null;
 create index runs_by_failure on {schema}.runs (${failureKind("failure")}, seq) where failure is not null;
-create index runs_open_retries on {schema}.runs (origin_id) where origin_id is not null and completed_at is null;
 create index runs_retried on {schema}.runs (seq) where completed_as is not null;
+create index runs_by_origin on {schema}.runs (origin_id, completed_at) where origin_id is not null;
 create index runs_open_children on {schema}.runs (parent_seq, seq) where parent_seq is not null and completed_at is null;
 
 create table {schema}.run_times (

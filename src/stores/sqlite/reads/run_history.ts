@@ -15,7 +15,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { Claim } from "../../../store/claim.ts";
 import { toClaim } from "../../claimed_row.ts";
 import { readHoldOfClaim } from "../changed_code/holds.ts";
-import { sql } from "../statement.ts";
+import { isAmong, sql } from "../statement.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
 import type { RunState } from "../../../store/run_query.ts";
 import { isoTime } from "../../../values/iso_time.ts";
@@ -149,19 +149,33 @@ export function findWait(db: SqliteDatabase, waitId: string): WaitOfJob | null {
   return row === undefined ? null : toWaitOfJob(row);
 }
 
+/** The id of the retry that continues a run `r`, or of one that began anew. */
+const RETRY = sql`ifnull((SELECT n.id FROM holdfast_runs n WHERE n.id = r.retriggered_as),
+  (SELECT n.id FROM holdfast_runs n WHERE r.retriggered_as IS NOT NULL AND n.origin_id = ifnull(r.origin_id, r.id)
+    AND n.seq > r.seq ORDER BY n.seq DESC LIMIT 1))`;
+
+/** The retry from the failure that continues a run. See `Store.findRetry()`. */
+export function findRetry(db: SqliteDatabase, runId: string): string | null {
+  const row = db.get<{ id: string }>`
+    SELECT n.id FROM holdfast_runs r JOIN holdfast_runs n ON n.id = ${RETRY} AND n.origin_id IS NOT NULL
+    WHERE r.id = ${runId}`;
+  return row?.id ?? null;
+}
+
 /**
- * The wait that a signal to this one is for, if it has ended with its run: that of its name in the newest retry from the
- * failure that has one, else itself; `null`: there is none of this id.
+ * The wait that a signal to this one is for, if it has ended with its run: that of its name, or of one of these names, in
+ * the newest retry from the failure that has one, else itself; `null`: there is none of this id.
  */
-export function findCurrentWait(db: SqliteDatabase, waitId: string): WaitOfJob | null {
+export function findCurrentWait(db: SqliteDatabase, waitId: string, names: readonly string[]): WaitOfJob | null {
   const row = db.get<PauseRow & { run_id: string; job: string }>`
-    WITH RECURSIVE retries (seq, retriggered_as, nth, wait_name) AS (
-      SELECT r.seq, CASE WHEN p.status IN ('closed', 'cancelled') THEN r.retriggered_as END, 0, p.name
+    WITH RECURSIVE retries (seq, retry, nth, wait_name) AS (
+      SELECT r.seq, CASE WHEN p.status IN ('closed', 'cancelled') THEN ${RETRY} END, 0, p.name
       FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq WHERE p.id = ${waitId} AND p.kind = 'wait'
-      UNION ALL SELECT n.seq, n.retriggered_as, nth + 1, wait_name
-      FROM retries JOIN holdfast_runs n ON n.id = retries.retriggered_as AND n.origin_id IS NOT NULL)
+      UNION ALL SELECT r.seq, ${RETRY}, nth + 1, wait_name
+      FROM retries JOIN holdfast_runs r ON r.id = retries.retry AND r.origin_id IS NOT NULL)
     SELECT p.*, r.id AS run_id, r.job FROM retries JOIN holdfast_runs r ON r.seq = retries.seq
-    JOIN holdfast_pauses p ON p.run_seq = r.seq AND p.kind = 'wait' AND p.name = retries.wait_name
-    ORDER BY nth DESC LIMIT 1`;
+    JOIN holdfast_pauses p ON p.run_seq = r.seq AND p.kind = 'wait'
+      AND (p.name = retries.wait_name OR ${isAmong("p.name", names)})
+    ORDER BY nth DESC, p.name = retries.wait_name DESC LIMIT 1`;
   return row === undefined ? null : toWaitOfJob(row);
 }

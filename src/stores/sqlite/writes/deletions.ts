@@ -47,6 +47,8 @@ export function purgeRuns(db: SqliteDatabase, retention: Retention, limit: numbe
         WHERE status = ${status} AND completed_at <= ${now - keptMs}
         AND (on_end IS NULL OR NOT EXISTS (
           SELECT 1 FROM holdfast_runs e WHERE e.end_of = r.id AND e.completed_at IS NULL))
+        AND (retriggered_as IS NULL OR NOT EXISTS (
+          SELECT 1 FROM holdfast_runs n WHERE n.origin_id = ifnull(r.origin_id, r.id) AND n.completed_at IS NULL))
       ORDER BY completed_at, seq LIMIT ${limit}`
   );
   due.sort((left, right) => left.completed_at - right.completed_at || left.seq - right.seq);

@@ -119,19 +119,36 @@ begin
     from {schema}.pauses w join {schema}.runs r on r.seq = w.run_seq where w.id = p ->> 'waitId' and w.kind = 'wait');
 end $$;
 
--- The wait that a signal to this one is for: if it has ended with its run, that of its name in the newest retry from the
--- failure that has one.
+-- The id of the retry that continues a run, or of one that began anew. See Store.findRetry().
+create or replace function fn.retry_of(r {schema}.runs) returns text language plpgsql stable as $$
+begin
+  if r.retriggered_as is null then return null; end if;
+  return coalesce((select n.id from {schema}.runs n where n.id = r.retriggered_as),
+    (select n.id from {schema}.runs n where n.origin_id = coalesce(r.origin_id, r.id) and n.seq > r.seq
+      order by n.seq desc limit 1));
+end $$;
+
+-- The id of the retry from the failure that continues a run. See Store.findRetry().
+create or replace function fn.find_retry(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
+begin
+  return (select to_jsonb(n.id) from {schema}.runs r join {schema}.runs n on n.id = fn.retry_of(r)
+    where r.id = p ->> 'runId' and n.origin_id is not null);
+end $$;
+
+-- The wait that a signal to this one is for: if it has ended with its run, that of its name, or of one of these names, in
+-- the newest retry from the failure that has one.
 create or replace function fn.get_current_wait(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 begin
-  return (with recursive retries (seq, retriggered_as, nth, wait_name) as (
-      select r.seq, case when w.status in ('closed', 'cancelled') then r.retriggered_as end, 0, w.name
+  return (with recursive retries (seq, retry, nth, wait_name) as (
+      select r.seq, case when w.status in ('closed', 'cancelled') then fn.retry_of(r) end, 0, w.name
       from {schema}.pauses w join {schema}.runs r on r.seq = w.run_seq where w.id = p ->> 'waitId' and w.kind = 'wait'
-      union all select n.seq, n.retriggered_as, nth + 1, wait_name
-      from retries join {schema}.runs n on n.id = retries.retriggered_as and n.origin_id is not null)
+      union all select r.seq, fn.retry_of(r), nth + 1, wait_name
+      from retries join {schema}.runs r on r.id = retries.retry and r.origin_id is not null)
     select to_jsonb(w) || jsonb_build_object('run_id', r.id, 'job', r.job) from retries
     join {schema}.runs r on r.seq = retries.seq
-    join {schema}.pauses w on w.run_seq = r.seq and w.kind = 'wait' and w.name = retries.wait_name
-    order by nth desc limit 1);
+    join {schema}.pauses w on w.run_seq = r.seq and w.kind = 'wait'
+      and (w.name = retries.wait_name or p -> 'names' ? w.name)
+    order by nth desc, (w.name = retries.wait_name) desc limit 1);
 end $$;
 
 -- Log lines of a run after one. \`dropped\` is how many lines the first of them stands for. See Store.readLogs().

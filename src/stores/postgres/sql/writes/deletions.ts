@@ -70,6 +70,8 @@ begin
       select q.id, q.completed_at, q.seq, q.recorded from {schema}.runs q
       where q.status = t.key and q.completed_at is not null and q.completed_at <= p_now - ceil(t.value::numeric)::bigint
         and (q.on_end is null or (fn.open_end(q)).id is null)
+        and (q.retriggered_as is null or not exists (select from {schema}.runs n
+          where n.origin_id = coalesce(q.origin_id, q.id) and n.completed_at is null))
       order by q.completed_at, q.seq limit v_limit) d
       order by d.completed_at, d.seq limit v_limit loop
     v_steps := v_steps + r.recorded;
