@@ -186,7 +186,7 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
     );
   const { idempotencyUntil: until } = request;
   const counts = same === undefined ? "no" : countsFor(facts, same, until);
-  const holder = same === undefined || until === undefined ? same : newestRetryOf(same);
+  const holder = same === undefined || until === undefined ? same : newestRetryOf(facts, same);
   facts.expect(
     disposition === "created" ? counts !== "yes" : counts !== "yes" || holder!.request.id === run.id,
     until === undefined ? "I6" : "M7",

@@ -47,8 +47,7 @@ export function inboxOf(facts: Facts, run: RunFacts): InboxFacts {
 /** Whether a run certainly, or perhaps, counts for a key whose runs count until they have ended, or failed. */
 export function countsFor(facts: Facts, holder: RunFacts, until: NewRun["idempotencyUntil"]): "yes" | "no" | "perhaps" {
   if (until === undefined) return "yes";
-  let newest = holder;
-  for (let run: RunFacts | null = holder; run !== null && !run.isDeleted; run = run.retry) newest = run;
+  const newest = newestRetryOf(facts, holder);
   if (until === "ended") {
     if (newest.hasEnded) return "no";
     const { isClosed } = inboxOf(facts, newest);
@@ -62,14 +61,18 @@ export function countsFor(facts: Facts, holder: RunFacts, until: NewRun["idempot
   return hasCompleted ? "yes" : "no";
 }
 
-/** The newest retry of a run, as far as it exists. */
-export function newestRetryOf(run: RunFacts): RunFacts {
-  return run.retry === null || run.retry.isDeleted ? run : newestRetryOf(run.retry);
+/** The newest retry of a run, as far as it exists: after one that was deleted, the newest run with the same steps. */
+export function newestRetryOf(facts: Facts, run: RunFacts): RunFacts {
+  if (run.retry === null) return run;
+  const retry = run.retry.isDeleted
+    ? facts.existing().findLast(({ originId, order }) => originId === run.originId && order > run.order)
+    : run.retry;
+  return retry === undefined ? run : newestRetryOf(facts, retry);
 }
 
 /** A retry of a run that has not ended: its newest one, or one with the same steps. */
 export function openRetryOf(facts: Facts, run: RunFacts): RunFacts | undefined {
-  const newest = newestRetryOf(run);
+  const newest = newestRetryOf(facts, run);
   if (newest !== run && !newest.hasEnded) return newest;
   return facts.open().find((other) => other !== run && other.originId === run.originId);
 }
@@ -139,7 +142,8 @@ function checkRefused(facts: Facts, { to, message, start }: SendRequest, error: 
   if (!(error instanceof ConflictError)) return [];
   const runs = "runId" in to
     ? [facts.run(to.runId)]
-    : facts.existing().filter(({ request }) => request.idempotencyKey === to.key).map(newestRetryOf);
+    : facts.existing().filter(({ request }) => request.idempotencyKey === to.key)
+      .map((run) => newestRetryOf(facts, run));
   const hasAnother = (run: RunFacts) => {
     const known = inboxOf(facts, run).accepted.get(message.id);
     return known !== undefined && (known.name !== message.name || known.payload !== message.payload);

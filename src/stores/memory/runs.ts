@@ -122,8 +122,15 @@ export class MemoryRuns {
 
   /** The newest retry of a run, or of its newest retry, and so on; the run itself without one. */
   #newestRetry(run: KeptRun): KeptRun {
-    const retry = run.retriggeredAs === null ? undefined : this.#all.get(run.retriggeredAs);
+    const retry = this.#retryOf(run);
     return retry === undefined ? run : this.#newestRetry(retry);
+  }
+
+  /** The newest retry of a run; if that was deleted, the newest that has the steps of the run. */
+  #retryOf(run: KeptRun): KeptRun | undefined {
+    if (run.retriggeredAs === null) return undefined;
+    return this.#all.get(run.retriggeredAs) ??
+      this.all.findLast(({ originId, seq }) => originId === run.originId && seq > run.seq);
   }
 
   /** The runs of a job, by its name and then by its aliases, that have the idempotency key of a request. */
@@ -168,9 +175,7 @@ export class MemoryRuns {
   /** Finds the retry from the failure that continues a run. See `Store.findRetry()`. */
   findRetry(runId: string): KeptRun | undefined {
     const run = this.#all.get(runId);
-    if (run === undefined || run.retriggeredAs === null) return undefined;
-    const retry = this.#all.get(run.retriggeredAs) ??
-      this.all.findLast(({ originId, seq }) => originId === run.originId && seq > run.seq);
+    const retry = run && this.#retryOf(run);
     return retry?.copied == null ? undefined : retry;
   }
 

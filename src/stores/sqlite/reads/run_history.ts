@@ -1,6 +1,6 @@
 import type { JsonText } from "../../../values/json.ts";
 import type { RunHistory } from "../../../store/hold_record.ts";
-import { readCopied } from "../writes/retry_links.ts";
+import { readCopied, RETRY } from "../writes/retry_links.ts";
 import { readPauseRecords } from "../children/child_results.ts";
 import {
   type ReplayedPauseRow,
@@ -148,11 +148,6 @@ export function findWait(db: SqliteDatabase, waitId: string): WaitOfJob | null {
     WHERE p.id = ${waitId} AND p.kind = 'wait'`;
   return row === undefined ? null : toWaitOfJob(row);
 }
-
-/** The id of the retry that continues a run `r`, or of one that began anew. */
-const RETRY = sql`ifnull((SELECT n.id FROM holdfast_runs n WHERE n.id = r.retriggered_as),
-  (SELECT n.id FROM holdfast_runs n WHERE r.retriggered_as IS NOT NULL AND n.origin_id = ifnull(r.origin_id, r.id)
-    AND n.seq > r.seq ORDER BY n.seq DESC LIMIT 1))`;
 
 /** The retry from the failure that continues a run. See `Store.findRetry()`. */
 export function findRetry(db: SqliteDatabase, runId: string): string | null {

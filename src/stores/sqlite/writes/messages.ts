@@ -19,6 +19,7 @@ import { sql } from "../statement.ts";
 import { enqueueRuns } from "./enqueue.ts";
 import { commitDeadlines, hasClosedInbox, takeMessages, wake } from "./pause_resolution.ts";
 import type { RunWith } from "../rows.ts";
+import { RETRY } from "./retry_links.ts";
 
 /** A run to which a message is sent. */
 type InboxRow = IdentityRow & RunWith<"seq status has_pauses retriggered_as">;
@@ -92,7 +93,7 @@ function findInbox(db: SqliteDatabase, to: SendTarget): InboxRow | undefined {
       run = next; // its newest retry, the newest one of that, and so on
       next = run.retriggered_as === null
         ? undefined
-        : db.get<InboxRow>`${SELECT_INBOX} WHERE id = ${run.retriggered_as}`;
+        : db.get<InboxRow>`${SELECT_INBOX} WHERE id = (SELECT ${RETRY} FROM holdfast_runs r WHERE r.seq = ${run.seq})`;
     }
     return run;
   }

@@ -4,7 +4,7 @@ import type { RetriggerFrom } from "../../../model/run.ts";
 import type { Enqueued } from "../../../store/new_run.ts";
 import type { PauseKind } from "../../../model/wait.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { isAmong, sql } from "../statement.ts";
+import { isAmong, sql, type SqlPart } from "../statement.ts";
 import { drawNumbers } from "../journal/journal.ts";
 import { readUndone } from "./end_runs.ts";
 import type { JsonText } from "../../../values/json.ts";
@@ -12,6 +12,11 @@ import { copyChunks } from "../streams.ts";
 import { findRunRow, type RunRow, type RunWith, SELECT_RUN, toRunText } from "../rows.ts";
 import type { RecordName } from "../../../model/hold.ts";
 import type { CopiedHistory } from "../../../store/hold_record.ts";
+
+/** The id of the newest retry of a run `r`; if that was deleted, of the newest run that has the steps of `r`. */
+export const RETRY: SqlPart = sql`ifnull((SELECT n.id FROM holdfast_runs n WHERE n.id = r.retriggered_as),
+  (SELECT n.id FROM holdfast_runs n WHERE r.retriggered_as IS NOT NULL AND n.origin_id = ifnull(r.origin_id, r.id)
+    AND n.seq > r.seq ORDER BY n.seq DESC LIMIT 1))`;
 
 /**
  * Finds an existing retry: the one that this call has already added (the call is repeated), or one of the old run that has
@@ -39,7 +44,8 @@ export function newestRetry(db: SqliteDatabase, run: RunRow | undefined): RunRow
   for (let next = run; next !== undefined;) {
     newest = next;
     if (newest.retriggered_as === null) break;
-    next = findRunRow(db, newest.retriggered_as);
+    next = db.get<RunRow>`
+      ${SELECT_RUN} WHERE r.id = (SELECT ${RETRY} FROM holdfast_runs r WHERE r.seq = ${newest.seq})`;
   }
   return newest;
 }

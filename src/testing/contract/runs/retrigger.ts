@@ -360,6 +360,18 @@ test("enqueue() begins no second retry with the same steps, whichever of the run
   assert.deepEqual(again.map(({ run, disposition }) => [run.id, disposition]), Array(3).fill([open.id, "idempotent"]));
 });
 
+test("enqueue() finds by its key the open retry of a retry that was deleted", async ({ store }) => {
+  const key = { idempotencyKey: "a", idempotencyUntil: "ended" } as const;
+  const first = await failed(store, key);
+  const second = await failed(store, fromFailure(first.run));
+  const { run: open } = await add(store, fromFailure(second.run));
+  await store.delete(second.run.id);
+
+  const again = await add(store, key);
+
+  assert.deepEqual([again.run.id, again.disposition], [open.id, "idempotent"]);
+});
+
 test("enqueue() makes one run of two retriggers in one call", async ({ store }) => {
   const { run: { id } } = await failed(store);
 

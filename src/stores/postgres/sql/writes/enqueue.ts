@@ -104,7 +104,7 @@ create or replace function fn.newest_retry(r {schema}.runs) returns {schema}.run
 declare q {schema}.runs;
 begin
   loop
-    select o.* into q from {schema}.runs o where o.id = r.retriggered_as;
+    select o.* into q from {schema}.runs o where o.id = fn.retry_of(r);
     exit when not found;
     r := q;
   end loop;
