@@ -101,7 +101,8 @@ export function createHandler<Context>(engine: Engine, options: HandlerOptions<C
   const answerLink = async (request: Request, url: URL, links: HandlerLinks): Promise<Response> => {
     const { answerLink } = await import("./links/answer_link.ts"); // loaded when a link is first opened
     const reportTo = (error: unknown, request: Request) => void report(error, request, settings);
-    return await answerLink(request, url, { links, engine, store: internals.store, settings, report: reportTo });
+    const { store, jobs } = internals;
+    return await answerLink(request, url, { links, engine, store, jobs, settings, report: reportTo });
   };
   const respond = async (request: Request, candidates: Candidates): Promise<Response> => {
     try {

@@ -33,9 +33,10 @@ export type FindRun = (runId: string) => RunOfJob | null | Promise<RunOfJob | nu
 
 /**
  * Finds the wait that a signal to this one is for, by means of the connection of a transaction, at once on SQLite: if it
- * has ended with its run, that of its name in the newest retry from the failure that has one. `null`: there is none.
+ * has ended with its run, that of its name, or of one of `names`, in the newest retry from the failure that has one
+ * (`Store.findRetry`). `null`: there is none.
  */
-export type FindWait = (waitId: string) => WaitOfJob | null | Promise<WaitOfJob | null>;
+export type FindWait = (waitId: string, names?: readonly string[]) => WaitOfJob | null | Promise<WaitOfJob | null>;
 
 /** What the store has to write with a transaction. */
 export interface StoreWrites {

@@ -34,17 +34,20 @@ const slow = defineJob({
 });
 let fails = true;
 // Its mail with the id of the wait is sent before it fails.
-const mailed = defineJob({
-  name: "mailed",
-  input: anything,
-  async run(step) {
-    const wait = await step.prepareWait("answer", { schema: answer });
-    await step.run("mail", () => {
-      if (fails) throw new Error("the mail service is down");
-    });
-    return await step.waitFor(wait);
-  },
-});
+const mailing = (name: string, renamed = {}) =>
+  defineJob({
+    name: "mailed",
+    input: anything,
+    changes: { renamed },
+    async run(step) {
+      const wait = await step.prepareWait(name, { schema: answer });
+      await step.run("mail", () => {
+        if (fails) throw new Error("the mail service is down");
+      });
+      return await step.waitFor(wait);
+    },
+  });
+const mailed = mailing("answer");
 const jobs = { stored, declared, slow, mailed };
 const WRONG = { stored: { approved: "yes" }, declared: { approved: false } };
 const RIGHT = { approved: true };
@@ -117,6 +120,27 @@ for (const [name, open] of JOINED) {
     const [current] = await engine.getWaits(retried);
     assert.deepEqual(signals!.map(({ wait, disposition }) => [wait.id, disposition]), [[current!.id, "accepted"]]);
     assert.equal((await engine.getRun(retried))!.status, "completed");
+    await engine.stop();
+    await end();
+  });
+
+  Deno.test(`${name}: tx.signal() finds the wait of a retry also under a later name, and behind a run that was deleted`, async () => {
+    const { store, source, end } = await open();
+    fails = true;
+    const { engine: before, runId, wait } = await aWait(store, source, "mailed");
+    const { id: failed } = await before.retrigger(runId, { from: "failure" });
+    await before.runUntilIdle();
+    await before.stop();
+    fails = false;
+    const renamed = { mailed: mailing("reply", { answer: "reply" }) };
+    const engine = createEngine({ store, jobs: renamed, dataSources: { app: source } });
+    const { id: retried } = await engine.retrigger(failed, { from: "failure" });
+    await engine.runUntilIdle();
+    await engine.deleteRun(failed);
+
+    const { signals } = await engine.transaction(source, sending(source, [wait.id, RIGHT]) as never);
+
+    assert.deepEqual(signals!.map(({ wait }) => [wait.runId, wait.name]), [[retried, "reply"]]);
     await engine.stop();
     await end();
   });

@@ -1,11 +1,15 @@
 import type { Wait } from "../../model/wait.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
+import { newNamesOf } from "../../model/job/job_changes.ts";
 import { isTerminal } from "../../model/run.ts";
 import { getWaits } from "../../store/reads.ts";
 import type { Store } from "../../store/store.ts";
+import type { RunOfJob } from "../../store/transaction.ts";
 
-/** Where waits are found. */
+/** Where waits are found, and what has become of their names. */
 interface WaitReads {
   store: Pick<Store, "readRuns" | "readWaits" | "findRetry">;
+  jobs: JobCatalog;
 }
 
 /**
@@ -14,7 +18,7 @@ interface WaitReads {
  * wait of that name in the newest retry, once that has it. A retry from the start asks, and sends, anew.
  */
 export async function currentWait(reads: WaitReads, wait: Wait): Promise<Wait> {
-  if (wait.status !== "closed" && wait.status !== "cancelled") return wait;
+  if (!isClosed(wait)) return wait;
   let current = wait;
   let runId: string | null = wait.runId;
   while ((runId = await reads.store.findRetry(runId)) !== null) {
@@ -23,8 +27,24 @@ export async function currentWait(reads: WaitReads, wait: Wait): Promise<Wait> {
   return current;
 }
 
-async function findNamed({ store }: WaitReads, runId: string, name: string): Promise<Wait | null> {
-  return (await getWaits(store, runId)).find((wait) => wait.name === name) ?? null;
+/** Whether a wait has ended with its run, without an answer. */
+export function isClosed({ status }: Pick<Wait, "status">): boolean {
+  return status === "closed" || status === "cancelled";
+}
+
+/** The later names of a wait, as the job that executes a run declares them (`changes.renamed`). */
+export function laterNamesOf(name: string, { jobName, version }: RunOfJob, jobs: JobCatalog): string[] {
+  const job = jobs.executing(jobName, version)?.job;
+  return job === undefined ? [] : newNamesOf(name, job.changes);
+}
+
+/** The wait of a run with a name, or with one of the later names of that. */
+async function findNamed({ store, jobs }: WaitReads, runId: string, name: string): Promise<Wait | null> {
+  const waits = await getWaits(store, runId);
+  const named = waits.find((wait) => wait.name === name);
+  const [run] = named === undefined && waits.length > 0 ? await store.readRuns([runId], 1) : [];
+  const names = run ? laterNamesOf(name, run, jobs) : [];
+  return named ?? waits.find((wait) => names.includes(wait.name)) ?? null;
 }
 
 /** The wait that a link is for. */

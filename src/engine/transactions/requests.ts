@@ -7,6 +7,7 @@ import {
   toSignalResult,
 } from "../../model/around.ts";
 import type { Job } from "../../model/job.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
 import type { StepTriggerOptions } from "../../model/job/step_calls.ts";
 import {
   actorOf,
@@ -28,6 +29,7 @@ import type { Enqueued, NewRun } from "../../store/new_run.ts";
 import type { SendReceipt, SendRequest } from "../../store/send_request.ts";
 import type { FindRun, FindWait, TransactionSignal, WaitOfJob } from "../../store/transaction.ts";
 import { andThen, explained, isPromise, type Soon } from "../../values/at_once.ts";
+import { isClosed, laterNamesOf } from "../runs/retried_waits.ts";
 import { explainUnknownJob, type Messages, newSendInfo, toSendEnd, withTrace } from "../messages.ts";
 import { Mistake, unwrapped } from "../../execution/transactions.ts";
 import type { NewOutboxRow } from "../../model/effects.ts";
@@ -46,6 +48,8 @@ export interface RequestsDeps {
   around: AroundHooks;
   /** Finds a wait that is signalled; `null`: the signal goes through an outbox, and is checked when it is relayed. */
   findWait: FindWait | null;
+  /** The jobs, which may have renamed their waits. */
+  jobs: JobCatalog;
   /** Finds a run that a message is sent to; `null`: the message goes through an outbox. */
   findRun: FindRun | null;
   /** Builds the request for a message. */
@@ -206,9 +210,13 @@ export class Requests {
   #signalSoon(waitId: string, signal: Signal, options: ActorOptions = {}): Soon<void> {
     this.#check();
     const by = checkActor(options, "signal()");
-    const { maxValueBytes, findWait, checkPayload } = this.#deps;
+    const { maxValueBytes, findWait, jobs, checkPayload } = this.#deps;
     const checked = checkSignal(signal, maxValueBytes);
-    const found = findWait === null ? null : findWait(waitId);
+    const found = findWait === null ? null : andThen(findWait(waitId), (found) => {
+      if (found === null || !isClosed(found.wait)) return found;
+      const names = laterNamesOf(found.wait.name, found, jobs);
+      return names.length === 0 ? found : findWait(waitId, names);
+    });
     const current = andThen(
       found,
       (found) => found === null ? waitId : andThen(checkPayload(found, checked), () => found.wait.id),

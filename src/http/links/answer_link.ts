@@ -3,6 +3,7 @@ import { findLinkedWait } from "../../engine/runs/retried_waits.ts";
 import { ConflictError, HoldfastError, NotFoundError, ValidationError, WaitExpiredError } from "../../model/error.ts";
 import { actionsOf, type FlatField, flatFieldsOf, type FlatValue, type WaitAction } from "../../model/flat_form.ts";
 import type { Host } from "../../model/host.ts";
+import type { JobCatalog } from "../../model/job/job_catalog.ts";
 import type { Wait } from "../../model/wait.ts";
 import type { Store } from "../../store/store.ts";
 import { isInstance } from "../../values/unknown_values.ts";
@@ -23,6 +24,8 @@ interface LinkDeps {
   engine: Engine;
   /** Where runs and waits are read. */
   store: Store;
+  /** The jobs that ask: they may have renamed their waits. */
+  jobs: JobCatalog;
   /** The handler's settings. */
   settings: Settings;
   /** Reports an error that a page hides. */

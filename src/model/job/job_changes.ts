@@ -179,6 +179,15 @@ export function findOldNames(
   return oldNames;
 }
 
+/** The later names of a name, with its occurrence, the next first. */
+export function newNamesOf(name: string, { renamed }: Pick<JobChanges, "renamed">): string[] {
+  const base = withoutOccurrence(name);
+  const occurrence = name.slice(base.length);
+  const names = [];
+  for (let newer = renamed.get(base); newer !== undefined; newer = renamed.get(newer)) names.push(newer + occurrence);
+  return names;
+}
+
 /** Checks the name of a step or a pause: one with an occurrence would be no name that a job can ask for. */
 export function checkRecordName(name: unknown, subject: string): void {
   checkName(name, subject);

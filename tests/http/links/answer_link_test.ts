@@ -2,11 +2,14 @@ import assert from "node:assert/strict";
 import { aLinkedService, LINK_KEY, type LinkedService } from "../../support/http/linked_service.ts";
 import { createHandler } from "../../../src/http/handler.ts";
 import { signedLinks } from "../../../src/links/signed_links.ts";
+import type { Wait } from "../../../src/model/wait.ts";
 import { StoreError } from "../../../src/model/error.ts";
+import { defineJob } from "../../../src/model/job/define_job.ts";
 import { Chance } from "../../support/chance.ts";
 import { allRoutes } from "../../support/http/hostile.ts";
 import { aRequest } from "../../support/http/http.ts";
-import { forEachStore } from "../../support/stores/for_each_store.ts";
+import { anything, forEachStore } from "../../support/stores/for_each_store.ts";
+import { createEngine } from "../../support/quiet_engine.ts";
 
 const NOT_VALID = "This link is not valid";
 const EXPIRED = "This link has expired";
@@ -308,6 +311,60 @@ forEachStore("a link is closed when somebody deletes its run, also if a retry is
 
   const { status, heading } = await service.open(path);
   assert.deepEqual([status, heading], [410, CLOSED]);
+});
+
+forEachStore("a link and an old id follow a wait that the code of the retry has renamed", async ({ store, host }) => {
+  const links = signedLinks({ keys: [LINK_KEY], url: "http://localhost" });
+  const sent: string[] = [];
+  const asking = (names: string[], renamed = {}) =>
+    defineJob({
+      name: "ask",
+      input: anything,
+      changes: { renamed },
+      async run(step) {
+        const waits: Wait[] = [];
+        for (const name of names) {
+          waits.push(
+            await step.prepareWait(name, { timeout: 60_000, metadata: { actions: [{ label: "Yes", payload: 1 }] } }),
+          );
+        }
+        await step.run("send", async () => {
+          for (const wait of waits) sent.push((await links.toWait(wait)).replace("http://localhost", ""));
+        });
+        return (await Promise.all(waits.map((wait) => step.waitFor(wait)))).length;
+      },
+    });
+  const before = createEngine({ store, host, jobs: { ask: asking(["approve", "approve", "sign"]) } });
+  const { id } = await before.jobs.ask.trigger(null);
+  await before.runUntilIdle();
+  const [, , signed] = await before.getWaits(id);
+  await before.cancel(id);
+  await before.stop();
+  // One was renamed twice.
+  const renamed = { approve: "approval", sign: "signature", signature: "initials" };
+  await using engine = createEngine({
+    store,
+    host,
+    jobs: { ask: asking(["approval", "approval", "initials"], renamed) },
+  });
+  const retry = await engine.retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  const { fetch } = createHandler(engine, { links });
+  const body = new URLSearchParams({ action: "Yes" });
+  const posted = await fetch(aRequest("POST", sent[1]!, { body }));
+  const { wait } = await engine.signal(signed!.id, { signalId: "s", payload: 1 });
+  const token = new URLSearchParams(sent[0]!.split("?")[1]).get("t")!;
+  const opened = await links.open(token, engine);
+
+  assert.deepEqual([sent.length, posted.status, opened?.wait.name], [3, 303, "approval"]);
+  assert.equal(wait.name, "initials");
+  const waits = await engine.getWaits(retry.id);
+  assert.deepEqual(waits.map(({ name, status }) => [name, status]), [
+    ["approval", "pending"],
+    ["approval#2", "resolved"],
+    ["initials", "resolved"],
+  ]);
 });
 
 forEachStore("auth.onLink can refuse, nobody is authenticated, and no other hook is asked", async (world) => {

@@ -98,8 +98,8 @@ async function transactOnce(
       await open.rollback();
       return { step: { recorded: toStepRecord(found) }, runs: [], signals: [], messages: [] };
     }
-    const findWait = async (waitId: string) => {
-      const [row] = await open.query(`select ${database.toCall("get_current_wait", { waitId })} as r`, []);
+    const findWait = async (waitId: string, names: readonly string[] = []) => {
+      const [row] = await open.query(`select ${database.toCall("get_current_wait", { waitId, names })} as r`, []);
       return row!.r === null ? null : toWaitOfJob(readAnswer(row!.r as string) as Parameters<typeof toWaitOfJob>[0]);
     };
     const findRun = async (runId: string) => {

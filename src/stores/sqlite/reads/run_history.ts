@@ -15,7 +15,7 @@ import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { Claim } from "../../../store/claim.ts";
 import { toClaim } from "../../claimed_row.ts";
 import { readHoldOfClaim } from "../changed_code/holds.ts";
-import { sql } from "../statement.ts";
+import { isAmong, sql } from "../statement.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
 import type { RunState } from "../../../store/run_query.ts";
 import { isoTime } from "../../../values/iso_time.ts";
@@ -163,10 +163,10 @@ export function findRetry(db: SqliteDatabase, runId: string): string | null {
 }
 
 /**
- * The wait that a signal to this one is for, if it has ended with its run: that of its name in
+ * The wait that a signal to this one is for, if it has ended with its run: that of its name, or of one of these names, in
  * the newest retry from the failure that has one, else itself; `null`: there is none of this id.
  */
-export function findCurrentWait(db: SqliteDatabase, waitId: string): WaitOfJob | null {
+export function findCurrentWait(db: SqliteDatabase, waitId: string, names: readonly string[]): WaitOfJob | null {
   const row = db.get<PauseRow & { run_id: string; job: string }>`
     WITH RECURSIVE retries (seq, retry, nth, wait_name) AS (
       SELECT r.seq, CASE WHEN p.status IN ('closed', 'cancelled') THEN ${RETRY} END, 0, p.name
@@ -175,7 +175,7 @@ export function findCurrentWait(db: SqliteDatabase, waitId: string): WaitOfJob |
       FROM retries JOIN holdfast_runs r ON r.id = retries.retry AND r.origin_id IS NOT NULL)
     SELECT p.*, r.id AS run_id, r.job FROM retries JOIN holdfast_runs r ON r.seq = retries.seq
     JOIN holdfast_pauses p ON p.run_seq = r.seq AND p.kind = 'wait'
-      AND p.name = retries.wait_name
+      AND (p.name = retries.wait_name OR ${isAmong("p.name", names)})
     ORDER BY nth DESC LIMIT 1`;
   return row === undefined ? null : toWaitOfJob(row);
 }

@@ -45,7 +45,7 @@ export function transactNow(
   const done = inSavepoint(
     db,
     statements,
-    (tx) => work(tx, (waitId) => findCurrentWait(db, waitId), (runId) => findRunOfJob(db, runId)),
+    (tx) => work(tx, (waitId, names = []) => findCurrentWait(db, waitId, names), (runId) => findRunOfJob(db, runId)),
   );
   if ("thrown" in done) return done;
   const writes = done.value;

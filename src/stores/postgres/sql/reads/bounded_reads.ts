@@ -122,9 +122,8 @@ end $$;
 -- The id of the retry that continues a run, or of one that began anew. See Store.findRetry().
 create or replace function fn.retry_of(r {schema}.runs) returns text language plpgsql stable as $$
 begin
-  if r.retriggered_as is null then return null; end if;
   return coalesce((select n.id from {schema}.runs n where n.id = r.retriggered_as),
-    (select n.id from {schema}.runs n where n.origin_id = coalesce(r.origin_id, r.id) and n.seq > r.seq
+    (select n.id from {schema}.runs n where r.retriggered_as is not null and n.origin_id = coalesce(r.origin_id, r.id) and n.seq > r.seq
       order by n.seq desc limit 1));
 end $$;
 
@@ -135,7 +134,7 @@ begin
     where r.id = p ->> 'runId' and n.origin_id is not null);
 end $$;
 
--- The wait that a signal to this one is for: if it has ended with its run, that of its name in
+-- The wait that a signal to this one is for: if it has ended with its run, that of its name, or of one of these names, in
 -- the newest retry from the failure that has one.
 create or replace function fn.get_current_wait(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 begin
@@ -147,7 +146,7 @@ begin
     select to_jsonb(w) || jsonb_build_object('run_id', r.id, 'job', r.job) from retries
     join {schema}.runs r on r.seq = retries.seq
     join {schema}.pauses w on w.run_seq = r.seq and w.kind = 'wait'
-      and w.name = retries.wait_name
+      and (w.name = retries.wait_name or p -> 'names' ? w.name)
     order by nth desc limit 1);
 end $$;
 
