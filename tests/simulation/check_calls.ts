@@ -730,7 +730,7 @@ function checkDelete(
   return [runId];
 }
 
-/** Only runs that ended long enough ago are deleted by themselves. */
+/** Only runs that ended long enough ago are deleted by themselves, and that no open retry continues. */
 function checkPurge(
   facts: Facts,
   [retention]: [Retention, number],
@@ -747,6 +747,10 @@ function checkPurge(
       "I15",
       () => `${id}, which is ${status} since ${completedAt}, was purged by ${JSON.stringify(retention)}`,
     );
+    const open = run.retry === null
+      ? undefined
+      : facts.existing().find(({ hasEnded, originId }) => !hasEnded && originId === run.originId);
+    facts.expect(open === undefined, "I15", () => `${id} was purged, and its retry ${open!.request.id} is open`);
     checkCleanedUp(facts, run, "purged");
     run.isDeleted = true;
     noteChildDeletion(facts, run);

@@ -42,10 +42,9 @@ export function laterNamesOf(name: string, { jobName, version }: RunOfJob, jobs:
 async function findNamed({ store, jobs }: WaitReads, runId: string, name: string): Promise<Wait | null> {
   const waits = await getWaits(store, runId);
   const named = waits.find((wait) => wait.name === name);
-  if (named !== undefined || waits.length === 0) return named ?? null;
-  const [run = null] = await store.readRuns([runId], 1);
-  const names = run === null ? [] : laterNamesOf(name, run, jobs);
-  return waits.find((wait) => names.includes(wait.name)) ?? null;
+  const [run] = named === undefined && waits.length > 0 ? await store.readRuns([runId], 1) : [];
+  const names = run ? laterNamesOf(name, run, jobs) : [];
+  return named ?? waits.find((wait) => names.includes(wait.name)) ?? null;
 }
 
 /** The wait that a link is for. */

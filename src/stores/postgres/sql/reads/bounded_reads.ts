@@ -122,9 +122,8 @@ end $$;
 -- The id of the retry that continues a run, or of one that began anew. See Store.findRetry().
 create or replace function fn.retry_of(r {schema}.runs) returns text language plpgsql stable as $$
 begin
-  if r.retriggered_as is null then return null; end if;
   return coalesce((select n.id from {schema}.runs n where n.id = r.retriggered_as),
-    (select n.id from {schema}.runs n where n.origin_id = coalesce(r.origin_id, r.id) and n.seq > r.seq
+    (select n.id from {schema}.runs n where r.retriggered_as is not null and n.origin_id = coalesce(r.origin_id, r.id) and n.seq > r.seq
       order by n.seq desc limit 1));
 end $$;
 
