@@ -6,8 +6,6 @@ import { ENTRY } from "../basics.ts";
 // was too high.
 const RUN_LENGTH = 500;
 const RECORD_LENGTH = 120;
-// In characters, of which each takes up to 4 bytes.
-const PART_LENGTH = VALUE_PART_LENGTH / 2;
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 /** Reads of single records, and of lists in parts of a bounded size. A value with more bytes is left out: \`large\`. */
@@ -183,8 +181,11 @@ begin
 end $$;
 
 -- The next part of a value. It never ends within the escape of a character: see portable_text.ts. See Store.readValue().
+-- Parts are cut out of bytes: in a string all characters in front of one are counted. A place is the number of bytes before
+-- it, negative, since it was the number of characters in a package before: a reader may go on from one of those.
 create or replace function fn.read_value(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
-declare v_value text; v_part text; v_cut int; v_length int; v_from int := (p ->> 'from')::int; v_of text := p ->> 'of';
+declare
+  v_value text; v_bytes bytea; v_length int; v_from int := (p ->> 'from')::int; v_to int; v_cut int; v_of text := p ->> 'of';
 begin
   if v_of = 'run' then
     select case p ->> 'value' when 'payload' then i.payload else r.output end into v_value
@@ -200,14 +201,17 @@ begin
       from {schema}.pauses w where w.id = p ->> 'waitId' and w.kind = 'wait';
   end if;
   if v_value is null then return null; end if;
-  v_length := greatest(${PART_LENGTH}, length(v_value) / ${VALUE_PARTS});
-  v_part := substr(v_value, v_from + 1, v_length);
-  v_cut := strpos(right(v_part, 4), chr(57344));
-  if v_cut > 0 and length(v_part) = v_length then
-    v_part := left(v_part, length(v_part) - least(4, length(v_part)) + v_cut - 1);
+  v_bytes := convert_to(v_value, 'UTF8');
+  v_length := octet_length(v_bytes);
+  v_from := case when v_from > 0 then octet_length(left(v_value, v_from)) else -v_from end;
+  v_to := least(v_length, v_from + greatest(${VALUE_PART_LENGTH}, v_length / ${VALUE_PARTS}));
+  if v_to < v_length then
+    while get_byte(v_bytes, v_to) & 192 = 128 loop v_to := v_to - 1; end loop;
+    v_cut := position('\\xee8080'::bytea in substr(v_bytes, v_to - 5, 6));
+    if v_cut > 0 then v_to := v_to - 7 + v_cut; end if;
   end if;
-  return jsonb_build_object('text', v_part,
-    'next', case when substr(v_value, v_from + length(v_part) + 1, 1) <> '' then v_from + length(v_part) end);
+  return jsonb_build_object('text', convert_from(substr(v_bytes, v_from + 1, v_to - v_from), 'UTF8'),
+    'next', case when v_to < v_length then -v_to end);
 end $$;
 `;
 
