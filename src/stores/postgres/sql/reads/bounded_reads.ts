@@ -44,11 +44,12 @@ declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
 begin
   return ${
   part(
-    "case when x.r is null then null when v_is_whole then fn.run_json(x.r) else fn.small_run_json(x.r) end",
-    `select t.no, q.run as r, ${RUN_LENGTH} + ${sizeOf("i.payload", "(q.run).output", "(q.run).error")} as size
+    `(select case when v_is_whole then fn.run_json(r) else fn.small_run_json(r) end
+      from {schema}.runs r where r.seq = x.seq)`,
+    `select t.no, q.seq, ${RUN_LENGTH} + ${sizeOf("i.payload", "q.output", "q.error")} as size
       from jsonb_array_elements_text(p -> 'runIds') with ordinality t (id, no)
-      left join lateral (select o as run from {schema}.runs o where o.id = t.id offset 0) q on true
-      left join lateral (select o.payload from {schema}.inputs o where o.run_seq = (q.run).seq offset 0) i on true`,
+      left join lateral (select o.seq, o.output, o.error from {schema}.runs o where o.id = t.id offset 0) q on true
+      left join lateral (select o.payload from {schema}.inputs o where o.run_seq = q.seq offset 0) i on true`,
   )
 };
 end $$;
@@ -63,8 +64,9 @@ begin
   select s.position, s.seq into v_position, v_seq from {schema}.steps s where s.run_seq = v_run and s.name = p ->> 'after';
   return ${
   part(
-    "case when v_is_whole then to_jsonb(x.s) else fn.without_large(to_jsonb(x.s), '{output}') end",
-    `select row_number() over (order by s.position, s.seq) as no, s, ${RECORD_LENGTH} + ${
+    `(select case when v_is_whole then to_jsonb(s) else fn.without_large(to_jsonb(s), '{output}') end
+      from {schema}.steps s where s.run_seq = v_run and s.name = x.name)`,
+    `select row_number() over (order by s.position, s.seq) as no, s.name, ${RECORD_LENGTH} + ${
       sizeOf("s.output", "s.failure")
     } as size
       from {schema}.steps s where s.run_seq = v_run
@@ -83,8 +85,9 @@ begin
   select w.seq into v_seq from {schema}.pauses w where w.run_seq = v_run and w.id = p ->> 'after';
   return ${
   part(
-    "case when v_is_whole then to_jsonb(x.w) else fn.without_large(to_jsonb(x.w), '{metadata,payload}') end",
-    `select w.seq as no, w, ${RECORD_LENGTH} + ${sizeOf("w.metadata", "w.payload")} as size
+    `(select case when v_is_whole then to_jsonb(w) else fn.without_large(to_jsonb(w), '{metadata,payload}') end
+      from {schema}.pauses w where w.seq = x.no)`,
+    `select w.seq as no, ${RECORD_LENGTH} + ${sizeOf("w.metadata", "w.payload")} as size
       from {schema}.pauses w where w.run_seq = v_run and w.kind = 'wait' and w.seq > coalesce(v_seq, -1)`,
   )
 };
@@ -100,11 +103,12 @@ begin
   select m.no into v_no from {schema}.messages m where m.run_seq = v_run and m.id = p ->> 'after';
   return ${
   part(
-    `case when v_is_whole then to_jsonb(x.m) else fn.without_large(to_jsonb(x.m), '{payload}') end
+    `(select case when v_is_whole then to_jsonb(m) else fn.without_large(to_jsonb(m), '{payload}') end
       || jsonb_build_object('has_ended', v_ended) || coalesce((
         select jsonb_build_object('received_by', w.name, 'received_at', w.resolved_at)
-        from {schema}.pauses w where w.seq = (x.m).pause_seq), '{"received_by": null, "received_at": null}')`,
-    `select m.no, m, ${RECORD_LENGTH} + ${sizeOf("m.payload")} as size
+        from {schema}.pauses w where w.seq = m.pause_seq), '{"received_by": null, "received_at": null}')
+      from {schema}.messages m where m.seq = x.seq)`,
+    `select m.no, m.seq, ${RECORD_LENGTH} + ${sizeOf("m.payload")} as size
       from {schema}.messages m where m.run_seq = v_run and m.no > coalesce(v_no, 0)`,
   )
 };
@@ -219,7 +223,8 @@ end $$;
  * An expression for the rows of a list whose sizes before them are less than `v_max`, and whether there are more.
  *
  * @param row The expression for a row `x`.
- * @param rows A statement that finds the rows, with `no`, their order, `size`, and what `row` needs.
+ * @param rows A statement that finds the rows, with `no`, their order, `size`, and what `row` needs. That is a key, and no
+ * row of a table: its large values would be read for all rows, also for those that are left out.
  */
 export function part(row: string, rows: string): string {
   return `(select jsonb_build_object(
