@@ -40,7 +40,7 @@ $$;
 -- Runs in the order of their ids, NULL for unknown ones. See Store.readRuns().
 create or replace function fn.read_runs(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
-  v_is_whole boolean := p ->> 'maxLength' is null;
+  v_is_whole boolean := p ->> 'maxLength' is null or p ? 'isWhole';
 begin
   return ${
   part(
@@ -57,7 +57,7 @@ end $$;
 -- Steps of a run after one. See Store.readSteps().
 create or replace function fn.read_steps(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
-  v_is_whole boolean := p ->> 'maxLength' is null; v_run bigint; v_position int; v_seq bigint;
+  v_is_whole boolean := p ->> 'maxLength' is null or p ? 'isWhole'; v_run bigint; v_position int; v_seq bigint;
 begin
   select r.seq into v_run from {schema}.runs r where r.id = p ->> 'runId';
   if not found then return null; end if;
@@ -78,7 +78,7 @@ end $$;
 -- Waits of a run after one. See Store.readWaits().
 create or replace function fn.read_waits(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
-  v_is_whole boolean := p ->> 'maxLength' is null; v_run bigint; v_seq bigint;
+  v_is_whole boolean := p ->> 'maxLength' is null or p ? 'isWhole'; v_run bigint; v_seq bigint;
 begin
   select r.seq into v_run from {schema}.runs r where r.id = p ->> 'runId';
   if not found then return null; end if;
@@ -96,7 +96,7 @@ end $$;
 -- Messages of a run after one. See Store.readMessages().
 create or replace function fn.read_messages(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
-  v_is_whole boolean := p ->> 'maxLength' is null; v_run bigint; v_no int; v_ended boolean;
+  v_is_whole boolean := p ->> 'maxLength' is null or p ? 'isWhole'; v_run bigint; v_no int; v_ended boolean;
 begin
   select r.seq, r.completed_at is not null into v_run, v_ended from {schema}.runs r where r.id = p ->> 'runId';
   if not found then return null; end if;
@@ -233,7 +233,8 @@ export function part(row: string, rows: string): string {
     from (select l.*, sum(l.size) over (order by l.no) - l.size as before from (${rows}) l) x)`;
 }
 
-/** How many characters some columns take at most that are read with their record. */
-export function sizeOf(...columns: string[]): string {
-  return columns.map((column) => `least(coalesce(octet_length(${column}), 0), ${LARGE_VALUE_BYTES})`).join(" + ");
+/** How many characters some columns take that are read with their record, unless they are large and left out. */
+function sizeOf(...columns: string[]): string {
+  const most = `case when v_is_whole then ${NO_LIMIT} else ${LARGE_VALUE_BYTES} end`;
+  return columns.map((column) => `least(coalesce(octet_length(${column}), 0), ${most})`).join(" + ");
 }

@@ -13,7 +13,7 @@ const LEASE_MS = 30_000;
 let schemas = 0;
 
 interface Fixture {
-  /** Claims; each of its statements is noted. */
+  /** Claims and reads; each of these statements is noted. */
   store: PostgresStore;
   /** Writes beside it. */
   other: PostgresStore;
@@ -30,7 +30,7 @@ function test(name: string, body: (fixture: Fixture) => Promise<void>): void {
     ignore: server === null,
     async fn() {
       const { url } = server!; // ignored without one
-      const [schema, host] = [`histories_${Deno.pid}_${++schemas}`, new FakeHost()];
+      const [schema, host] = [`slices_${Deno.pid}_${++schemas}`, new FakeHost()];
       await using stack = new AsyncDisposableStack();
       const client = new pg.Pool({ connectionString: url });
       stack.defer(() => client.end());
@@ -39,7 +39,9 @@ function test(name: string, body: (fixture: Fixture) => Promise<void>): void {
       const query = async (sql: string, parameters?: unknown[]) => {
         if (sql.includes("read_histories")) await beforeSlice.do();
         const result = await client.query(sql, parameters);
-        if (/bounded_claim|read_histories/.test(sql)) answers.push(result.rows[0].r.length);
+        if (/^select .*(bounded_claim|read_histories|read_steps|read_runs)/.test(sql)) {
+          answers.push(result.rows[0].r.length);
+        }
         return result;
       };
       const options = { schema, durability: "relaxed", host } as const;
@@ -135,4 +137,25 @@ test("a claim renews its leases while it reads histories", async ({ store, other
   const { claims: taken } = await other.claim(aClaimRequest({ workerId: "c", claimId: "third", limit: 10 }));
   assert.equal(claims.length, 3);
   assert.deepEqual(taken, []);
+});
+
+test("runs and steps with all their values are read in slices", async ({ store, other, answers }) => {
+  const value = JSON.stringify("x".repeat(3_000_000));
+  const ids = Array.from({ length: 10 }, (_, n) => `run-${n}`);
+  await other.enqueue(ids.map((id) => aRun({ id, payload: value })));
+  const { claims: [claim] } = await other.claim(aClaimRequest());
+  for (const index of ids.keys()) {
+    const step = aStep({ name: `step-${index}`, index, result: { status: "completed", output: value } });
+    await other.saveStep(claim!.lease, step, []); // the only run that was claimed
+  }
+
+  const runs = await store.readRuns(ids, Infinity);
+  const steps = await store.readSteps(claim!.run.id, null, Infinity);
+
+  assert.deepEqual(runs.map((run) => [run?.id, run?.payload === value]), ids.map((id) => [id, true]));
+  assert.deepEqual(
+    steps!.items.map(({ index, output }) => [index, output === value]),
+    [...ids.keys()].map((n) => [n, true]),
+  );
+  assert.ok(Math.max(...answers) < 20_000_000, `an answer has ${Math.max(...answers)} characters`);
 });
