@@ -63,7 +63,9 @@ export function toClaim(row: ClaimedColumns, records: ClaimedRecords, now: numbe
 }
 
 /** The lease that a claim has given. */
-export function toLease(row: ClaimedColumns): Lease {
+export function toLease(
+  row: Pick<ClaimedColumns, "id" | "lease_generation" | "lease_claim" | "recorded" | "concurrency_key">,
+): Lease {
   return {
     runId: row.id,
     generation: row.lease_generation,

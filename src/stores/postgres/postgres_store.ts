@@ -10,7 +10,8 @@ import { OPERATOR_READS, type PostgresWarning, readWarnings } from "./operator_r
 import { type Connection, isOfStandby, lendClient, openPool, type PostgresClient } from "./database/client.ts";
 import {
   type BoundedClaimAnswer,
-  type ClaimAnswer,
+  type ClaimedHead,
+  type ClaimedRow,
   type EnqueuedRow,
   type FiringAnswer,
   type PauseAnswer,
@@ -24,6 +25,8 @@ import {
   toSendOutcome,
   toSendParameter,
 } from "./run_answers.ts";
+import { readHistories } from "./claimed_histories.ts";
+import { toLease } from "../claimed_row.ts";
 import { LogQueue, WriteBatch } from "./writes/write_batch.ts";
 import { checkServer, type Durability, migrateTables, VersionWatch } from "./database/migrate.ts";
 import { Announcer, changeChannel, outboxChannel, testChannel } from "./notify/announcer.ts";
@@ -94,6 +97,8 @@ export class PostgresStore {
   readonly #writes: WriteBatch;
   readonly #logs: LogQueue;
   readonly #versions: VersionWatch;
+  /** A clock in milliseconds that is never set. */
+  readonly #monotonic: () => number;
   readonly #announcer: Announcer;
   readonly #listener: NotifyListener | null = null;
   readonly #durability: Durability;
@@ -119,7 +124,8 @@ export class PostgresStore {
     this.#database = database;
     this.#writes = new WriteBatch(database);
     this.#logs = new LogQueue(database);
-    this.#versions = new VersionWatch(database, () => timers.monotonic());
+    this.#monotonic = () => timers.monotonic();
+    this.#versions = new VersionWatch(database, this.#monotonic);
     this.#announcer = new Announcer(database, changeChannel(schema), timers);
     this.#durability = durability;
     if (listen === null) return;
@@ -256,6 +262,18 @@ export class PostgresStore {
     return answer as T | Refusal; // the functions of each kind return it
   }
 
+  /** Reads the histories of claimed runs, and renews their leases while that takes long. */
+  #readHistories(heads: readonly ClaimedHead[], leaseMs: number, sentAt: number): Promise<ClaimedRow[]> {
+    const renewals = heads.map((head) => ({ ...toLeaseParameter(toLease(head)), reports: [] }));
+    let renewedAt = sentAt;
+    return readHistories(this.#database, heads, async () => {
+      const now = this.#monotonic();
+      if (now - renewedAt < leaseMs / 3) return;
+      await this.#write("renew", { renewals, leaseMs }, { isUrgent: true, isSilent: true });
+      renewedAt = now;
+    });
+  }
+
   static {
     const onDatabase = <Calls extends DatabaseCalls>(calls: Calls) =>
       Object.fromEntries(
@@ -275,20 +293,15 @@ export class PostgresStore {
       claim: async (store, request) => {
         await store.#versions.look();
         const parameter = toClaimParameter(request);
-        const { claims, ...answer } = await store.#database.write<BoundedClaimAnswer>(
-          "bounded_claim",
-          parameter,
-          "leases",
-        );
+        const sentAt = store.#monotonic();
+        const answer = await store.#database.write<BoundedClaimAnswer>("bounded_claim", parameter, "leases");
         const { failed, cancelled } = answer;
         // A claim that finds nothing changes nothing: idle processes would wake each other over and over.
-        if (claims === null || claims.length + failed.length + cancelled.length > 0) store.#announcer.announce();
-        if (claims !== null) return toClaimResult({ ...answer, claims });
-        return toClaimResult({
-          ...await store.#database.write<ClaimAnswer>("claim", parameter, "reads"),
-          failed,
-          cancelled,
-        });
+        const claimed = answer.heads ?? answer.claims;
+        if (claimed.length + failed.length + cancelled.length > 0) store.#announcer.announce();
+        if (answer.heads === null) return toClaimResult(answer);
+        const claims = await store.#readHistories(answer.heads, request.leaseMs, sentAt);
+        return toClaimResult({ ...answer, claims });
       },
       renew: (store, renewals, leaseMs) =>
         store.#write("renew", {

@@ -42,6 +42,10 @@ import type { DatabaseCalls, PostgresDatabase } from "./database/postgres_databa
 import { type PauseRow, type RunRow, toPauseRecord, toRunText } from "./run_answers.ts";
 import { toLeaseParameter } from "./writes/parameters.ts";
 
+// About how many characters one statement reads of records with all their values: its answer has a time limit, and a maximum
+// size.
+const WHOLE_LENGTH = 16_000_000;
+
 /** The columns of a row that were left out, since they are large. */
 interface LargeColumns {
   large?: readonly string[];
@@ -54,7 +58,7 @@ export const READS = {
     while (!part.hasMore && part.items.length < runIds.length) {
       const { rows } = await database.read<Rows<(RunRow & LargeColumns) | null>>("read_runs", {
         runIds: runIds.slice(part.items.length),
-        maxLength: part.room,
+        ...toLength(part.room),
       });
       part.add(rows, (row) => row === null ? null : withPlaceholders(toRunText(row), row.large ?? []));
     }
@@ -233,6 +237,11 @@ interface HistoryAnswer {
   now: number;
 }
 
+/** How much a statement reads of what has to be read. Without an end it reads all values of the records, large ones, too. */
+function toLength(room: number): object {
+  return room === Infinity ? { maxLength: WHOLE_LENGTH, isWhole: true } : { maxLength: room };
+}
+
 /** Reads records of a run after one, up to a number of characters. `toRecord` returns a record and its name or id. */
 async function readPart<Row, T>(
   database: PostgresDatabase,
@@ -242,7 +251,7 @@ async function readPart<Row, T>(
 ): Promise<Part<T> | null> {
   const part = new PartBuilder<T>(maxLength);
   for (let last = after;;) {
-    const page = await database.read<Rows<Row> | null>(name, { runId, after: last, maxLength: part.room });
+    const page = await database.read<Rows<Row> | null>(name, { runId, after: last, ...toLength(part.room) });
     if (page === null) return null;
     part.add(page.rows, (row) => {
       const [record, name] = toRecord(row, page);

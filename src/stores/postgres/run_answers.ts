@@ -44,14 +44,19 @@ export interface ClaimAnswer extends Pick<ClaimResult, "nextTimerAt" | "hasMore"
   cancelled: IdentityRow[];
 }
 
-/** What `fn.bounded_claim()` returns. */
-export interface BoundedClaimAnswer extends Omit<ClaimAnswer, "claims"> {
-  /** `null`: they are large, and a repeated call of `fn.claim()` returns them. */
-  claims: ClaimedRow[] | null;
-}
+/** What `fn.bounded_claim()` returns: the claimed runs, or, if their histories are large, what they are without them. */
+export type BoundedClaimAnswer =
+  | ClaimAnswer & { heads: null }
+  | Omit<ClaimAnswer, "claims"> & { claims: null; heads: ClaimedHead[] };
+
+/** A claimed run without its input and its history. */
+export type ClaimedHead = Omit<ClaimedRow, keyof InputColumns | "steps" | "pauses">;
+
+/** The input of a claimed run. */
+export type InputColumns = Pick<ClaimedColumns, "payload" | "input" | "schema_print">;
 
 /** A claimed run with its history. */
-interface ClaimedRow extends ClaimedColumns {
+export interface ClaimedRow extends ClaimedColumns {
   /** Its last hold; `null`: it was never held. */
   hold: { continues: boolean; generation: number } | null;
   copied: CopiedHistory | null;
@@ -60,12 +65,17 @@ interface ClaimedRow extends ClaimedColumns {
 }
 
 /** What `fn.claim()` returns, as the result of a claim. */
-export function toClaimResult({ claims, failed, cancelled, ...answer }: ClaimAnswer): ClaimResult {
+export function toClaimResult(answer: ClaimAnswer): ClaimResult {
+  const { claims, failed, cancelled, nextTimerAt, hasMore, aloneSince, hasHeld, now } = answer;
   return {
-    claims: claims.map((row) => readClaim(row, answer.now)),
+    claims: claims.map((row) => readClaim(row, now)),
     failed: failed.map((row) => ({ run: toRunIdentity(row), error: row.error, failureKind: row.kind })),
     cancelled: cancelled.map(toRunIdentity),
-    ...answer,
+    nextTimerAt,
+    hasMore,
+    aloneSince,
+    hasHeld,
+    now,
   };
 }
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import pg from "pg";
 import { getRun } from "../../../src/store/reads.ts";
 import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
+import { aClaimRequest, aRun, aStep } from "../../support/fixtures.ts";
 import { startServer } from "./server.ts";
 
 const server = startServer();
@@ -44,6 +45,42 @@ Deno.test({
       await admin.query(`drop schema if exists ${SCHEMA} cascade`);
       await Promise.all([admin.end(), session.end()]);
     }
+  },
+});
+
+Deno.test({
+  name: "PostgresStore reads no value of the steps that a part of a list leaves out",
+  ignore: server === null,
+  fn: async () => {
+    const [schema, client] = [`${SCHEMA}_values`, await connect()];
+    let blocks = 0;
+    const query = async (sql: string, parameters?: unknown[]) => {
+      if (/^select .*read_steps/.test(sql)) {
+        const { rows } = await client.query(`explain (analyze, buffers, format json) ${sql}`, parameters);
+        const { Plan: plan } = rows[0]["QUERY PLAN"][0];
+        blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
+      }
+      return await client.query(sql, parameters);
+    };
+    await using store = PostgresStore.from({ query }, { schema, durability: "relaxed" });
+    await store.migrate();
+    const run = aRun();
+    await store.enqueue([run]);
+    const { claims: [claim] } = await store.claim(aClaimRequest());
+    // What is compressed well is stored in few blocks.
+    const output = JSON.stringify(Array.from({ length: 20_000 }, () => Math.random()));
+    for (let index = 0; index < 20; index++) {
+      const step = aStep({ name: `step-${index}`, index, result: { status: "completed", output } });
+      await store.saveStep(claim!.lease, step, []);
+    }
+    await store.readSteps(run.id, null, 10_000); // a session reads the catalog when it first calls a function
+
+    const part = await store.readSteps(run.id, null, 10_000);
+
+    await client.query(`drop schema ${schema} cascade`);
+    await client.end();
+    assert.equal(part!.items.length, 1);
+    assert.ok(blocks < 300, `${blocks} blocks`);
   },
 });
 

@@ -61,6 +61,9 @@ export interface Connection {
 const MAX_CONNECTIONS: Record<Lane, number> = { leases: 2, writes: 2, reads: 2 };
 // A renewal is to have time for another try on a new connection while its lease lasts.
 const ANSWER_TIMEOUT_MS: Record<Lane, number> = { leases: 5_000, writes: 10_000, reads: 10_000 };
+// A statement with longer parameters, such as a batch of many triggers, may take longer: each try begins from nothing.
+const USUAL_LENGTH = 1_000_000;
+const MS_PER_CHARACTER = 0.01;
 const CONNECT_TIMEOUT_MS = 5_000;
 // The routine of the server that notices that the wait of a commit for a synchronous standby was cancelled: the statement
 // succeeds, although this server alone may have what it wrote.
@@ -69,7 +72,7 @@ const WAITS_FOR_STANDBY = "SyncRepWaitForLSN";
 /**
  * Opens pools of connections of `pg`, which it loads. No connection is made before the first statement.
  *
- * @param answerTimeoutMs How long a statement may take, in each lane.
+ * @param answerTimeoutMs How long a statement may take, in each lane, unless its parameters are long.
  * @throws {TypeError} The address is not valid.
  */
 export async function openPool(
@@ -119,7 +122,12 @@ export async function openPool(
     });
     let broken = true;
     try {
-      const result = await client.query(sql, parameters === undefined ? undefined : [...parameters]);
+      const statement = {
+        text: sql,
+        values: parameters === undefined ? undefined : [...parameters],
+        query_timeout: answerTimeoutMs[lane] + extraTimeMs(parameters),
+      };
+      const result = await client.query(statement);
       if (unreplicated.has(client)) {
         throw new Error("The commit was cancelled while it waited for a synchronous standby");
       }
@@ -152,6 +160,11 @@ export async function openPool(
       await Promise.all(Object.values(pools).map((pool) => pool.end()));
     },
   };
+}
+
+function extraTimeMs(parameters: readonly (string | null)[] = []): number {
+  const length = parameters.reduce((sum, parameter) => sum + (parameter?.length ?? 0), 0);
+  return Math.max(0, length - USUAL_LENGTH) * MS_PER_CHARACTER;
 }
 
 /**

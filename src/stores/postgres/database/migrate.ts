@@ -125,21 +125,29 @@ const OTHER_ENGINES = [
 export type Durability = "full" | "relaxed";
 
 /**
- * Refuses engines that speak the protocol of PostgreSQL but do not keep what the store relies on, sessions where a backslash
- * in a string is an escape, and with `full` a server
- * or a role whose commits do not wait for the disk.
+ * Refuses engines that speak the protocol of PostgreSQL but do not keep what the store relies on, databases that lack
+ * characters, sessions where a backslash in a string is an escape, and with `full` a server or a role whose commits do not
+ * wait for the disk.
  *
  * @throws {StoreError} It is such a server, or it does not answer (`unavailable`).
  */
 export async function checkServer(database: PostgresDatabase, durability: Durability): Promise<void> {
-  const version = await database.ask(VERSION_AND_STRINGS);
+  const version = await database.ask(VERSION_AND_SETTINGS);
   const engine = OTHER_ENGINES.find(({ pattern }) => pattern.test(version));
   if (engine !== undefined) {
     throw new StoreError(`PostgresStore does not support ${engine.name}: ${engine.reason}. Use PostgreSQL`, {
       code: "internal",
     });
   }
-  if (version.endsWith("standard_conforming_strings=off")) {
+  const encoding = / server_encoding=(\w+)/.exec(version)?.[1] ?? "UTF8";
+  if (!KEEPS_ALL_CHARACTERS.includes(encoding)) {
+    throw new StoreError(
+      `The encoding of the database is ${encoding}, which lacks characters that inputs and results may have. Create one ` +
+        "with the encoding UTF8",
+      { code: "internal" },
+    );
+  }
+  if (version.includes(" standard_conforming_strings=off")) {
     throw new StoreError(
       "The setting standard_conforming_strings is off, with which the functions of the store do not work. Turn it on for " +
         "the role and the database of the store",
@@ -154,8 +162,11 @@ export async function checkServer(database: PostgresDatabase, durability: Durabi
   );
 }
 
-const VERSION_AND_STRINGS = "select pg_catalog.version() || ' standard_conforming_strings=' || " +
-  "pg_catalog.current_setting('standard_conforming_strings') as r";
+// A database with SQL_ASCII keeps the bytes that it is sent.
+const KEEPS_ALL_CHARACTERS: readonly string[] = ["UTF8", "SQL_ASCII"];
+const VERSION_AND_SETTINGS = "select pg_catalog.version() || ' standard_conforming_strings=' || " +
+  "pg_catalog.current_setting('standard_conforming_strings') || ' server_encoding=' || " +
+  "pg_catalog.current_setting('server_encoding') as r";
 const IS_LOSSY =
   "select ('off' in (pg_catalog.current_setting('synchronous_commit'), pg_catalog.current_setting('fsync')))::text as r";
 

@@ -191,6 +191,9 @@ export type Listen = (
 ) => Promise<() => void>;
 
 const CONNECT_TIMEOUT_MS = 5_000;
+// A session that listens is idle most of the time. Nothing is set without need: a pooler would keep it.
+const STAY_IDLE = "select pg_catalog.set_config('idle_session_timeout', '0', false) " +
+  "where pg_catalog.current_setting('idle_session_timeout') <> '0'";
 
 /** Listens on a connection of `npm:pg` that it opens, to the server that takes writes: a standby refuses to listen. */
 export function listenAt(url: string): Listen {
@@ -219,7 +222,7 @@ export function listenAt(url: string): Listen {
       try {
         abortSignal.throwIfAborted();
         await client.connect();
-        await client.query(channels.map((channel) => `listen ${channel}`).join("; "));
+        await client.query([STAY_IDLE, ...channels.map((channel) => `listen ${channel}`)].join("; "));
         isListening = true;
       } catch (error) {
         destroy();

@@ -11,6 +11,7 @@ import { ENDINGS } from "./writes/endings.ts";
 import { ENQUEUE } from "./writes/enqueue.ts";
 import { GATES } from "./flow/gates.ts";
 import { GROUPED_WRITES } from "./writes/grouped_writes.ts";
+import { HISTORIES } from "./claim/histories.ts";
 import { JOURNAL } from "./reads/journal.ts";
 import { LEASES } from "./writes/leases.ts";
 import { MESSAGES } from "./writes/messages.ts";
@@ -52,6 +53,7 @@ export const FUNCTIONS: string = [
   ENQUEUE,
   GATES,
   GROUPED_WRITES,
+  HISTORIES,
   JOURNAL,
   LEASES,
   NUMBERS,

@@ -31,9 +31,24 @@ for (const [engine, version] of VERSIONS) {
   });
 }
 
+Deno.test("migrate() refuses a database whose encoding lacks characters", async () => {
+  const r = "PostgreSQL 15.14 on x86_64 standard_conforming_strings=on server_encoding=LATIN1";
+  await using store = PostgresStore.from({ query: () => Promise.resolve({ rows: [{ r }] }) });
+
+  const migrated = store.migrate();
+
+  await assert.rejects(migrated, (error) => {
+    assert.ok(error instanceof StoreError);
+    assert.match(error.message, /^The encoding of the database is LATIN1, which lacks characters /);
+    return error.code === "internal";
+  });
+});
+
 Deno.test("migrate() goes on with PostgreSQL and PGlite", async () => {
   for (
     const version of [
+      "PostgreSQL 15.14 on x86_64 standard_conforming_strings=on server_encoding=UTF8",
+      "PostgreSQL 15.14 on x86_64 standard_conforming_strings=on server_encoding=SQL_ASCII",
       "PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64",
       "PostgreSQL 18.6 (PGlite 0.5.16) on wasm32",
     ]

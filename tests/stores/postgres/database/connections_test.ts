@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import pg from "pg";
 import postgres from "postgres";
 import { StoreError } from "../../../../src/model/error.ts";
+import { openPool } from "../../../../src/stores/postgres/database/client.ts";
 import { PostgresStore } from "../../../../src/stores/postgres/postgres_store.ts";
 import { postgresDataSource } from "../../../../src/stores/postgres/transactions/postgres_data_source.ts";
 import { aClaimRequest, aRun } from "../../../support/fixtures.ts";
@@ -29,6 +30,18 @@ async function ask(url: string, sql: string): Promise<Record<string, unknown>[]>
     await client.end();
   }
 }
+
+test("a statement with long parameters has more time", async ({ url }) => {
+  const connection = await openPool(url, { leases: 100, writes: 100, reads: 100 });
+  const measure = (length: number) =>
+    connection.query("select length($1)::text as r from pg_sleep(0.4)", ["x".repeat(length)]);
+
+  await assert.rejects(measure(1_000), /timeout/);
+  const rows = await measure(1_500_000);
+
+  await connection.close();
+  assert.deepEqual(rows, [{ r: "1500000" }]);
+});
 
 const KILL = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast'";
 

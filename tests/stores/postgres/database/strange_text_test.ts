@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { HoldDetails } from "../../../../src/model/hold.ts";
 import type { Store } from "../../../../src/store/store.ts";
 import { MemoryStore } from "../../../../src/stores/memory/memory_store.ts";
+import type { ValuePart } from "../../../../src/store/run_query.ts";
 import { FakeHost } from "../../../support/fake_host.ts";
 import {
   aClaimRequest,
@@ -40,6 +41,35 @@ for (const [n, text] of TEXTS.entries()) {
       }
     },
   });
+}
+
+Deno.test({
+  name: "PostgresStore cuts no part of a value within an escape, and goes on from a number of characters",
+  ignore: server === null,
+  fn: async () => {
+    await using store = await server!.open(); // ignored without a server
+    // An escape has 7 bytes: the end of a part comes to each of its places.
+    const values = [0, 1, 2, 3, 4, 5, 6].map((before) => JSON.stringify("a".repeat(before) + "\ue000€".repeat(15_000)));
+    const runs = values.map((payload) => aRun({ payload }));
+    await store.enqueue(runs);
+
+    const read = await Promise.all(runs.map(({ id }) => readFrom(store, id, 0)));
+    const rest = await readFrom(store, runs[0]!.id, 7); // as a package did that counted characters
+
+    assert.deepEqual(read, values);
+    assert.equal(rest, values[0]!.slice(3)); // without a quotation mark, an escape of 5 characters and a letter
+  },
+});
+
+/** Reads the input of a run from a place on. */
+async function readFrom(store: Store, runId: string, from: number | null): Promise<string> {
+  const parts: string[] = [];
+  while (from !== null) {
+    const part: ValuePart = (await store.readValue({ of: "run", runId, value: "payload" }, from))!;
+    parts.push(new TextDecoder().decode(part.bytes));
+    from = part.next;
+  }
+  return parts.join("");
 }
 
 /** Writes a string wherever there is place for one, and reads all of it. */

@@ -104,6 +104,19 @@ test("watch() reports what another store has committed, and what this one has", 
   assert.deepEqual(watch.seen.errors, []);
 });
 
+test("watch() stays live in a session that would end when it is idle", async ({ url, open }) => {
+  const store = await open({ listenUrl: `${url}?options=-c%20idle_session_timeout%3D100` });
+  const watch = watching(store);
+  await untilLive(watch);
+
+  await pause(400);
+  const { isLive } = watch;
+
+  watch.stop();
+  assert.equal(isLive, true);
+  assert.deepEqual(watch.seen.errors, []);
+});
+
 test("watch() reports nothing of another schema, and no claim that finds nothing", async ({ url, open }) => {
   const [store, other] = [await open(), await open()];
   await using foreign = await PostgresStore.open(url, { schema: `notify_${Deno.pid}_x`, durability: "relaxed" });

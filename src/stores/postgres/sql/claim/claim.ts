@@ -1,6 +1,7 @@
 import { ownPosition } from "../flow/queues.ts";
 import { MAX_FORGOTTEN, MAX_TIMERS, STARTS_KEPT_MS } from "../../../rules.ts";
 import { ENTRY, JOINS_LISTS } from "../basics.ts";
+import { REPLAYED_STEP } from "./histories.ts";
 import { LEASE_SCAN, scanStart } from "./scan_starts.ts";
 
 // So many changes of the numbers of runs are made one row each. A claim that finds runs looks so often whether there are.
@@ -8,6 +9,18 @@ const MAX_CHANGES = 1_000;
 const FOLD_EACH = 0.1;
 // Connections hold at least about so many bytes for a client that does not read.
 const MAX_LENGTH = 200_000;
+// What a claim says of a run, without its input and its history.
+const HEAD = `'id', r.id, 'job', r.job, 'labels', r.labels,
+    'concurrency_key', r.concurrency_key, 'lease_generation', r.lease_generation,
+    'lease_claim', r.lease_claim, 'recorded', r.recorded, 'lease_expires_at', r.lease_expires_at,
+    'interruptions', r.interruptions, 'created_at', r.created_at, 'start_at', r.start_at, 'started_at', r.started_at,
+    'priority', r.priority, 'fairness_key', r.fairness_key,
+    'depth', r.depth, 'slot_at', r.slot_at, 'slot', r.slot, 'trace', r.trace, 'finish_by', r.finish_by, 'origin_id', r.origin_id,
+    'hold', case when r.lease_generation > 1 then (select jsonb_build_object('continues', h.continues,
+      'generation', h.generation) from {schema}.holds h where h.run_seq = r.seq) end,
+    'copied', case when r.origin_id is not null then (select jsonb_build_object('upTo', c.copied_up_to,
+      'unfinished', c.unfinished::jsonb)
+      || case when c.undone is null then '{}' else jsonb_build_object('undone', c.undone::jsonb) end from {schema}.copies c where c.run_seq = r.seq) end`;
 
 /** How runs are claimed. */
 export const CLAIM = `
@@ -32,7 +45,7 @@ begin
   if w.claim_id = v_claim then
     -- A repetition does nothing. The next call checks for more.
     perform fn.commit_something();
-    return fn.claim_json(array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
+    return fn.claim_json(p, array(select q.seq from {schema}.runs q where q.status = 'running' and q.lease_owner = v_worker
       and q.lease_claim = v_claim order by q.position, q.seq), '[]', '[]', f.timer_at, true, null, true, v_now);
   end if;
   if not fn.has_expired(f.other_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now) then
@@ -48,7 +61,7 @@ begin
         and (v_limit = 0 or not fn.has_ready(v_open, v_begun))
         and not ((p ->> 'triesHeld')::boolean and v_limit > 0
           and exists (select from fn.offers_for(p -> 'jobs', v_own || fn.live_queues(v_worker, v_now), 1, v_now))) then
-      return fn.claim_json('{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
+      return fn.claim_json(p, '{}', '[]', '[]', fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
         g.limits, g.periods, f.paused, p, v_now), false,
         case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, f.has_held, v_now);
     end if;
@@ -80,17 +93,19 @@ begin
   end if;
   f := fn.claim_facts();
   g := fn.open_gates(p, f.paused, 1, v_now);
-  return fn.claim_json(t.seqs, t.failed, t.cancelled, fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
+  return fn.claim_json(p, t.seqs, t.failed, t.cancelled, fn.next_instant(f.timer_at, f.opening_at, g.queues, g.names, g.rooms,
       g.limits, g.periods, f.paused, p, v_now),
     -- A limit that is used up now may let others pass a run that is claimed alone.
     t.more or (cardinality(t.seqs) > 0 and f.has_alone) or fn.has_expired(f.timer_at, f.opening_at, f.passed_opening_at, f.newest_start, f.has_orphans, v_now),
     case when f.has_alone then fn.alone_since(p, f.paused, v_now) end, f.has_held, v_now);
 end $$;
 
-create or replace function fn.claim_json(p_seqs bigint[], p_failed jsonb, p_cancelled jsonb, p_timer_at bigint,
+create or replace function fn.claim_json(p jsonb, p_seqs bigint[], p_failed jsonb, p_cancelled jsonb, p_timer_at bigint,
   p_more boolean, p_alone_since bigint, p_held boolean, p_now bigint) returns json language plpgsql stable as $$
+declare v_is_large boolean := p_seqs <> '{}' and p ? 'isBounded' and fn.length_of_histories(p_seqs) > ${MAX_LENGTH};
 begin
-  return (select json_build_object('claims', fn.claimed(p_seqs), 'failed', p_failed, 'cancelled', p_cancelled,
+  return (select json_build_object('claims', case when not v_is_large then fn.claimed(p_seqs) end,
+    'heads', case when v_is_large then fn.claim_heads(p_seqs) end, 'failed', p_failed, 'cancelled', p_cancelled,
     'nextTimerAt', p_timer_at, 'hasMore', p_more, 'aloneSince', p_alone_since, 'hasHeld', p_held, 'now', p_now));
 end $$;
 
@@ -187,31 +202,19 @@ begin
     select g.status, g.job, sum(g.runs) from gone g group by g.status, g.job having sum(g.runs) <> 0;
 end $$;
 
--- Claims due runs, and leaves out what it has claimed ("claims" is null) if that is large. The server sends an answer
--- before it commits: a client that is stopped, and does not read, would keep all others who write waiting. A repeated
--- call of fn.claim() reads what was claimed, under the lock of its own worker alone.
+-- Claims due runs. If their histories are large, it leaves them out: "claims" is null, and the runs are in "heads". The
+-- server sends an answer before it commits: a client that is stopped, and does not read, would keep all others who write
+-- waiting. fn.read_histories() reads what is left out, without a lock.
 create or replace function fn.bounded_claim(p jsonb, p_now bigint) returns text language plpgsql ${ENTRY} as $$
-declare v_answer text := fn.claim(p, p_now)::text;
 begin
-  if octet_length(v_answer) <= ${MAX_LENGTH} then return v_answer; end if;
-  return (v_answer::jsonb || '{"claims": null}')::text;
+  return fn.claim(p || '{"isBounded": true}', p_now)::text;
 end $$;
 
 -- Claimed runs with their histories, in the order of p_seqs.
 create or replace function fn.claimed(p_seqs bigint[]) returns json language plpgsql stable as $$
 begin
-  return (select coalesce(json_agg(json_build_object('id', r.id, 'job', r.job, 'labels', r.labels,
-    'concurrency_key', r.concurrency_key, 'lease_generation', r.lease_generation,
-    'lease_claim', r.lease_claim, 'recorded', r.recorded, 'lease_expires_at', r.lease_expires_at,
-    'interruptions', r.interruptions, 'created_at', r.created_at, 'start_at', r.start_at, 'started_at', r.started_at,
-    'priority', r.priority, 'fairness_key', r.fairness_key,
-    'depth', r.depth, 'slot_at', r.slot_at, 'slot', r.slot, 'trace', r.trace, 'finish_by', r.finish_by, 'origin_id', r.origin_id,
+  return (select coalesce(json_agg(json_build_object(${HEAD},
     'payload', i.payload, 'input', i.input, 'schema_print', i.schema_print,
-    'hold', case when r.lease_generation > 1 then (select jsonb_build_object('continues', h.continues,
-      'generation', h.generation) from {schema}.holds h where h.run_seq = r.seq) end,
-    'copied', case when r.origin_id is not null then (select jsonb_build_object('upTo', c.copied_up_to,
-      'unfinished', c.unfinished::jsonb)
-      || case when c.undone is null then '{}' else jsonb_build_object('undone', c.undone::jsonb) end from {schema}.copies c where c.run_seq = r.seq) end,
     'steps', case when r.recorded > 0 then fn.steps_json(r.seq) else '[]' end,
     'pauses', case when r.has_pauses then fn.pauses_json(r.seq) else '[]' end) order by x.no), '[]')
   from unnest(p_seqs) with ordinality x (seq, no)
@@ -219,12 +222,17 @@ begin
     cross join lateral (select j.* from {schema}.inputs j where j.run_seq = x.seq offset 0) i);
 end $$;
 
--- The recorded steps of a run as a replay needs them: see ReplayedStepRow.
+-- The same without their inputs and their histories: see fn.read_histories().
+create or replace function fn.claim_heads(p_seqs bigint[]) returns json language plpgsql stable as $$
+begin
+  return (select json_agg(json_build_object(${HEAD}) order by x.no) from unnest(p_seqs) with ordinality x (seq, no)
+    cross join lateral (select q.* from {schema}.runs q where q.seq = x.seq offset 0) r);
+end $$;
+
+-- The recorded steps of a run as a replay needs them.
 create or replace function fn.steps_json(p_seq bigint) returns jsonb language plpgsql stable as $$
 begin
-  return (select coalesce(jsonb_agg(jsonb_build_object('name', s.name, 'position', s.position, 'status', s.status,
-    'output', s.output, 'failure', s.failure, 'attempts', s.attempts, 'retry_at', s.retry_at, 'recorded_no', s.recorded_no)
-    order by s.recorded_no), '[]')
+  return (select coalesce(jsonb_agg(${REPLAYED_STEP} order by s.recorded_no), '[]')
   from {schema}.steps s where s.run_seq = p_seq and s.status <> 'cancelled');
 end $$;
 

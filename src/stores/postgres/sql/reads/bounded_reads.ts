@@ -6,8 +6,6 @@ import { ENTRY } from "../basics.ts";
 // was too high.
 const RUN_LENGTH = 500;
 const RECORD_LENGTH = 120;
-// In characters, of which each takes up to 4 bytes.
-const PART_LENGTH = VALUE_PART_LENGTH / 2;
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 /** Reads of single records, and of lists in parts of a bounded size. A value with more bytes is left out: \`large\`. */
@@ -42,15 +40,16 @@ $$;
 -- Runs in the order of their ids, NULL for unknown ones. See Store.readRuns().
 create or replace function fn.read_runs(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
-  v_is_whole boolean := p ->> 'maxLength' is null;
+  v_is_whole boolean := p ->> 'maxLength' is null or p ? 'isWhole';
 begin
   return ${
   part(
-    "case when x.r is null then null when v_is_whole then fn.run_json(x.r) else fn.small_run_json(x.r) end",
-    `select t.no, q.run as r, ${RUN_LENGTH} + ${sizeOf("i.payload", "(q.run).output", "(q.run).error")} as size
+    `(select case when v_is_whole then fn.run_json(r) else fn.small_run_json(r) end
+      from {schema}.runs r where r.seq = x.seq)`,
+    `select t.no, q.seq, ${RUN_LENGTH} + ${sizeOf("i.payload", "q.output", "q.error")} as size
       from jsonb_array_elements_text(p -> 'runIds') with ordinality t (id, no)
-      left join lateral (select o as run from {schema}.runs o where o.id = t.id offset 0) q on true
-      left join lateral (select o.payload from {schema}.inputs o where o.run_seq = (q.run).seq offset 0) i on true`,
+      left join lateral (select o.seq, o.output, o.error from {schema}.runs o where o.id = t.id offset 0) q on true
+      left join lateral (select o.payload from {schema}.inputs o where o.run_seq = q.seq offset 0) i on true`,
   )
 };
 end $$;
@@ -58,15 +57,16 @@ end $$;
 -- Steps of a run after one. See Store.readSteps().
 create or replace function fn.read_steps(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
-  v_is_whole boolean := p ->> 'maxLength' is null; v_run bigint; v_position int; v_seq bigint;
+  v_is_whole boolean := p ->> 'maxLength' is null or p ? 'isWhole'; v_run bigint; v_position int; v_seq bigint;
 begin
   select r.seq into v_run from {schema}.runs r where r.id = p ->> 'runId';
   if not found then return null; end if;
   select s.position, s.seq into v_position, v_seq from {schema}.steps s where s.run_seq = v_run and s.name = p ->> 'after';
   return ${
   part(
-    "case when v_is_whole then to_jsonb(x.s) else fn.without_large(to_jsonb(x.s), '{output}') end",
-    `select row_number() over (order by s.position, s.seq) as no, s, ${RECORD_LENGTH} + ${
+    `(select case when v_is_whole then to_jsonb(s) else fn.without_large(to_jsonb(s), '{output}') end
+      from {schema}.steps s where s.run_seq = v_run and s.name = x.name)`,
+    `select row_number() over (order by s.position, s.seq) as no, s.name, ${RECORD_LENGTH} + ${
       sizeOf("s.output", "s.failure")
     } as size
       from {schema}.steps s where s.run_seq = v_run
@@ -78,15 +78,16 @@ end $$;
 -- Waits of a run after one. See Store.readWaits().
 create or replace function fn.read_waits(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
-  v_is_whole boolean := p ->> 'maxLength' is null; v_run bigint; v_seq bigint;
+  v_is_whole boolean := p ->> 'maxLength' is null or p ? 'isWhole'; v_run bigint; v_seq bigint;
 begin
   select r.seq into v_run from {schema}.runs r where r.id = p ->> 'runId';
   if not found then return null; end if;
   select w.seq into v_seq from {schema}.pauses w where w.run_seq = v_run and w.id = p ->> 'after';
   return ${
   part(
-    "case when v_is_whole then to_jsonb(x.w) else fn.without_large(to_jsonb(x.w), '{metadata,payload}') end",
-    `select w.seq as no, w, ${RECORD_LENGTH} + ${sizeOf("w.metadata", "w.payload")} as size
+    `(select case when v_is_whole then to_jsonb(w) else fn.without_large(to_jsonb(w), '{metadata,payload}') end
+      from {schema}.pauses w where w.seq = x.no)`,
+    `select w.seq as no, ${RECORD_LENGTH} + ${sizeOf("w.metadata", "w.payload")} as size
       from {schema}.pauses w where w.run_seq = v_run and w.kind = 'wait' and w.seq > coalesce(v_seq, -1)`,
   )
 };
@@ -95,18 +96,19 @@ end $$;
 -- Messages of a run after one. See Store.readMessages().
 create or replace function fn.read_messages(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
 declare v_max bigint := coalesce((p ->> 'maxLength')::bigint, ${NO_LIMIT});
-  v_is_whole boolean := p ->> 'maxLength' is null; v_run bigint; v_no int; v_ended boolean;
+  v_is_whole boolean := p ->> 'maxLength' is null or p ? 'isWhole'; v_run bigint; v_no int; v_ended boolean;
 begin
   select r.seq, r.completed_at is not null into v_run, v_ended from {schema}.runs r where r.id = p ->> 'runId';
   if not found then return null; end if;
   select m.no into v_no from {schema}.messages m where m.run_seq = v_run and m.id = p ->> 'after';
   return ${
   part(
-    `case when v_is_whole then to_jsonb(x.m) else fn.without_large(to_jsonb(x.m), '{payload}') end
+    `(select case when v_is_whole then to_jsonb(m) else fn.without_large(to_jsonb(m), '{payload}') end
       || jsonb_build_object('has_ended', v_ended) || coalesce((
         select jsonb_build_object('received_by', w.name, 'received_at', w.resolved_at)
-        from {schema}.pauses w where w.seq = (x.m).pause_seq), '{"received_by": null, "received_at": null}')`,
-    `select m.no, m, ${RECORD_LENGTH} + ${sizeOf("m.payload")} as size
+        from {schema}.pauses w where w.seq = m.pause_seq), '{"received_by": null, "received_at": null}')
+      from {schema}.messages m where m.seq = x.seq)`,
+    `select m.no, m.seq, ${RECORD_LENGTH} + ${sizeOf("m.payload")} as size
       from {schema}.messages m where m.run_seq = v_run and m.no > coalesce(v_no, 0)`,
   )
 };
@@ -199,8 +201,11 @@ begin
 end $$;
 
 -- The next part of a value. It never ends within the escape of a character: see portable_text.ts. See Store.readValue().
+-- Parts are cut out of bytes: in a string all characters in front of one are counted. A place is the number of bytes before
+-- it, negative, since it was the number of characters in a package before: a reader may go on from one of those.
 create or replace function fn.read_value(p jsonb, p_now bigint) returns jsonb language plpgsql stable ${ENTRY} as $$
-declare v_value text; v_part text; v_cut int; v_length int; v_from int := (p ->> 'from')::int; v_of text := p ->> 'of';
+declare
+  v_value text; v_bytes bytea; v_length int; v_from int := (p ->> 'from')::int; v_to int; v_cut int; v_of text := p ->> 'of';
 begin
   if v_of = 'run' then
     select case p ->> 'value' when 'payload' then i.payload else r.output end into v_value
@@ -216,14 +221,17 @@ begin
       from {schema}.pauses w where w.id = p ->> 'waitId' and w.kind = 'wait';
   end if;
   if v_value is null then return null; end if;
-  v_length := greatest(${PART_LENGTH}, length(v_value) / ${VALUE_PARTS});
-  v_part := substr(v_value, v_from + 1, v_length);
-  v_cut := strpos(right(v_part, 4), chr(57344));
-  if v_cut > 0 and length(v_part) = v_length then
-    v_part := left(v_part, length(v_part) - least(4, length(v_part)) + v_cut - 1);
+  v_bytes := convert_to(v_value, 'UTF8');
+  v_length := octet_length(v_bytes);
+  v_from := case when v_from > 0 then octet_length(left(v_value, v_from)) else -v_from end;
+  v_to := least(v_length, v_from + greatest(${VALUE_PART_LENGTH}, v_length / ${VALUE_PARTS}));
+  if v_to < v_length then
+    while get_byte(v_bytes, v_to) & 192 = 128 loop v_to := v_to - 1; end loop;
+    v_cut := position('\\xee8080'::bytea in substr(v_bytes, v_to - 5, 6));
+    if v_cut > 0 then v_to := v_to - 7 + v_cut; end if;
   end if;
-  return jsonb_build_object('text', v_part,
-    'next', case when substr(v_value, v_from + length(v_part) + 1, 1) <> '' then v_from + length(v_part) end);
+  return jsonb_build_object('text', convert_from(substr(v_bytes, v_from + 1, v_to - v_from), 'UTF8'),
+    'next', case when v_to < v_length then -v_to end);
 end $$;
 `;
 
@@ -231,7 +239,8 @@ end $$;
  * An expression for the rows of a list whose sizes before them are less than `v_max`, and whether there are more.
  *
  * @param row The expression for a row `x`.
- * @param rows A statement that finds the rows, with `no`, their order, `size`, and what `row` needs.
+ * @param rows A statement that finds the rows, with `no`, their order, `size`, and what `row` needs. That is a key, and no
+ * row of a table: its large values would be read for all rows, also for those that are left out.
  */
 export function part(row: string, rows: string): string {
   return `(select jsonb_build_object(
@@ -240,7 +249,8 @@ export function part(row: string, rows: string): string {
     from (select l.*, sum(l.size) over (order by l.no) - l.size as before from (${rows}) l) x)`;
 }
 
-/** How many characters some columns take at most that are read with their record. */
-export function sizeOf(...columns: string[]): string {
-  return columns.map((column) => `least(coalesce(octet_length(${column}), 0), ${LARGE_VALUE_BYTES})`).join(" + ");
+/** How many characters some columns take that are read with their record, unless they are large and left out. */
+function sizeOf(...columns: string[]): string {
+  const most = `case when v_is_whole then ${NO_LIMIT} else ${LARGE_VALUE_BYTES} end`;
+  return columns.map((column) => `least(coalesce(octet_length(${column}), 0), ${most})`).join(" + ");
 }
