@@ -143,6 +143,9 @@ export class BulkOperations {
   async #addRetry(request: NewRun, old: StoredRun): Promise<void> {
     const { triggers } = this.#deps;
     const enqueued = await triggers.enqueue(request);
+    if (enqueued.run.id !== request.id) {
+      throw new ConflictError(`Run "${enqueued.run.id}" retries the same run already`);
+    }
     if (this.#retries.has(request.id)) return;
     this.#retries.add(request.id);
     triggers.publishRetry(enqueued, request, old);

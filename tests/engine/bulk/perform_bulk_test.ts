@@ -91,6 +91,27 @@ forEachStore("retriggerRuns() makes one new run for each, also when it is called
   assert.deepEqual(runs.map(({ retriggerOf }) => retriggerOf).toSorted(), old.toSorted());
 });
 
+forEachStore("retriggerRuns() skips a run that an open retry continues, whenever it is called", async (context) => {
+  await using engine = anEngine(context);
+  const [old] = await trigger(engine, "fail", 1);
+  await engine.runUntilIdle();
+  const branches: string[] = [];
+  for (const _ of [1, 2]) {
+    branches.push((await engine.retrigger(old!, { from: "failure" })).id);
+    await engine.runUntilIdle();
+  }
+
+  const results = [];
+  for (const _ of [1, 2]) results.push(await engine.retriggerRuns({ runIds: branches }, { from: "failure" }));
+
+  assert.deepEqual(results.map(({ done }) => done), [1, 0]);
+  assert.deepEqual(results.map(({ skipped }) => skipped.map(({ code }) => code)), [
+    ["conflict"],
+    Array(2).fill("conflict"),
+  ]);
+  assert.equal((await engine.getRuns({ status: "pending" })).total, 1);
+});
+
 forEachStore("retriggerRuns() never meets the runs that it has made, though they fail meanwhile", async (context) => {
   await using engine = anEngine(context);
   await trigger(engine, "fail", 5);
