@@ -72,10 +72,16 @@ const copies = new WeakMap<Response, Response>();
 function toSendable(response: Response, name: string): Response {
   const copy = copies.get(response);
   if (copy !== undefined) return copy.clone();
-  if (response.bodyUsed || response.body?.locked || response.status < 200) {
-    const cause = new TypeError(`${name} threw a Response that cannot be sent: its body was read, or it is an error`);
+  try {
+    if (response.status < 200) throw new TypeError("It is an error");
+    // Before its body is looked at: then it would be a stream, and the copy would be the other branch of a tee.
+    copies.set(response, response.clone());
+    return response;
+  } catch (error) {
+    const cause = new TypeError(
+      `${name} threw a Response that cannot be sent: its body was read, or it is an error`,
+      { cause: error },
+    );
     throw new HookError(`${name} failed`, { cause });
   }
-  if (response.body !== null) copies.set(response, response.clone());
-  return response;
 }

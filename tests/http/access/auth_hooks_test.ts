@@ -439,3 +439,11 @@ Deno.test("createHandler() infers in every hook what authenticate returns", asyn
     },
   });
 });
+
+Deno.test("the body of a Response that a hook throws can be cancelled: nobody reads a copy of it", async () => {
+  await using service = aService({ onRequest: () => Promise.reject(new Response("no", { status: 401 })) });
+
+  const { body } = await service.handler.fetch(aRequest("GET", "/runs"));
+
+  await body!.cancel();
+});
