@@ -59,23 +59,28 @@ export async function callHook<T>(name: string, hook: () => T | Promise<T>, host
   try {
     return await Promise.race([hook(), late.promise]);
   } catch (thrown) {
-    if (isInstance(thrown, Response)) throw toSendable(thrown, name);
+    if (isInstance(thrown, Response)) throw await toSendable(thrown, name);
     throw new HookError(`${name} failed`, { cause: thrown });
   } finally {
     cancelTimer();
   }
 }
 
-/** Copies of responses that were sent: a hook may throw the same one again. */
-const copies = new WeakMap<Response, Response>();
+/** Of responses that were sent, a copy, or the body of that once it was read: a hook may throw the same one again. */
+const kept = new WeakMap<Response, Response | Promise<ArrayBuffer>>();
 
-function toSendable(response: Response, name: string): Response {
-  const copy = copies.get(response);
-  if (copy !== undefined) return copy.clone();
+async function toSendable(response: Response, name: string): Promise<Response> {
+  const copy = kept.get(response);
+  if (copy !== undefined) {
+    // Not a copy of the copy each time: on Node, each of them would be kept by the next one.
+    const body = isInstance(copy, Response) ? copy.arrayBuffer() : copy;
+    kept.set(response, body);
+    return new Response(await body, response);
+  }
   if (response.bodyUsed || response.body?.locked || response.status < 200) {
     const cause = new TypeError(`${name} threw a Response that cannot be sent: its body was read, or it is an error`);
     throw new HookError(`${name} failed`, { cause });
   }
-  if (response.body !== null) copies.set(response, response.clone());
+  if (response.body !== null) kept.set(response, response.clone());
   return response;
 }
