@@ -1,5 +1,12 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
-import { ConflictError, RunCancelledError, RunFailedError, StoreError, TimeoutError } from "../../model/error.ts";
+import {
+  ConflictError,
+  RunCancelledError,
+  RunFailedError,
+  StoreClosedError,
+  StoreError,
+  TimeoutError,
+} from "../../model/error.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { isLastEvent, type RunEvent } from "../../model/event.ts";
@@ -62,7 +69,7 @@ export interface Awaited<T> {
  * @throws {RunFailedError} The run has failed without it.
  * @throws {RunCancelledError} The run was cancelled without it.
  * @throws {TimeoutError} It took longer than `timeout`.
- * @throws {StoreError} The store was out of reach for a minute, or when the time was over.
+ * @throws {StoreError} The store is closed, or was out of reach for a minute or when the time was over.
  */
 async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRunDeps): Promise<T> {
   const { find, after, timeout, verb } = awaited;
@@ -117,7 +124,7 @@ const MAX_AWAY_MS = 60_000;
 const READ_AGAIN_MS = 500;
 
 function isAway(error: unknown): boolean {
-  return error instanceof StoreError && error.code === "unavailable";
+  return error instanceof StoreError && error.code === "unavailable" && !(error instanceof StoreClosedError);
 }
 
 // A worker that starts at the same time has registered by then.

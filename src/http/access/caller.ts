@@ -59,23 +59,29 @@ export async function callHook<T>(name: string, hook: () => T | Promise<T>, host
   try {
     return await Promise.race([hook(), late.promise]);
   } catch (thrown) {
-    if (isInstance(thrown, Response)) throw toSendable(thrown, name);
+    if (isInstance(thrown, Response)) throw await toSendable(thrown, name);
     throw new HookError(`${name} failed`, { cause: thrown });
   } finally {
     cancelTimer();
   }
 }
 
-/** Copies of responses that were sent: a hook may throw the same one again. */
-const copies = new WeakMap<Response, Response>();
+/** Of responses that were sent, a copy, or the body of that once it was read: a hook may throw the same one again. */
+const kept = new WeakMap<Response, Response | Promise<ArrayBuffer>>();
 
-function toSendable(response: Response, name: string): Response {
-  const copy = copies.get(response);
-  if (copy !== undefined) return copy.clone();
+async function toSendable(response: Response, name: string): Promise<Response> {
+  const copy = kept.get(response);
+  if (copy !== undefined) {
+    // Not a copy of the copy each time: on Node, each of them would be kept by the next one.
+    const body = isInstance(copy, Response) ? copy.arrayBuffer() : copy;
+    kept.set(response, body);
+    const { byteLength } = await body;
+    return new Response(byteLength === 0 ? null : await body, response); // some statuses allow no body
+  }
   try {
     if (response.status < 200) throw new TypeError("It is an error");
     // Before its body is looked at: then it would be a stream, and the copy would be the other branch of a tee.
-    copies.set(response, response.clone());
+    kept.set(response, response.clone());
     return response;
   } catch (error) {
     const cause = new TypeError(

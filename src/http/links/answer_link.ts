@@ -211,10 +211,10 @@ function toValue(field: FlatField, text: string): FlatValue | { issue: string } 
 /** The same for all spellings of one decimal number: `12e-1` for `1.20`. `null`: it is none. */
 function digitsOf(text: string): string | null {
   const [match, sign, whole = "", part = "", exponent = "0"] =
-    /^([+-]?)(\d*)\.?(\d*)(?:e([+-]?\d+))?$/i.exec(text.trim()) ?? [];
+    /^([+-]?)(\d*)(?:\.(\d*))?(?:e([+-]?\d+))?$/i.exec(text.trim()) ?? [];
   if (match === undefined || whole + part === "") return null;
   const digits = `${whole}${part}`.replace(/^0+/, "");
-  const short = digits.replace(/0+$/, "");
+  const short = /^.*[^0]/.exec(digits)?.[0] ?? ""; // without the zeros at its end, in one pass
   const size = Number(exponent) - part.length + digits.length - short.length;
   return short === "" ? "0" : `${sign === "-" ? sign : ""}${short}e${size}`;
 }

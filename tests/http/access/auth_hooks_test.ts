@@ -447,3 +447,13 @@ Deno.test("the body of a Response that a hook throws can be cancelled: nobody re
 
   await body!.cancel();
 });
+
+Deno.test("a Response without a body that a hook throws again is sent again", async () => {
+  const thrown = new Response(null, { status: 304 });
+  await using service = aService({ onRequest: () => Promise.reject(thrown) });
+
+  const statuses = [];
+  for (const _ of [1, 2, 3]) statuses.push((await service.handler.fetch(aRequest("GET", "/runs"))).status);
+
+  assert.deepEqual(statuses, [304, 304, 304]);
+});

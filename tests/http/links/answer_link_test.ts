@@ -241,6 +241,11 @@ forEachStore("what was entered is what is recorded, or it is refused at its fiel
   const others = await Promise.all(
     ["0x1F", "0b11", "1_000", "1,5", "Infinity", ".", "e5"].map((text) => post(text, '"late"', "none")),
   );
+  const startedAt = performance.now();
+  const long = await Promise.all(
+    [`${"1".repeat(60_000)}x`, `1${"0".repeat(60_000)}1`].map((text) => post(text, '"late"', "none")),
+  );
+  const longMs = performance.now() - startedAt;
   const leftOut = await post("1", "", "");
   const right = await post(" 0012.50e1 ", '"damaged"', "none");
 
@@ -248,6 +253,8 @@ forEachStore("what was entered is what is recorded, or it is refused at its fiel
   assert.ok(!page.includes('<option value="">') && !page.includes("(optional)"));
   for (const answer of rounded) assert.deepEqual(answer, [422, "f0: Please enter a number with fewer digits"]);
   for (const answer of others) assert.deepEqual(answer, [422, "f0: Please enter a number"]);
+  assert.deepEqual(long.map(([status]) => status), [422, 422]);
+  assert.ok(longMs < 1_000, `long numbers took ${longMs} ms`); // some seconds, if the time grew with the square
   assert.deepEqual(leftOut, [422, "f1: Please choose", "f2: Please fill this in"]);
   assert.deepEqual(right, [303]);
   assert.deepEqual((await service.engine.getWaits(id))[0]!.payload, { account: 125, reason: "damaged", note: "none" });

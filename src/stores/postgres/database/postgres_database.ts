@@ -1,4 +1,4 @@
-import { StoreError } from "../../../model/error.ts";
+import { StoreClosedError, StoreError } from "../../../model/error.ts";
 import type { StoreCalls } from "../../store_calls.ts";
 import { toSql, VERSION } from "../sql/names.ts";
 import type { WriteList } from "../writes/write_group.ts";
@@ -139,7 +139,7 @@ export class PostgresDatabase {
   }
 
   #check(): void {
-    if (this.#isClosed) throw new StoreError("The store is closed");
+    if (this.#isClosed) throw new StoreClosedError();
   }
 }
 

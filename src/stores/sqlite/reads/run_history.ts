@@ -168,8 +168,8 @@ export function findCurrentWait(db: SqliteDatabase, waitId: string, names: reado
       FROM holdfast_pauses p JOIN holdfast_runs r ON r.seq = p.run_seq WHERE p.id = ${waitId} AND p.kind = 'wait'
       UNION ALL SELECT r.seq, ${RETRY}, nth + 1, wait_name
       FROM retries JOIN holdfast_runs r ON r.id = retries.retry AND r.origin_id IS NOT NULL)
-    SELECT p.*, r.id AS run_id, r.job FROM retries JOIN holdfast_runs r ON r.seq = retries.seq
-    JOIN holdfast_pauses p ON p.run_seq = r.seq AND p.kind = 'wait'
+    SELECT p.*, r.id AS run_id, r.job FROM retries CROSS JOIN holdfast_runs r ON r.seq = retries.seq
+    CROSS JOIN holdfast_pauses p ON p.run_seq = r.seq AND p.kind = 'wait'
       AND (p.name = retries.wait_name OR ${isAmong("p.name", names)})
     ORDER BY nth DESC, p.name = retries.wait_name DESC LIMIT 1`;
   return row === undefined ? null : toWaitOfJob(row);
