@@ -224,7 +224,7 @@ export interface Engine<J extends Jobs = Jobs, L = Labels> extends AsyncDisposab
    * @throws {RunFailedError} The run failed.
    * @throws {RunCancelledError} The run was cancelled.
    * @throws {TimeoutError} It took longer than `timeout`.
-   * @throws {StoreError} The store was out of reach for a minute, or when the time was over.
+   * @throws {StoreError} The store is closed, or was out of reach for a minute or when the time was over.
    * @throws {TypeError} An option is unknown.
    */
   waitForRun(runId: string, options?: WaitOptions): Promise<Run>;

@@ -6,6 +6,7 @@ import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import { isTerminal, parseRun, type Run, type RunText } from "../../model/run.ts";
 import type { Soon } from "../../values/at_once.ts";
 import type { Store } from "../../store/store.ts";
+import { StoreClosedError } from "../../model/store_closed_error.ts";
 import { hasWorker } from "../../store/reads.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import { within } from "../../model/host.ts";
@@ -62,7 +63,7 @@ export interface Awaited<T> {
  * @throws {RunFailedError} The run has failed without it.
  * @throws {RunCancelledError} The run was cancelled without it.
  * @throws {TimeoutError} It took longer than `timeout`.
- * @throws {StoreError} The store was out of reach for a minute, or when the time was over.
+ * @throws {StoreError} The store is closed, or was out of reach for a minute or when the time was over.
  */
 async function untilFound<T>(runId: string, awaited: Awaited<T>, deps: WaitForRunDeps): Promise<T> {
   const { find, after, timeout, verb } = awaited;
@@ -117,7 +118,7 @@ const MAX_AWAY_MS = 60_000;
 const READ_AGAIN_MS = 500;
 
 function isAway(error: unknown): boolean {
-  return error instanceof StoreError && error.code === "unavailable";
+  return error instanceof StoreError && error.code === "unavailable" && !(error instanceof StoreClosedError);
 }
 
 // A worker that starts at the same time has registered by then.

@@ -1,4 +1,4 @@
-import { StoreError } from "../../model/error.ts";
+import { StoreClosedError } from "../../model/store_closed_error.ts";
 import { type Host, nextTurn, pause } from "../../model/host.ts";
 import type { DatabaseFileGuard } from "./connection.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";
@@ -32,7 +32,7 @@ export class RetriedReads {
   async read<T>(work: () => T, refusal?: string): Promise<T> {
     const startedAt = this.#host.monotonic();
     while (true) {
-      if (this.#closing.aborted) throw new StoreError("The store is closed");
+      if (this.#closing.aborted) throw new StoreClosedError();
       this.#file?.check(this.#host.monotonic());
       try {
         return work();

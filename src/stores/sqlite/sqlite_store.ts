@@ -1,4 +1,4 @@
-import { StoreError } from "../../model/error.ts";
+import { StoreClosedError } from "../../model/store_closed_error.ts";
 import { type Host, systemHost } from "../../model/host.ts";
 import { kindOf } from "../../values/unknown_values.ts";
 import type { Chunk } from "../../model/stream.ts";
@@ -225,7 +225,7 @@ export class SqliteStore {
    * @throws {StoreError} The file exists, or cannot be written.
    */
   async backup(path: string): Promise<void> {
-    if (this.#closing.signal.aborted) throw new StoreError("The store is closed");
+    if (this.#closing.signal.aborted) throw new StoreClosedError();
     this.#connection.file?.check(this.#host.monotonic());
     await backUp(this.#db.driver, path);
   }

@@ -1,4 +1,5 @@
 import { HoldfastError, StoreError, WorkError } from "../../model/error.ts";
+import { StoreClosedError } from "../../model/store_closed_error.ts";
 import { type Host, nextTurn, pause } from "../../model/host.ts";
 import { writeCounts } from "./run_counts.ts";
 import { isBusy, isConstraint, type SqliteDatabase, storeError } from "./sqlite_database.ts";
@@ -78,7 +79,7 @@ export class WriteBatch {
    * @param work Gets the wall clock as it was when the batch began.
    */
   submit<T>(work: (now: number) => T, options: { urgent?: boolean } = {}): Promise<T> {
-    if (this.#closed) return Promise.reject(new StoreError("The store is closed"));
+    if (this.#closed) return Promise.reject(new StoreClosedError());
     return new Promise<T>((resolve, reject) => {
       // The cast hides the type of the result: `#perform` resolves a write with what its own `work` returned.
       const write: Write = { work, resolve: resolve as (value: unknown) => void, reject };

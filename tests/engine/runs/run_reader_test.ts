@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { NotFoundError, StoreError } from "../../../src/model/error.ts";
 import { RunReader } from "../../../src/engine/runs/run_reader.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
+import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aRun } from "../../support/fixtures.ts";
 import { forEachStore } from "../../support/stores/for_each_store.ts";
@@ -127,4 +128,15 @@ Deno.test("whoever waits for a run is told that the store is out of reach after 
 
   assert.deepEqual(early, ["b: The database cannot answer: it is gone"]);
   assert.deepEqual(said.slice(1), ["a: The database cannot answer: it is gone"]);
+});
+
+Deno.test("whoever waits for a run is told at once that the store is closed", async () => {
+  const store = await SqliteStore.open(":memory:");
+  const engine = createEngine({ store, jobs: { job: aJob(() => "done", "end") } });
+  const { id } = await engine.jobs.job.trigger({});
+  await store.close();
+
+  const waiting = engine.waitForRun(id);
+
+  await assert.rejects(waiting, { name: "StoreError", message: "The store is closed" });
 });
