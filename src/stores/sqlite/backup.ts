@@ -27,7 +27,7 @@ export async function backUp(driver: SqliteDriver, path: string): Promise<void> 
     for (const beside of ["", "-journal", "-wal", "-shm"]) rmSync(`${partial}${beside}`, { force: true });
   };
   // Not `stat`: a link to no file is refused, too.
-  const existing = unless(() => lstatSync(path));
+  const existing = orNull(() => lstatSync(path));
   if (existing?.isDirectory()) throw new StoreError(`${refusal}: it is a directory; name a file in it`);
   if (existing !== null) throw fileExists(refusal);
   let isOurs = () => false;
@@ -36,7 +36,7 @@ export async function backUp(driver: SqliteDriver, path: string): Promise<void> 
     const meanwhile = new StoreError(`${refusal}: another backup to it has begun meanwhile`);
     if (!await createDatabaseFile(partial, refusal)) throw meanwhile;
     const { ino } = lstatSync(partial);
-    isOurs = () => unless(() => lstatSync(partial))?.ino === ino;
+    isOurs = () => orNull(() => lstatSync(partial))?.ino === ino;
     await copyInto(driver, partial);
     if (!isOurs()) throw meanwhile;
     await giveName(partial, path, refusal);
@@ -47,7 +47,7 @@ export async function backUp(driver: SqliteDriver, path: string): Promise<void> 
   }
 }
 
-function unless<T>(look: () => T): T | null {
+function orNull<T>(look: () => T): T | null {
   try {
     return look();
   } catch {
@@ -72,7 +72,7 @@ async function giveName(partial: string, path: string, refusal: string): Promise
     linkSync(partial, path);
   } catch {
     // It is there, or this file system has no links, and no other way that replaces nothing.
-    if (unless(() => lstatSync(path)) !== null) throw fileExists(refusal);
+    if (orNull(() => lstatSync(path)) !== null) throw fileExists(refusal);
     renameSync(partial, path);
   }
 }
