@@ -106,6 +106,23 @@ test("a key goes on when a run is triggered while its holder's end is about to c
   assert.deepEqual((await claim(store, "worker")).map(({ run }) => run.id), ["second"]);
 });
 
+test("two runs of a chain that are retried at the same time have one retry", async ({ store, begin }) => {
+  const retryOf = (runId: string, id: string) => aRun({ id, jobName: "a", retriggerOf: { runId, from: "failure" } });
+  for (const run of [aRun({ id: "first", jobName: "a" }), retryOf("first", "second")]) {
+    await store.enqueue([run]);
+    const [claimed] = await claim(store, "worker");
+    await store.finish(claimed!.lease, { status: "failed", failure: aFailure(), failedStepName: null }, []);
+  }
+
+  const transaction = await begin();
+  await transaction.store.enqueue([retryOf("first", "third")]);
+  const retrying = store.enqueue([retryOf("second", "fourth")]);
+  await pause(100);
+  await transaction.commit();
+
+  assert.deepEqual((await retrying).map(({ run, disposition }) => [run.id, disposition]), [["third", "idempotent"]]);
+});
+
 for (const end of ["commit", "rollback"] as const) {
   test(`a claim beside another one that is about to ${end} takes no younger run of its key`, async ({ store, begin }) => {
     await store.enqueue([aRun({ id: "elder", jobName: "a", concurrencyKey: KEY })]);
