@@ -319,12 +319,3 @@ export class StoreError extends HoldfastError {
     this.outcomeUnknown = options.outcomeUnknown ?? false;
   }
 }
-
-/** The store is closed: no later call is answered, either. */
-export class StoreClosedError extends StoreError {
-  /** Creates the error of a call to a store that is closed. */
-  constructor() {
-    super("The store is closed");
-    this.name = "StoreError"; // what users know
-  }
-}

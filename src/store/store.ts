@@ -203,7 +203,10 @@ export interface Store extends AsyncDisposable {
    */
   migrate(): Promise<void>;
 
-  /** Completes pending writes, and closes what the store has opened itself. Safe to call again. */
+  /**
+   * Completes pending writes, and closes what the store has opened itself. Safe to call again. Later calls of other methods
+   * throw a `StoreClosedError`, if they cannot be answered.
+   */
   close(): Promise<void>;
 
   /**

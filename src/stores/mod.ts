@@ -98,6 +98,7 @@ export {
   WaitExpiredError,
   WorkError,
 } from "../model/error.ts";
+export { StoreClosedError } from "../model/store_closed_error.ts";
 
 // Rules of the model.
 export {

@@ -1,18 +1,12 @@
 import { type Duration, readDuration } from "../../values/duration.ts";
-import {
-  ConflictError,
-  RunCancelledError,
-  RunFailedError,
-  StoreClosedError,
-  StoreError,
-  TimeoutError,
-} from "../../model/error.ts";
+import { ConflictError, RunCancelledError, RunFailedError, StoreError, TimeoutError } from "../../model/error.ts";
 import type { ChangePoller } from "../../events/change_poller.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import { isLastEvent, type RunEvent } from "../../model/event.ts";
 import { isTerminal, parseRun, type Run, type RunText } from "../../model/run.ts";
 import type { Soon } from "../../values/at_once.ts";
 import type { Store } from "../../store/store.ts";
+import { StoreClosedError } from "../../model/store_closed_error.ts";
 import { hasWorker } from "../../store/reads.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
 import { within } from "../../model/host.ts";

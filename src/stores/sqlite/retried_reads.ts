@@ -1,4 +1,4 @@
-import { StoreClosedError } from "../../model/error.ts";
+import { StoreClosedError } from "../../model/store_closed_error.ts";
 import { type Host, nextTurn, pause } from "../../model/host.ts";
 import type { DatabaseFileGuard } from "./connection.ts";
 import { isBusy, type SqliteDatabase, storeError } from "./sqlite_database.ts";

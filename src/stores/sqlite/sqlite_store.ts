@@ -1,4 +1,4 @@
-import { StoreClosedError } from "../../model/error.ts";
+import { StoreClosedError } from "../../model/store_closed_error.ts";
 import { type Host, systemHost } from "../../model/host.ts";
 import { kindOf } from "../../values/unknown_values.ts";
 import type { Chunk } from "../../model/stream.ts";

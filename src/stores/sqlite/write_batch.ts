@@ -1,4 +1,5 @@
-import { HoldfastError, StoreClosedError, StoreError, WorkError } from "../../model/error.ts";
+import { HoldfastError, StoreError, WorkError } from "../../model/error.ts";
+import { StoreClosedError } from "../../model/store_closed_error.ts";
 import { type Host, nextTurn, pause } from "../../model/host.ts";
 import { writeCounts } from "./run_counts.ts";
 import { isBusy, isConstraint, type SqliteDatabase, storeError } from "./sqlite_database.ts";

@@ -1,4 +1,5 @@
-import { StoreClosedError, StoreError } from "../../../model/error.ts";
+import { StoreError } from "../../../model/error.ts";
+import { StoreClosedError } from "../../../model/store_closed_error.ts";
 import type { StoreCalls } from "../../store_calls.ts";
 import { toSql, VERSION } from "../sql/names.ts";
 import type { WriteList } from "../writes/write_group.ts";
