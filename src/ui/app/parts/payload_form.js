@@ -163,9 +163,10 @@ function numberOf(text, name) {
 
 /** The same for all spellings of one number: `12e-1` for `1.20`. @param {string} text */
 function digitsOf(text) {
-  const [, sign, whole = "", part = "", exponent = "0"] = /^([+-]?)(\d*)\.?(\d*)(?:e([+-]?\d+))?$/i.exec(text) ?? [];
+  const [, sign, whole = "", part = "", exponent = "0"] = /^([+-]?)(\d*)(?:\.(\d*))?(?:e([+-]?\d+))?$/i.exec(text) ??
+    [];
   const digits = `${whole}${part}`.replace(/^0+/, "");
-  const short = digits.replace(/0+$/, "");
+  const short = /^.*[^0]/.exec(digits)?.[0] ?? ""; // without the zeros at its end, in one pass
   const size = Number(exponent) - part.length + digits.length - short.length;
   return short === "" ? "0" : `${sign === "-" ? sign : ""}${short}e${size}`;
 }
