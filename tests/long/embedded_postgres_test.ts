@@ -16,6 +16,7 @@ import { sendCases } from "../../src/testing/contract/records/messages/send.ts";
 import { streamCases } from "../../src/testing/contract/records/streams.ts";
 import { transactionCases } from "../../src/testing/contract/records/transactions.ts";
 import { endCases } from "../../src/testing/contract/runs/ends.ts";
+import { retryChainCases } from "../../src/testing/contract/runs/retry_chains.ts";
 import { FakeHost } from "../../src/testing/fake_host.ts";
 import { emptyServer } from "../simulation/pglite.ts";
 import { SentKeys } from "../stores/sent_keys.ts";
@@ -38,6 +39,7 @@ const CASES = [
   ...sendCases,
   ...streamCases,
   ...endCases,
+  ...retryChainCases,
   ...transactionCases,
 ];
 

@@ -57,7 +57,7 @@ export function deleteRun(runs: MemoryRuns, runId: string, by: string | null, no
 /** Deletes the oldest of the runs that ended long enough ago. See `Store.purge()`. */
 export function purgeRuns(runs: MemoryRuns, retention: Retention, limit: number, now: number): RunIdentity[] {
   purgeStreams(runs.all, retention, now);
-  const continued = new Set(runs.open.map(({ originId }) => originId));
+  const continued = new Set(runs.open.filter(({ id, originId }) => originId !== id).map(({ originId }) => originId));
   return runs.all
     .filter(({ status, completedAt }) =>
       isTerminal(status) && completedAt !== null && completedAt <= now - (retention[status] ?? Infinity)
