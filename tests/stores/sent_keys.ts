@@ -50,6 +50,7 @@ export class SentKeys {
     for (const write of lists) {
       if (typeof write === "object" && write !== null && "kind" in write) this.#note(String(write.kind), write);
     }
+    if (name === "bounded_claim") this.#note("claim", { ...parameter as object, isBounded: true }); // as it does itself
     const keys = this.#ofFunctions.get(name) ?? new Set();
     this.#ofFunctions.set(name, keys);
     if (typeof parameter === "object" && parameter !== null && !Array.isArray(parameter)) {
