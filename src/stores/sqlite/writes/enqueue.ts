@@ -10,7 +10,7 @@ import { QueueSearch } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import { checkChildren, findOpenEnd } from "./end_runs.ts";
 import { hasClosedInbox } from "./pause_resolution.ts";
-import { findRetry, newestRetry } from "./retry_links.ts";
+import { findExistingRetry, newestRetry } from "./retry_links.ts";
 import { findRunRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
 import { insertRun } from "./insert_run.ts";
 
@@ -58,7 +58,7 @@ function enqueueRun(
   host: Pick<Host, "newId">,
   now: number,
 ): Enqueued {
-  const retry = run.retriggerOf === null ? null : findRetry(db, run.id, run.retriggerOf.runId);
+  const retry = run.retriggerOf === null ? null : findExistingRetry(db, run.id, run.retriggerOf.runId);
   if (retry !== null) return retry;
   const searches = run.idempotencyKey !== null || run.coalesce !== null;
   const queues = searches ? search.queuesFor(run) : [queueName(run.jobName, run.version)];

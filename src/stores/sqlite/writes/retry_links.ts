@@ -22,7 +22,7 @@ export const RETRY: SqlPart = sql`ifnull((SELECT n.id FROM holdfast_runs n WHERE
  * Finds an existing retry: the one that this call has already added (the call is repeated), or one of the old run that has
  * not ended. `null`: a retry may be added.
  */
-export function findRetry(db: SqliteDatabase, runId: string, oldRunId: string): Enqueued | null {
+export function findExistingRetry(db: SqliteDatabase, runId: string, oldRunId: string): Enqueued | null {
   const own = findRunRow(db, runId);
   if (own !== undefined) return { run: toRunText(own), disposition: "created" };
   const open = findOpenRetry(db, oldRunId);
