@@ -17,6 +17,7 @@ const WORKERS = 2;
 const LOOK_EVERY_MS = 10;
 const SLICE = 60;
 const DEATHS = 0.03;
+const PROOF_MS = 60_000;
 
 /** How the rows of a transfer and its record are written. */
 export type BankWay = "joined" | "apart" | "own commit";
@@ -107,7 +108,8 @@ export interface BankTables {
 }
 
 /**
- * Lets clients order transfers for so long, and workers make them, until all are made.
+ * Lets clients order transfers for so long, and workers make them, until all are made. Goes on for up to a minute more
+ * if no worker has died by then, or the control has made no transfer twice.
  *
  * @param options.faults What else goes wrong, until the signal fires.
  */
@@ -124,11 +126,19 @@ export async function executeBank(
   await using engine = createEngine({ store, jobs: { transfer }, dataSources: { app }, logger: null });
   await engine.migrate();
   const isOver = new AbortController();
-  const watching = watchTotal(tables, isOver.signal);
+  const seen = { deaths: 0, looks: 0 };
+  const watching = watchTotal(tables, seen, isOver.signal);
   const failing = faults?.(isOver.signal) ?? Promise.resolve();
-  const keeping = Array.from({ length: WORKERS }, () => keepAlive(place, isOver.signal));
+  const keeping = Array.from({ length: WORKERS }, () => keepAlive(place, seen, isOver.signal));
   const until = performance.now() + ms;
+  const giveUpAt = until + PROOF_MS;
   let orders = 0;
+  // Chance kills the workers: a bank in which nobody has died yet would show nothing.
+  const isProof = async () => {
+    if (place.way !== "own commit") return seen.deaths > 0 && seen.looks > 0;
+    const made = await repeated(() => tables.made());
+    return made.length > new Set(made).size;
+  };
   try {
     do {
       for (const _ of Array(SLICE)) {
@@ -140,17 +150,16 @@ export async function executeBank(
         while (await repeated(() => engine.getRun(id)) === null) await patience.pause(LOOK_EVERY_MS);
         await inTime(repeated(() => engine.waitForRun(id)), `transfer ${id} was to end`);
       }
-    } while (performance.now() < until);
+    } while (performance.now() < until || performance.now() < giveUpAt && !await isProof());
   } finally {
     isOver.abort();
     await failing;
   }
-  const deaths = (await Promise.all(keeping)).reduce((sum, each) => sum + each, 0);
-  const looks = await watching;
+  await Promise.all([...keeping, watching]);
   const runs = await repeated(() => engine.getRuns({ limit: 1 }));
   const ordered = await repeated(() => tables.orders());
   if (!runs.totalIsAtLeast) assert.equal(runs.total, ordered.length, "orders and runs are not the same number");
-  const result = { made: await repeated(() => tables.made()), orders: ordered.length, deaths, looks };
+  const result = { made: await repeated(() => tables.made()), orders: ordered.length, ...seen };
   await tables.close();
   return result;
 }
@@ -254,20 +263,18 @@ function aTransfer(no: number): Transfer {
   return { no, from: from!, to: (from! + 1 + step!) % ACCOUNTS, cents: cents! };
 }
 
-/** Looks at the total until the signal fires. Answers how often it has looked. */
-async function watchTotal(tables: BankTables, signal: AbortSignal): Promise<number> {
-  let looks = 0;
+/** Looks at the total until the signal fires, and counts how often. */
+async function watchTotal(tables: BankTables, seen: { looks: number }, signal: AbortSignal): Promise<void> {
   do {
     assert.equal(await repeated(() => tables.total()), ACCOUNTS * CENTS, "the total of the accounts has changed");
-    looks += 1;
+    seen.looks += 1;
     await nap(LOOK_EVERY_MS, signal);
   } while (!signal.aborted);
-  return looks;
 }
 
-/** Keeps a worker alive, which dies now and then, until the signal fires. Answers how often it has died. */
-async function keepAlive(place: BankPlace, signal: AbortSignal): Promise<number> {
-  for (let deaths = 0;; deaths++) {
+/** Keeps a worker alive, which dies now and then, until the signal fires. Counts how often it has died. */
+async function keepAlive(place: BankPlace, seen: { deaths: number }, signal: AbortSignal): Promise<void> {
+  while (true) {
     await using worker = new Child({ file: new URL("bank_worker.ts", import.meta.url).href }, JSON.stringify(place));
     const { promise: over, resolve } = Promise.withResolvers<"over">();
     const end = () => resolve("over");
@@ -275,7 +282,8 @@ async function keepAlive(place: BankPlace, signal: AbortSignal): Promise<number>
     if (signal.aborted) end();
     const how = await Promise.race([worker.ended, over]);
     signal.removeEventListener("abort", end);
-    if (how === "over") return deaths;
+    if (how === "over") return;
     assert.equal(how.signal, "SIGKILL", "a worker has ended otherwise than by its own kill");
+    seen.deaths += 1;
   }
 }
