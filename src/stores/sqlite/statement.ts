@@ -19,16 +19,26 @@ export interface SqlPart {
 /** What a template has between its strings. */
 export type Value = SqliteValue | SqlPart;
 
+// The text that each template had last, and mostly has again: composing and hashing it takes as long as reading a row.
+const composed = new WeakMap<TemplateStringsArray, { parts: readonly string[]; text: string }>();
+
 /** Composes a part of a statement, as a template. */
 export function sql(template: TemplateStringsArray, ...values: readonly Value[]): SqlPart {
   const parameters: SqliteValue[] = [];
-  let text = template[0]!.trimStart(); // a template has one string more than values
-  for (let at = 0; at < values.length; at++) {
-    const value = values[at]!;
-    if (isPart(value)) parameters.push(...value.parameters);
-    else parameters.push(value);
-    text += (isPart(value) ? value.text : "?") + template[at + 1];
+  const parts: string[] = [];
+  for (const value of values) {
+    if (isPart(value)) {
+      parameters.push(...value.parameters);
+      parts.push(value.text);
+    } else {
+      parameters.push(value);
+      parts.push("?");
+    }
   }
+  const last = composed.get(template);
+  if (last !== undefined && last.parts.every((part, at) => part === parts[at])) return { text: last.text, parameters };
+  const text = String.raw({ raw: template }, ...parts).trimStart();
+  composed.set(template, { parts, text });
   return { text, parameters };
 }
 
