@@ -9,6 +9,7 @@ import { checkName } from "../values/name.ts";
 import { checkOptionNames, namesOf } from "../values/option_names.ts";
 import { byteLength } from "../values/text.ts";
 import type { Engine } from "./engine.ts";
+import type { Jobs } from "./job_handle.ts";
 
 /** Nothing, if a job takes what is given to it; else what it should have. */
 export type Taking<Input, Given> = [Given] extends [Input] ? unknown : { readonly input: Schema<Given> };
@@ -107,7 +108,7 @@ export function defineCollector<
  * @throws {NotFoundError} The engine does not have the collector.
  */
 export async function collect<S extends Schema>(
-  engine: Pick<Engine, "send">,
+  engine: Pick<Engine<Jobs, never>, "send">,
   collector: Collector<S>,
   item: SchemaInput<S>,
   options: { id?: string } = {},

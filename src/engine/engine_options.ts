@@ -179,7 +179,7 @@ function checkJobs(jobs: unknown): void {
 function isJob(value: unknown): value is Job {
   if (typeof value !== "object" || value === null) return false;
   return typeof propertyOf(value, "name") === "string" && typeof propertyOf(value, "run") === "function" &&
-    propertyOf(value, "input") !== undefined;
+    propertyOf(value, "changes") !== undefined;
 }
 
 /** The retention in milliseconds. */

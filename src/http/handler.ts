@@ -1,5 +1,6 @@
 import { PERSIST_LOGS } from "../engine/plugin.ts";
 import type { Engine } from "../engine/engine.ts";
+import type { Jobs } from "../engine/job_handle.ts";
 import type { EngineParts } from "../engine/assemble_engine.ts";
 import { internalsOf } from "../engine/engine_internals.ts";
 import { NotFoundError, StoreError, ValidationError } from "../model/error.ts";
@@ -79,7 +80,10 @@ export interface Handler<Context = unknown> extends RouteFunctions {
  * @throws {TypeError} An option has the wrong type, or the engine is not from `createEngine()`.
  * @throws {RangeError} A number is out of range.
  */
-export function createHandler<Context>(engine: Engine, options: HandlerOptions<Context> = {}): Handler<Context> {
+export function createHandler<Context>(
+  engine: Engine<Jobs, never>,
+  options: HandlerOptions<Context> = {},
+): Handler<Context> {
   const internals = internalsOf(engine);
   const settings = checkOptions(options, (error) => logError(error, internals.outages));
   const { host, auth, limits, sseThrottleMs: throttleMs } = settings;

@@ -79,3 +79,12 @@ export function retryAfter(thrown: unknown, host: Pick<Host, "now">): number | n
     return null;
   }
 }
+
+/** Whether an error ends the attempts at a step: a `NonRetryableError`, perhaps that of another copy of this package. */
+export function isNonRetryable(thrown: unknown): boolean {
+  try {
+    return propertyOf(thrown, "code") === "non_retryable";
+  } catch {
+    return false;
+  }
+}

@@ -29,7 +29,7 @@ interface Described {
   outer: readonly unknown[];
   /** How many bytes their descriptions have left. */
   bytesLeft: number;
-  /** Further errors of an `AggregateError`: they follow as causes. */
+  /** Further errors of an `AggregateError` or a `SuppressedError`: they follow as causes. */
   next: readonly unknown[];
 }
 
@@ -64,11 +64,14 @@ function describe(thrown: unknown, kind: FailureKind, { outer, bytesLeft, next }
   };
 }
 
-/** What an error names as its cause; of an `AggregateError` without one, its errors, one after another. */
+/** What an error names as its cause; of an `AggregateError` or a `SuppressedError` without one, its errors, one after another. */
 function causesOf(thrown: Error): unknown[] {
   const cause = read(() => thrown.cause) ?? null;
   if (cause !== null) return [cause];
-  const errors = read(() => (thrown as AggregateError).errors);
+  const errors = read(() => {
+    const { errors, error, suppressed } = thrown as AggregateError & { error: unknown; suppressed: unknown };
+    return "suppressed" in thrown ? [error, suppressed] : errors;
+  });
   return Array.isArray(errors) ? read(() => errors.slice(0, MAX_ERRORS - 1)) ?? [] : [];
 }
 

@@ -191,8 +191,9 @@ import type { ChildResult, Signal, SignalOutcome, Wait, WaitText } from "../mode
  * the permanent chunks, with their numbers and instants.
  *
  * **Values** that are written are JSON strings, or `null` for `undefined`; only the payload of a signal is parsed. A
- * store keeps copies of what it is given, and hands out copies. It does not check arguments: the engine limits names,
- * labels, values and filters before.
+ * store keeps copies of what it is given, and hands out copies. Values keep the order of their keys. Names, keys, ids and
+ * labels are compared character by character: case, white space and the form of an accent count. A store does not check
+ * arguments: the engine limits names, labels, values and filters before.
  */
 export interface Store extends AsyncDisposable {
   /**

@@ -44,12 +44,20 @@ export function replaceDate(now: () => number, onUse: (what: string) => void): R
   return replaced(replace(globalThis, "Date", FakeDate));
 }
 
-function replace<T extends object, K extends keyof T>(target: T, name: K, value: T[K]): () => void {
+/** The replacements that are undone, with what each of them replaced. */
+const undone = new WeakMap<object, PropertyDescriptor | undefined>();
+
+function replace<T extends object, K extends keyof T>(target: T, name: K, value: T[K] & object): () => void {
   const own = Object.getOwnPropertyDescriptor(target, name);
   Object.defineProperty(target, name, { value, configurable: true, writable: true });
   return () => {
-    if (own === undefined) delete target[name];
-    else Object.defineProperty(target, name, own);
+    undone.set(value, own);
+    // Tests that overlap undo theirs in any order: the last one also undoes those below it that are over.
+    for (let current = Object.getOwnPropertyDescriptor(target, name); undone.has(current?.value);) {
+      current = undone.get(current!.value);
+      if (current === undefined) delete target[name];
+      else Object.defineProperty(target, name, current);
+    }
   };
 }
 

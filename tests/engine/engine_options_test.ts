@@ -112,6 +112,11 @@ const REFUSALS: [description: string, options: Record<string, unknown>, message:
     /^jobs\.a must be what defineJob\(\) makes, not an obj/,
   ],
   [
+    "a definition that was not given to defineJob()",
+    { jobs: { a: { name: "a", input: job.input, run() {} } } },
+    /^jobs\.a must be what defineJob\(\) makes, not an obj/,
+  ],
+  [
     "two jobs of one name",
     { jobs: { one: job, two: { ...job } } },
     /^Two jobs have the name "job": jobs\.one and jobs\.two$/,

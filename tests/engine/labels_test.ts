@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { z } from "zod";
+import { collect, defineCollector } from "../../src/engine/collector.ts";
 import { createEngine } from "../../src/engine/create_engine.ts";
 import type { SchemaLabels } from "../../src/engine/triggers/new_run.ts";
 import { TimeoutError, type ValidationError } from "../../src/model/error.ts";
 import { createHandler } from "../../src/http/handler.ts";
+import { defineJob } from "../../src/model/job/define_job.ts";
 import type { Schema } from "../../src/model/schema.ts";
 import { forEachStore, forever, pass, type StoreTest } from "../support/stores/for_each_store.ts";
 import { askFunction } from "../support/http/http.ts";
@@ -13,6 +15,7 @@ function anEngine<L>({ store, host }: StoreTest, labels: Schema<L, SchemaLabels>
   return createEngine({ store, host, jobs: { echo }, labels });
 }
 
+const COLLECTOR = { name: "collector", item: z.string(), key: () => "k", quiet: "1s", maxDelay: "1m" } as const;
 const byOrg = z.object({ org: z.string().min(1), tier: z.enum(["free", "paid"]).optional() }).strict();
 
 forEachStore("labels of every trigger are checked by their schema", async (context) => {
@@ -81,6 +84,18 @@ forEachStore("labels over HTTP are refused with 400, and an answer that says whe
   assert.equal(refused.body.code, "invalid_input");
   assert.deepEqual(refused.body.issues.map(({ path }: { path: unknown }) => path), [["labels"]]);
   assert.equal(accepted.status, 200);
+});
+
+// The types are what this is about: a schema may take labels that are not strings, or may be left out.
+forEachStore("labels of any schema leave the engine one for createHandler() and collect()", async ({ store, host }) => {
+  const labels = z.object({ org: z.number().transform(String), team: z.string().optional() });
+  const collector = defineCollector({ ...COLLECTOR, into: defineJob({ name: "into", input: z.any(), run() {} }) });
+  await using engine = createEngine({ store, host, jobs: { collector }, labels });
+
+  const handler = createHandler(engine, { host });
+
+  assert.equal((await handler.fetch(new Request("http://localhost/runs"))).status, 200);
+  await assert.rejects(collect(engine, collector, "a"), { name: "ValidationError" });
 });
 
 forEachStore("labels whose schema throws are refused, and the host hears why", async (context) => {

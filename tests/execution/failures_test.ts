@@ -252,3 +252,25 @@ forEachStore("an AggregateError keeps its first four errors, and 16 KiB in all",
   const bytes = kept.reduce((sum, failure) => sum + (failure!.stack?.length ?? 0), 0);
   assert.ok(bytes <= 16_384 && bytes > 12_000, `${bytes}`);
 });
+
+forEachStore(
+  "a SuppressedError keeps what the disposal threw, and what it suppressed with its cause",
+  async (context) => {
+    await using engine = anEngine(context, (step) =>
+      step.run("copy", () => {
+        using _file = {
+          [Symbol.dispose]: () => {
+            throw new Error("cannot close");
+          },
+        };
+        return openFile();
+      }));
+    const { id } = await engine.trigger("import", null);
+
+    await engine.runUntilIdle();
+
+    const { name, cause } = (await engine.getRun(id))!.failure!;
+    assert.deepEqual([name, cause!.message], ["SuppressedError", "cannot close"]);
+    assertOpenFile(cause!.cause);
+  },
+);

@@ -88,6 +88,26 @@ forEachStore(
   },
 );
 
+forEachStore("a call that a job makes after it has ended is warned of", async (context) => {
+  const late = Promise.withResolvers<void>();
+  let isExecuted = false;
+  const { engine, warnings } = aWarningEngine(context, (step) => {
+    late.promise.then(() => step.run("late", () => void (isExecuted = true)));
+    return "done";
+  });
+  await using _ = engine;
+  await engine.trigger("import", null);
+  await engine.runUntilIdle();
+
+  late.resolve();
+  await context.host.settle();
+
+  assert.equal(isExecuted, false);
+  assert.deepEqual(warnings, [
+    'Job "import" has called step.run("late") after it had ended: that is never executed. Await it in the job',
+  ]);
+});
+
 forEachStore(
   "a wait for a run of a job that no live worker has is warned of after two seconds, once",
   async (context) => {

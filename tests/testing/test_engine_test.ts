@@ -276,6 +276,22 @@ Deno.test("fakeDate() and fakeChance() replace globals until their block ends, a
   assert.deepEqual(draw(), draw());
 });
 
+Deno.test("fakeDate() and fakeChance() of tests that overlap are all undone, whichever ends last", async () => {
+  await using one = createTestEngine({ jobs: {}, now: "2031-05-05T00:00:00Z" });
+  await using other = createTestEngine({ jobs: {}, now: "2041-05-05T00:00:00Z" });
+  const real = [Date, Math.random, crypto.randomUUID];
+  const fakes = [one.fakeDate(), one.fakeChance(1), other.fakeDate(), other.fakeChance(2)];
+
+  fakes[0]!.restore();
+  fakes[1]!.restore();
+  const year = new Date().getUTCFullYear();
+  fakes[2]!.restore();
+  fakes[3]!.restore();
+
+  assert.equal(year, 2041);
+  assert.deepEqual([Date, Math.random, crypto.randomUUID], real);
+});
+
 Deno.test("warnings name the calls that a job does not await, and no others", async () => {
   const careless = defineJob({
     name: "careless",

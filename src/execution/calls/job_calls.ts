@@ -37,13 +37,13 @@ export class JobCalls {
    * @param method What was called, and `givenName` the name that it was given, for warnings.
    */
   forJob<T>(promise: Promise<T>, method: string, givenName: unknown): Promise<T> {
-    if (this.#state.hasParked) {
-      this.#warn(
-        `has called ${
-          describeCall(method, givenName)
-        } after its run had parked: it awaits something that is no step, ` +
-          "and what follows never happens here. Put that into the function of a step",
-      );
+    const { hasParked, hasReturned, isInterrupted } = this.#state;
+    if (hasParked || (hasReturned && !isInterrupted)) {
+      const reason = hasParked
+        ? "its run had parked: it awaits something that is no step, and what follows never happens here. Put that into " +
+          "the function of a step"
+        : "it had ended: that is never executed. Await it in the job";
+      this.#warn(`has called ${describeCall(method, givenName)} after ${reason}`);
     }
     this.#open += 1;
     const forJob = new WatchedPromise<T>((resolve, reject) => {

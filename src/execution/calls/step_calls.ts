@@ -1,13 +1,13 @@
 import { runAround, type StepOutcome } from "../../model/around.ts";
 import { type Duration, readDuration } from "../../values/duration.ts";
-import { NonRetryableError, StepError, TimeoutError } from "../../model/error.ts";
+import { StepError, TimeoutError } from "../../model/error.ts";
 import { isInstance, kindOf } from "../../values/unknown_values.ts";
 import type { Failure } from "../../model/failure.ts";
 import { pause } from "../../model/host.ts";
 import type { StepOptions, StepTools } from "../../model/job/step_calls.ts";
 import { decode, type Json, type JsonText } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
-import { checkRetryPolicy, retryAfter, retryDelay, type RetryPolicy } from "../../model/retry.ts";
+import { checkRetryPolicy, isNonRetryable, retryAfter, retryDelay, type RetryPolicy } from "../../model/retry.ts";
 import { type ExecutingStep, idempotencyKeyOf, type SavedStep, type StepRecord } from "../../model/step.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { Execution } from "../execution.ts";
@@ -373,7 +373,7 @@ export class StepCalls {
   }
 
   #delayAfter(thrown: unknown, policy: RetryPolicy, attempts: number): number | null {
-    if (isInstance(thrown, NonRetryableError) || attempts >= (policy.maxAttempts ?? 1)) return null;
+    if (isNonRetryable(thrown) || attempts >= (policy.maxAttempts ?? 1)) return null;
     return retryAfter(thrown, this.#execution.deps.host) ?? retryDelay(policy, attempts, this.#execution.deps.host);
   }
 }

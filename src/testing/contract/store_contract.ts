@@ -17,6 +17,7 @@ import { delayCases } from "./flow/delays.ts";
 import { deleteCases } from "./runs/delete.ts";
 import { endCases } from "./runs/ends.ts";
 import { enqueueCases } from "./runs/enqueue.ts";
+import { exactStringCases } from "./records/exact_strings.ts";
 import { factCases } from "./records/facts.ts";
 import { fairnessCases } from "./flow/fairness.ts";
 import { fenceCases } from "./claims/fence.ts";
@@ -173,6 +174,7 @@ export const CASES: readonly Case[] = [
   ...workerCases,
   ...operateCases,
   ...stepCases,
+  ...exactStringCases,
   ...streamCases,
   ...pauseCases,
   ...addedChildCases,

@@ -236,6 +236,21 @@ forEachStore("NonRetryableError ends the attempts at a step", async ({ store, ho
   assert.deepEqual(steps.map(({ attempt, failure }) => [attempt, failure.maxAttempts]), [[1, 9], [2, 9]]);
 });
 
+forEachStore("NonRetryableError of another copy of the package ends the attempts, too", async ({ store, host }) => {
+  class OtherError extends Error {
+    readonly code = "non_retryable";
+  }
+  const { calls, work } = failsUntil(9, host, () => new OtherError("never"));
+  const job = aJob((step) => step.run("flaky", work, { retry: { maxAttempts: 9, delay: 0 } }));
+  await using engine = createEngine({ store, host, jobs: { job } });
+
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+
+  assert.equal((await engine.getRun(id))!.error, "never");
+  assert.equal(calls.length, 1);
+});
+
 forEachStore("retry is of no use for a result that JSON cannot keep", async ({ store, host }) => {
   let calls = 0;
   const job = aJob((step) =>

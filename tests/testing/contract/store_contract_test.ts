@@ -44,6 +44,27 @@ const MISTAKES: Mistake[] = [
     }),
   },
   {
+    what: "keeps keys in a column that ignores case",
+    foundBy: "enqueue() tells similar idempotency keys apart, and searchRuns() finds each alone",
+    methods: (store) => ({
+      enqueue: (runs) =>
+        store.enqueue(runs.map((run) => ({ ...run, idempotencyKey: run.idempotencyKey?.toLowerCase() ?? null }))),
+    }),
+  },
+  {
+    what: "searches by LIKE",
+    foundBy: "getRuns() and searchRuns() tell similar labels apart",
+    methods: (store) => ({ searchRuns: (text, limit) => store.searchRuns(text.replace("%", "rder"), limit) }),
+  },
+  {
+    what: "keeps payloads in a column that sorts keys",
+    foundBy: "values keep the order of their keys, and each character",
+    methods: (store) => ({
+      signal: (id, signal) =>
+        store.signal(id, { ...signal, payload: JSON.parse(JSON.stringify(signal.payload, ["a", "b", "c", "d"])) }),
+    }),
+  },
+  {
     what: "hands out what it keeps",
     foundBy: "readRuns() answers copies that are the reader's own",
     methods: (store) => {
