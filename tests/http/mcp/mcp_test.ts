@@ -25,10 +25,12 @@ const sum = defineJob({
 const broken = defineJob({
   name: "broken",
   input: z.object({}),
-  run: (step) =>
-    step.run("break", () => {
+  async run(step) {
+    await step.run("begin", () => 1);
+    await step.run("break", () => {
       throw new Error("It is broken");
-    }),
+    });
+  },
 });
 const refund = defineJob({
   name: "refund",
@@ -529,6 +531,17 @@ Deno.test("operate: true adds seven tools, which do what their routes do", async
   assert.equal((await server.engine.getWait(wait!.id))?.status, "resolved");
   assert.equal(cancelled.isError, true);
   assert.match(unknown.content[0].text, /no parameter "stack"/);
+});
+
+Deno.test("retry_run keeps completed steps, also if a model sends null for what it leaves out", async () => {
+  const server = aServer({ operate: true });
+  await using _service = server.service;
+  const runId = await start(server, "broken");
+
+  const { result } = await server.call("retry_run", { runId, from: null });
+
+  const steps = await server.engine.getSteps(result.structuredContent.runId);
+  assert.deepEqual(steps.map(({ name }) => name), ["begin"]);
 });
 
 const WRONG: readonly [tool: string, args: object, message: RegExp][] = [
