@@ -78,7 +78,12 @@ const BODY_WAS_READ = "The body of the request was read before the handler was c
 /** Sends an error, as the handler does. */
 function refuse(outgoing: ServerResponse, status: number, error: string): void {
   const code = status === 500 ? "internal" : "invalid_request";
-  outgoing.writeHead(status, { "content-type": "application/json", "cache-control": "no-store" });
+  outgoing.writeHead(status, {
+    "content-type": "application/json",
+    "cache-control": "no-store",
+    "cross-origin-resource-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+  });
   outgoing.end(JSON.stringify({ error, code }));
 }
 

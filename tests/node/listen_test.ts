@@ -30,6 +30,8 @@ for (
     server.close();
     await once(server, "close");
     assert.match(refused, /^HTTP\/1\.1 400 /);
+    assert.match(refused, /cross-origin-resource-policy: same-origin\r\n/i);
+    assert.match(refused, /x-content-type-options: nosniff\r\n/i);
     assert.equal(text, "served");
   });
 }
