@@ -613,6 +613,19 @@ Deno.test("a run that takes longer than callTimeout goes on, and its id is the r
   await client.close();
 });
 
+Deno.test("a call that waits is answered when the engine stops, so that its server can shut down", async () => {
+  const server = aServer();
+  await using _service = server.service;
+  server.engine.on("run:trigger", () => void server.engine.runUntilIdle());
+  server.engine.on("run:waiting", () => void server.engine.stop());
+
+  const { body } = await server.service.ask("POST", "/mcp", {
+    body: { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "words", arguments: {} } },
+  });
+
+  assert.match(body.result.content[0].text, /^It goes on as run [0-9a-f-]{36}, which is waiting/);
+});
+
 Deno.test("that a run goes on is an error only where the tool promises a structure", async () => {
   const jobs = {
     text: defineJob({ name: "text", input: z.object({}), output: z.string(), run: () => "done" }),
