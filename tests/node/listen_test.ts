@@ -117,6 +117,36 @@ Deno.test("listen() aborts the signal of a request whose client has left", async
   await once(server, "close");
 });
 
+Deno.test("listen() cancels the body of a response whose client left before there was one", async () => {
+  const asked = Promise.withResolvers<void>();
+  let isCancelled = false;
+  const handler = {
+    fetch: async ({ url, signal }: Request) => {
+      if (!url.endsWith("/stream")) return new Response("served");
+      asked.resolve();
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      return new Response(new ReadableStream({ cancel: () => void (isCancelled = true) }));
+    },
+  };
+  const server = await listen(handler, { port: 0, hostname: "127.0.0.1" });
+  const { port } = server.address() as AddressInfo;
+  const client = new AbortController();
+  const answer = fetch(`http://127.0.0.1:${port}/stream`, { signal: client.signal });
+  await asked.promise;
+
+  client.abort();
+  await assert.rejects(answer);
+  const next = await fetch(`http://127.0.0.1:${port}/`);
+  await next.text();
+  const last = await fetch(`http://127.0.0.1:${port}/`);
+  await last.text();
+
+  assert.equal(isCancelled, true);
+  server.closeAllConnections();
+  server.close();
+  await once(server, "close");
+});
+
 /** Sends a request to a server whose requests pass a middleware first. */
 async function sendThrough(
   middleware: (incoming: IncomingMessage) => Promise<void>,
