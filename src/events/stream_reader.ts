@@ -174,6 +174,7 @@ class Reading implements StreamReading {
   }
 
   async nextText(): Promise<StreamText | null> {
+    if (this.abortSignal.aborted) return null; // nobody would end what it follows
     if (this.#deps.follow !== null) await (this.#following ??= this.#deps.follow(this)).catch(() => {});
     while (!this.abortSignal.aborted) {
       // Before the read: a commit during it is not missed.

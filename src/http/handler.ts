@@ -276,8 +276,16 @@ function mcpRoute(mcp: HandlerMcp): Route {
           return await (await answer({ ...call, request: asked, parameters: new URLSearchParams(query) })).json();
         },
         linkTo: links === null ? null : (wait, options) => links.toWait(wait, options),
-        // However it ends, its route shows it.
-        waitForEnd: (runId, timeout) => engine.waitForRun(runId, { timeout }).then(() => {}, () => {}),
+        // However it ends, its route shows it. A stop of the engine ends the events, so that the server can shut down.
+        waitForEnd: async (runId, timeout) => {
+          const events = engine.subscribe(runId).getReader();
+          const stopTimer = host.schedule(timeout, () => void events.cancel());
+          const readAll = async () => {
+            while (!(await events.read()).done);
+          };
+          await readAll().catch(() => {});
+          stopTimer();
+        },
       });
     },
   };

@@ -21,8 +21,8 @@ export interface SendRequest {
    */
   start: NewRun | null;
   /**
-   * The id of the run that the caller has found (with `start`: the one that takes messages); `null`: none. If it is
-   * another one now, nothing is sent. Left out: whatever run it is.
+   * The id of the run that the caller has found (with `start`: the one that takes messages, or has another one with this
+   * id); `null`: none. If it is another one now, nothing is sent. Left out: whatever run it is.
    */
   expect?: string | null;
 }

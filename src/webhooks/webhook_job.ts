@@ -106,7 +106,8 @@ export function webhookJob<const Name extends string>(
       try {
         return await step.run("deliver", async ({ abortSignal, attempt }) => {
           const found = await find(endpoint);
-          if (found === null) return { skipped: true as const };
+          // The first row of a query that finds none is `undefined`, whatever its type says.
+          if (found === null || found === undefined) return { skipped: true as const };
           const delayMs = retryDelay(retry, attempt, Math);
           return await sendWebhook(found, { id: sent.id, body, delayMs }, abortSignal, options);
         }, { retry, timeout });

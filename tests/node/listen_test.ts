@@ -30,6 +30,8 @@ for (
     server.close();
     await once(server, "close");
     assert.match(refused, /^HTTP\/1\.1 400 /);
+    assert.match(refused, /cross-origin-resource-policy: same-origin\r\n/i);
+    assert.match(refused, /x-content-type-options: nosniff\r\n/i);
     assert.equal(text, "served");
   });
 }
@@ -111,6 +113,36 @@ Deno.test("listen() aborts the signal of a request whose client has left", async
   await assert.rejects(answer);
   await left.promise;
 
+  server.close();
+  await once(server, "close");
+});
+
+Deno.test("listen() cancels the body of a response whose client left before there was one", async () => {
+  const asked = Promise.withResolvers<void>();
+  let isCancelled = false;
+  const handler = {
+    fetch: async ({ url, signal }: Request) => {
+      if (!url.endsWith("/stream")) return new Response("served");
+      asked.resolve();
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      return new Response(new ReadableStream({ cancel: () => void (isCancelled = true) }));
+    },
+  };
+  const server = await listen(handler, { port: 0, hostname: "127.0.0.1" });
+  const { port } = server.address() as AddressInfo;
+  const client = new AbortController();
+  const answer = fetch(`http://127.0.0.1:${port}/stream`, { signal: client.signal });
+  await asked.promise;
+
+  client.abort();
+  await assert.rejects(answer);
+  const next = await fetch(`http://127.0.0.1:${port}/`);
+  await next.text();
+  const last = await fetch(`http://127.0.0.1:${port}/`);
+  await last.text();
+
+  assert.equal(isCancelled, true);
+  server.closeAllConnections();
   server.close();
   await once(server, "close");
 });

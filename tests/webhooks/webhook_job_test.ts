@@ -202,6 +202,17 @@ Deno.test("webhookJob() completes as skipped if the endpoint is gone, and looks 
   assert.deepEqual([lookups, sent.length], [3, 2]);
 });
 
+Deno.test("webhookJob() completes as skipped if there is no row of the endpoint", async () => {
+  const rows: { url: string; secret: string }[] = [];
+  const { t, deliver } = aDelivery(() => status(200), { endpoint: () => rows[0] as (typeof rows)[number] });
+  await using _engine = t;
+
+  const run = await t.trigger(deliver, INPUT);
+  await t.drain();
+
+  await t.expectRun(run).completed({ skipped: true });
+});
+
 Deno.test("webhookJob() gives up an attempt after 20 seconds, and reads nothing of an answer", async () => {
   const { promise: aborted, resolve } = Promise.withResolvers<void>();
   let isCancelled = false;

@@ -103,7 +103,7 @@ export function listOperatorTools(): JsonObject[] {
 
 /** Calls one of the tools: its route decides who may. */
 export async function callOperatorTool(call: McpCall, tool: OperatorTool, given: JsonObject): Promise<JsonObject> {
-  const known = tool.route === "retrigger" ? { from: "failure", ...given } : given;
+  const known = tool.route === "retrigger" ? { ...given, from: given.from ?? "failure" } : given;
   const extra: Record<string, string> = tool.route === "runs" ? { fields: "summary" } : {};
   for (const [name, value] of Object.entries(known)) {
     if (!Object.hasOwn(tool.properties, name)) return toError(`There is no parameter "${name}"`);

@@ -156,7 +156,6 @@ export type SendAnswer =
   | {
     state: "known";
     run: InboxRow;
-    isOpen: boolean;
     message: { name: string; payload: JsonText };
     started: RunRow | null;
   }
@@ -170,7 +169,7 @@ interface InboxRow extends IdentityRow {
 }
 
 /** What `fn.send()` returns, as the outcome; throws if it was refused. */
-export function toSendOutcome(answer: SendAnswer, { to, message, start, expect }: SendRequest): SendOutcome {
+export function toSendOutcome(answer: SendAnswer, { to, message, expect }: SendRequest): SendOutcome {
   const run = answer.run === null ? null : toRunIdentity(answer.run);
   if (run === null || answer.run === null) {
     if (answer.state === "changed") return { changed: true, found: null };
@@ -180,9 +179,8 @@ export function toSendOutcome(answer: SendAnswer, { to, message, start, expect }
     if (isSameMessage(answer.message, message)) {
       return { run, disposition: "duplicate", started: toStarted(answer.started) };
     }
-    const found = answer.isOpen || start === null ? run : null;
-    if (expect === undefined || expect === (found?.id ?? null)) throw messageIdError(run.id, message.id);
-    return { changed: true, found };
+    if (expect === undefined || expect === run.id) throw messageIdError(run.id, message.id);
+    return { changed: true, found: run };
   }
   const { status, retriggered_as: retriggeredAs } = answer.run;
   if (answer.state === "ended") throw runEndedError({ runId: run.id, status, retriggeredAs }, isTerminal(status));

@@ -226,6 +226,30 @@ Deno.test("POST /send asks the hooks about a run that is triggered while they ar
   assert.deepEqual(await service.engine.getMessages(run!.id), []);
 });
 
+Deno.test("POST /send with start names no run that a hook hides, whose key and message id it has", async () => {
+  await using service = aService({ auth: hooks([], { tenant: () => "all" }) }, undefined, { chat });
+  const send = (org: string, text: string) =>
+    service.ask("POST", "/send", {
+      headers: { "x-org": org },
+      body: {
+        jobName: "chat",
+        key: "k",
+        name: "text",
+        payload: { text },
+        id: "m1",
+        start: { input: 1, labels: { org } },
+      },
+    });
+  await send("a", "hi");
+  await service.engine.runUntilIdle();
+
+  const ofOther = await send("b", "ho");
+  const own = await send("a", "ho");
+
+  assert.equal(ofOther.status, aRefusal().status);
+  assert.deepEqual([own.status, own.body.code], [409, "conflict"]);
+});
+
 Deno.test("POST /send is refused by a hook, and then nothing is stored", async () => {
   const refuse = () => {
     throw aRefusal();

@@ -25,10 +25,12 @@ const sum = defineJob({
 const broken = defineJob({
   name: "broken",
   input: z.object({}),
-  run: (step) =>
-    step.run("break", () => {
+  async run(step) {
+    await step.run("begin", () => 1);
+    await step.run("break", () => {
       throw new Error("It is broken");
-    }),
+    });
+  },
 });
 const refund = defineJob({
   name: "refund",
@@ -531,6 +533,17 @@ Deno.test("operate: true adds seven tools, which do what their routes do", async
   assert.match(unknown.content[0].text, /no parameter "stack"/);
 });
 
+Deno.test("retry_run keeps completed steps, also if a model sends null for what it leaves out", async () => {
+  const server = aServer({ operate: true });
+  await using _service = server.service;
+  const runId = await start(server, "broken");
+
+  const { result } = await server.call("retry_run", { runId, from: null });
+
+  const steps = await server.engine.getSteps(result.structuredContent.runId);
+  assert.deepEqual(steps.map(({ name }) => name), ["begin"]);
+});
+
 const WRONG: readonly [tool: string, args: object, message: RegExp][] = [
   ["list_runs", { status: "broken" }, /status/],
   ["list_runs", { status: ["failed"] }, /The parameter status must be a string or a number/],
@@ -598,6 +611,19 @@ Deno.test("a run that takes longer than callTimeout goes on, and its id is the r
   assert.equal(result.isError, undefined);
   assert.match((result.content as { text: string }[])[0]!.text, /^It goes on as run [0-9a-f-]{36}, which is waiting/);
   await client.close();
+});
+
+Deno.test("a call that waits is answered when the engine stops, so that its server can shut down", async () => {
+  const server = aServer();
+  await using _service = server.service;
+  server.engine.on("run:trigger", () => void server.engine.runUntilIdle());
+  server.engine.on("run:waiting", () => void server.engine.stop());
+
+  const { body } = await server.service.ask("POST", "/mcp", {
+    body: { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "words", arguments: {} } },
+  });
+
+  assert.match(body.result.content[0].text, /^It goes on as run [0-9a-f-]{36}, which is waiting/);
 });
 
 Deno.test("that a run goes on is an error only where the tool promises a structure", async () => {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { internalsOf } from "../../../src/engine/engine_internals.ts";
 import { defineStream } from "../../../src/model/stream.ts";
 import type { Lease } from "../../../src/model/lease.ts";
 import type { Store } from "../../../src/store/store.ts";
@@ -443,6 +444,24 @@ forEachStore(
     assert.deepEqual([events.status, await events.text()], [200, "retry: 1000\n\n"]);
     assert.deepEqual([poll.status, poll.body.code, poll.headers.get("retry-after")], [503, "unavailable", "1"]);
     assert.deepEqual([now.status, now.body], [200, ["a"]]);
+  },
+);
+
+forEachStore(
+  "GET /stream whose client has left before it is read leaves nothing that follows the run",
+  async (context) => {
+    await using service = aService({}, context);
+    const { path } = await aStream(context, service);
+    const { reader } = internalsOf(service.engine).lifecycle;
+    const poll = aRequest("GET", `${path}&offset=-1&live=long-poll`);
+
+    const polled = await service.handler.fetch(new Request(poll, { signal: AbortSignal.abort() }));
+    const afterPoll = reader.readPlace;
+    const events = await fetch(service, `${path}&offset=-1&live=sse`);
+    await events.body!.cancel();
+    await context.host.settle();
+
+    assert.deepEqual([polled.status, afterPoll, reader.readPlace], [204, null, null]);
   },
 );
 

@@ -26,7 +26,7 @@ export function sendMessage(runs: MemoryRuns, request: SendRequest, now: number)
   }
   if (run !== undefined && known === undefined) commitPassed(runs, run, now);
   const isOpen = run !== undefined && !isTerminal(run.status) && !hasClosedInbox(run);
-  const found = run !== undefined && (isOpen || start === null) ? toIdentity(run) : null;
+  const found = run !== undefined && (isOpen || start === null || known !== undefined) ? toIdentity(run) : null;
   if (expect !== undefined && expect !== (found?.id ?? null)) return { changed: true, found };
   if (run !== undefined && known !== undefined) throw messageIdError(run.id, message.id);
   if (run !== undefined && isOpen) {

@@ -49,7 +49,7 @@ export function sendMessage(
   const mayExpire = run !== undefined && known === undefined && !hasEnded && run.has_pauses !== 0;
   if (mayExpire && commitDeadlines(db, run.seq, now)) wake(db, run.seq, now);
   const isOpen = run !== undefined && !hasEnded && !hasClosedInbox(db, run.seq);
-  const found = run !== undefined && (isOpen || start === null) ? toRunIdentity(run) : null;
+  const found = run !== undefined && (isOpen || start === null || known !== undefined) ? toRunIdentity(run) : null;
   if (expect !== undefined && expect !== (found?.id ?? null)) return { changed: true, found };
   if (run !== undefined && known !== undefined) return { refused: messageIdError(run.id, message.id) };
   if (run !== undefined && isOpen) {

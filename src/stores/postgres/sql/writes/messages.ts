@@ -19,7 +19,7 @@ begin
     end if;
     v_open := r.completed_at is null and not fn.has_closed_inbox(r.seq);
     if m.seq is not null then
-      return v_answer || jsonb_build_object('state', 'known', 'isOpen', v_open,
+      return v_answer || jsonb_build_object('state', 'known',
         'message', jsonb_build_object('name', m.name, 'payload', m.payload),
         'started', case when r.id = p -> 'start' ->> 'id' then fn.run_json(r) end);
     end if;

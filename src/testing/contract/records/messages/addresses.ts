@@ -184,6 +184,18 @@ test("send() does nothing if another run takes messages than the expected one", 
   assert.deepEqual(seen(await store.send({ ...starting("m5"), expect: null }))[1], "accepted");
 });
 
+test("send() with start tells which run has another message with the id, before it refuses the message", async ({ store }) => {
+  const { lease, run } = await startRun(store, { idempotencyKey: KEY });
+  await store.send(toKey("m1"));
+  await complete(store, lease);
+  const other = { ...starting("m1"), message: { ...aMessage("").message, id: "m1", payload: "7" } };
+
+  const changed = await store.send({ ...other, expect: null });
+
+  assert.deepEqual(changed, { changed: true, found: { id: run.id, jobName: A_JOB, labels: {} } });
+  await assert.rejects(store.send({ ...other, expect: run.id }), { code: "conflict" });
+});
+
 test("send() notes that it has started a run", async ({ store }) => {
   const before = await store.findCursor(null);
   const start = aStartedRun();
