@@ -46,6 +46,7 @@ export class AttemptStreams implements StreamOwner {
       this.#add(opened, item);
       for (let room; (room = opened.stream.room()) !== null;) {
         await room;
+        if (this.#isClosed) return; // the record of the attempt brings the item
         this.#check();
       }
     };

@@ -410,6 +410,19 @@ forEachStore("write() waits while 256 KiB are not stored", async ({ store, host 
   assert.equal((await itemsOf(engine, id)).length, 6);
 });
 
+forEachStore("write() that waits for room when the function returns resolves: its item counts", async (context) => {
+  let writes: Promise<void>[] = [];
+  const { items } = await perform(context, (step) =>
+    step.run("say", ({ stream }) => {
+      writes = Array.from({ length: 6 }, () => stream(tokens).write("x".repeat(100_000)));
+    }));
+
+  const settled = await Promise.allSettled(writes);
+
+  assert.deepEqual(new Set(settled.map(({ status }) => status)), new Set(["fulfilled"]));
+  assert.equal(items.length, 6);
+});
+
 forEachStore("a stream cannot become larger than maxStreamBytes", async (context) => {
   const { status, error } = await perform(context, async (step) => {
     await step.run("first", ({ stream }) => stream(tokens).write("x".repeat(60)));
