@@ -379,6 +379,30 @@ forEachStore("an attempt that timed out writes nothing into the next one", async
   assert.deepEqual(await itemsOf(engine, id), ["2a"]);
 });
 
+forEachStore(
+  "pipe() of a stream that has fallen silent ends with the attempt, and cancels it",
+  async ({ store, host }) => {
+    const cancelled = Promise.withResolvers<unknown>();
+    const rejected = Promise.withResolvers<unknown>();
+    const job = aJob((step) =>
+      step.run("say", async ({ stream }) => {
+        const silent = new ReadableStream({ start: (source) => source.enqueue("a"), cancel: cancelled.resolve });
+        await stream(tokens).pipe(silent).catch(rejected.resolve);
+      })
+    );
+    await using engine = createEngine({ store, host, jobs: { job } });
+    const { id } = await engine.trigger("job", null);
+    const done = engine.runUntilIdle();
+    await until(host, async () => (await itemsOf(engine, id)).length > 0);
+
+    await engine.cancel(id);
+    await done;
+
+    assert.ok(await rejected.promise instanceof RunCancelledError);
+    assert.equal(await cancelled.promise, await rejected.promise);
+  },
+);
+
 forEachStore("write() waits while 256 KiB are not stored", async ({ store, host }) => {
   const item = "x".repeat(100_000);
   const written: number[] = [];
