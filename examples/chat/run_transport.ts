@@ -28,6 +28,7 @@ export class RunTransport implements ChatTransport<UIMessage> {
     const options = { labels: { chat: chatId }, idempotencyKey };
     const { runId } = await this.#client.trigger("answer", { messages }, options);
     this.runId = runId;
+    if (abortSignal?.aborted) await this.#client.cancel(runId); // it was stopped before there was a run
     return streamOf(this.#read(runId, abortSignal));
   }
 

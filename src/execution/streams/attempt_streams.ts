@@ -2,6 +2,7 @@ import { ConflictError, SerializationError } from "../../model/error.ts";
 import type { StepWrite } from "../../model/step.ts";
 import { type Chunk, MAX_ITEM_BYTES, type Stream, streamName, type StreamWriter } from "../../model/stream.ts";
 import { encode, type Jsonify } from "../../values/json.ts";
+import { isInstance } from "../../values/unknown_values.ts";
 import type { Execution } from "../execution.ts";
 import { type OpenStream, readPermanent, type StreamOwner } from "./run_streams.ts";
 
@@ -46,12 +47,16 @@ export class AttemptStreams implements StreamOwner {
       this.#add(opened, item);
       for (let room; (room = opened.stream.room()) !== null;) {
         await room;
+        if (this.#isClosed) return; // the record of the attempt brings the item
         this.#check();
       }
     };
     const pipe = async (source: AsyncIterable<T>) => {
       this.#check();
-      for await (const item of source) await write(item);
+      // A stream that falls silent is cancelled with the attempt: its iterator would wait for the next item.
+      const { abortSignal: signal } = this;
+      const items = isInstance(source, ReadableStream) ? source.pipeThrough(new TransformStream(), { signal }) : source;
+      for await (const item of items) await write(item as T);
     };
     return { write: (item) => this.#guard(write(item)), pipe: (source) => this.#guard(pipe(source)) };
   }

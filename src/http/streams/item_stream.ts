@@ -160,11 +160,11 @@ class ItemEvents {
       if (last !== undefined) {
         reading.place = { position: last.position, at: last.at };
         const items = jsonOf(text);
+        await this.#events.ready(Infinity); // items can be larger than what is buffered behind others
         if (items !== "[]") this.#send("data", this.#query.isText ? textOf(text) : items);
       }
       this.#sendControl(reading.place, !text.hasMore, isClosed);
       if (isClosed) return this.#events.end();
-      await this.#events.ready();
     }
   }
 
@@ -192,7 +192,11 @@ class ItemEvents {
     // A reader drops one space after the colon (WHATWG HTML, section 9.2.6).
     const lines = data.split(/\r\n|\r|\n/).map((line) => `data:${line.startsWith(" ") ? " " : ""}${line}\n`).join("");
     const id = place === undefined ? "" : `id: ${formatPlace(place)}\n`;
-    this.#events.send({ bytes: encoder.encode(`event: ${event}\n${lines}${id}\n`), subject: null });
+    this.#events.send({
+      bytes: encoder.encode(`event: ${event}\n${lines}${id}\n`),
+      subject: null,
+      isTiny: place !== undefined,
+    });
   }
 }
 

@@ -134,13 +134,15 @@ export function readStream(
   if (run === undefined) return null;
   const { last, permanent, end } = endsOf(db, run, stream);
   const from = after?.position ?? 0;
-  const read = maxLength === 0 ? [] : db.all<ChunkRow>`
-    SELECT position, follows, first, size, at, items FROM holdfast_chunks
-    WHERE run_seq = ${run.seq} AND stream = ${stream} AND position > ${from} AND position <= ${end.position}
-      AND items IS NOT NULL
-    ORDER BY position LIMIT ${raw(MAX_CHUNKS_READ)}`;
-  const room = (read[0]?.size ?? 0) + maxLength;
-  const rows = read.filter(({ size }) => size <= room);
+  // Which chunks fit is known before their items are read.
+  const rows = maxLength === 0 ? [] : db.all<ChunkRow>`
+    WITH near AS (
+      SELECT rowid AS id, size FROM holdfast_chunks
+      WHERE run_seq = ${run.seq} AND stream = ${stream} AND position > ${from} AND position <= ${end.position}
+        AND items IS NOT NULL
+      ORDER BY position LIMIT ${raw(MAX_CHUNKS_READ)})
+    SELECT c.position, c.follows, c.first, c.size, c.at, c.items FROM near JOIN holdfast_chunks c ON c.rowid = near.id
+    WHERE near.size <= ${maxLength} + (SELECT min(size) FROM near) ORDER BY c.position`;
   return {
     chunks: rows.map(({ position, follows, first, at, items }) => ({ position, at, after: follows, first, items })),
     hasMore: maxLength > 0 && (rows.at(-1)?.position ?? from) < end.position,

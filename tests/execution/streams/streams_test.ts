@@ -379,6 +379,30 @@ forEachStore("an attempt that timed out writes nothing into the next one", async
   assert.deepEqual(await itemsOf(engine, id), ["2a"]);
 });
 
+forEachStore(
+  "pipe() of a stream that has fallen silent ends with the attempt, and cancels it",
+  async ({ store, host }) => {
+    const cancelled = Promise.withResolvers<unknown>();
+    const rejected = Promise.withResolvers<unknown>();
+    const job = aJob((step) =>
+      step.run("say", async ({ stream }) => {
+        const silent = new ReadableStream({ start: (source) => source.enqueue("a"), cancel: cancelled.resolve });
+        await stream(tokens).pipe(silent).catch(rejected.resolve);
+      })
+    );
+    await using engine = createEngine({ store, host, jobs: { job } });
+    const { id } = await engine.trigger("job", null);
+    const done = engine.runUntilIdle();
+    await until(host, async () => (await itemsOf(engine, id)).length > 0);
+
+    await engine.cancel(id);
+    await done;
+
+    assert.ok(await rejected.promise instanceof RunCancelledError);
+    assert.equal(await cancelled.promise, await rejected.promise);
+  },
+);
+
 forEachStore("write() waits while 256 KiB are not stored", async ({ store, host }) => {
   const item = "x".repeat(100_000);
   const written: number[] = [];
@@ -408,6 +432,19 @@ forEachStore("write() waits while 256 KiB are not stored", async ({ store, host 
   await until(host, () => written.length === 6);
   await done;
   assert.equal((await itemsOf(engine, id)).length, 6);
+});
+
+forEachStore("write() that waits for room when the function returns resolves: its item counts", async (context) => {
+  let writes: Promise<void>[] = [];
+  const { items } = await perform(context, (step) =>
+    step.run("say", ({ stream }) => {
+      writes = Array.from({ length: 6 }, () => stream(tokens).write("x".repeat(100_000)));
+    }));
+
+  const settled = await Promise.allSettled(writes);
+
+  assert.deepEqual(new Set(settled.map(({ status }) => status)), new Set(["fulfilled"]));
+  assert.equal(items.length, 6);
 });
 
 forEachStore("a stream cannot become larger than maxStreamBytes", async (context) => {

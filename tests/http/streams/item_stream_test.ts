@@ -14,19 +14,20 @@ async function aStream({ store }: StoreTest, service: Service) {
   const { id } = await service.engine.trigger("echo", null);
   const { lease } = await claimOne(store, "echo");
   let last = 0;
-  let [end, items] = [0, 0];
+  let [end, items, size] = [0, 0, 0];
   const write = async (...texts: unknown[]) => {
     last += 1;
-    await append(store, lease, { position: last, after: end, first: items, items: texts });
+    size += JSON.stringify(texts).length;
+    await append(store, lease, { position: last, after: end, first: items, size, items: texts });
     [end, items] = [last, items + texts.length];
   };
   /** Records a failed attempt, so that what it has written is void. */
   const reset = async (attempts: number) => {
     last += 1;
     const result = { status: "retrying" as const, failure: aFailure(), delayMs: 0 };
-    const mark = aChunk({ position: last, after: 0, first: 0, items: [] });
+    const mark = aChunk({ position: last, after: 0, first: 0, size: 0, items: [] });
     await store.saveStep(lease, aStep({ attempts, result, chunks: [{ ...mark, isPermanent: true }] }), []);
-    [end, items] = [last, 0];
+    [end, items, size] = [last, 0, 0];
   };
   const finish = () => store.cancel(id, "request", null);
   return { id, path: `/stream?runId=${id}&name=tokens`, write, reset, finish };
@@ -36,10 +37,11 @@ interface Written {
   position: number;
   after: number;
   first: number;
+  size: number;
   items: unknown[];
 }
 
-function aChunk({ position, after, first, items }: Written) {
+function aChunk({ position, after, first, size, items }: Written) {
   const text = JSON.stringify(items);
   return {
     stream: tokens.name,
@@ -47,7 +49,7 @@ function aChunk({ position, after, first, items }: Written) {
     after,
     first,
     count: items.length,
-    size: 10 * (first + items.length),
+    size,
     items: text,
     isPermanent: false,
   };
@@ -234,6 +236,23 @@ forEachStore("GET /stream sends an item that is larger than an answer", async (c
   assert.deepEqual(all.map(({ length }) => length), [1, 200_000, 1]);
   const sent = events.all.filter(({ event }) => event === "data").flatMap(({ data }) => JSON.parse(data));
   assert.deepEqual(sent.map(({ length }) => length), [1, 200_000, 1]);
+});
+
+forEachStore("GET /stream with live=sse sends items of any size to a reader that is slow", async (context) => {
+  await using service = aService({}, context);
+  const { path, write, finish } = await aStream(context, service);
+  const lengths = [60_000, 262_142, 100, 262_142, 60_000, 60_000, 262_142];
+  for (const length of lengths) await write("x".repeat(length));
+  await finish();
+
+  const response = await fetch(service, `${path}&offset=-1&live=sse`);
+  await context.host.settle(); // it has not asked for anything yet
+  const events = messages(response);
+  await events.ended;
+
+  const sent = events.all.filter(({ event }) => event === "data").flatMap(({ data }) => JSON.parse(data));
+  assert.deepEqual(sent.map(({ length }) => length), lengths);
+  assert.equal(JSON.parse(events.all.at(-1)!.data).streamClosed, true);
 });
 
 forEachStore("GET /stream answers 410 if the items of the client do not count any more", async (context) => {

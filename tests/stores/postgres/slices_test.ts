@@ -4,6 +4,12 @@ import { PostgresStore } from "../../../src/stores/postgres/postgres_store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory_store.ts";
 import type { Claim } from "../../../src/store/claim.ts";
 import type { Store } from "../../../src/store/store.ts";
+import {
+  aMessage,
+  aReceive,
+  receive,
+  takenBy,
+} from "../../../src/testing/contract/records/messages/arrange_messages.ts";
 import { FakeHost } from "../../support/fake_host.ts";
 import { aClaimRequest, aPause, aRun, aStep } from "../../support/fixtures.ts";
 import { startServer } from "./server.ts";
@@ -158,4 +164,16 @@ test("runs and steps with all their values are read in slices", async ({ store, 
     [...ids.keys()].map((n) => [n, true]),
   );
   assert.ok(Math.max(...answers) < 20_000_000, `an answer has ${Math.max(...answers)} characters`);
+});
+
+test("a receive takes no further messages once it has 16 MiB of them", async ({ other }) => {
+  const payload = JSON.stringify("x".repeat(5_000_000));
+  await other.enqueue([aRun({ id: "1" })]);
+  const { claims: [claimed] } = await other.claim(aClaimRequest({ workerId: "a", claimId: "first", limit: 1 }));
+  for (const id of ["a", "b", "c", "d", "e"]) await other.send(aMessage("1", { id, payload, input: payload }));
+
+  const first = await receive(other, claimed!.lease, aReceive({ max: 1_000 }));
+  const second = await receive(other, claimed!.lease, aReceive({ max: 1_000 }, { name: "next#2" }));
+
+  assert.deepEqual([first, second].map(({ pauses: [one] }) => takenBy(one!)), [["a", "b", "c", "d"], ["e"]]);
 });

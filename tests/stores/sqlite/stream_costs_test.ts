@@ -45,3 +45,23 @@ Deno.test("runs that stream nothing execute no statement for streams, and as man
   // What a step writes before its record is stored by the commit of the record.
   assert.equal(streaming.writes, plain.writes);
 });
+
+Deno.test("a part of a stream of large chunks reads no items of the chunks behind it", async () => {
+  const driver = new CountingDriver();
+  const host = new FakeHost();
+  await using store = await SqliteStore.from(driver, { host });
+  const job = aJob((step) =>
+    step.run("export", ({ stream }) => {
+      for (let n = 0; n < 50; n++) stream("rows").write("x".repeat(16_000));
+    })
+  );
+  await using engine = createEngine({ store, host, jobs: { job } });
+  const { id } = await engine.trigger("job", null);
+  await engine.runUntilIdle();
+
+  const before = driver.rows;
+  const text = await store.readStream(id, "rows", null, 65_536);
+
+  assert.equal(text!.chunks.length, 5);
+  assert.ok(driver.rows - before < 10, `${driver.rows - before} rows`);
+});

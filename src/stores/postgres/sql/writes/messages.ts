@@ -1,5 +1,8 @@
 import { MAX_MESSAGES } from "../../../../model/message.ts";
 
+// A receive takes no further messages once it has so many bytes: one answer of the server can have 256 MiB at most.
+const MAX_TAKEN_BYTES = 16_777_216;
+
 /** How messages are sent, and received. */
 export const MESSAGES = `
 -- Sends a message to a run, or starts one. See Store.send().
@@ -93,15 +96,18 @@ begin
 end $$;
 
 -- Gives an open receive the unread messages that it takes, oldest first, and ends it if there are any. Returns whether the
--- run waited for it, or for another one that has ended with it, when it last parked.
+-- run waited for it, or for another one that has ended with it, when it last parked. No value is read for their lengths.
 create or replace function fn.take_messages(w {schema}.pauses, p_now bigint) returns boolean language plpgsql as $$
 declare
   x jsonb := w.receive::jsonb; v_names text[] := fn.texts(x -> 'names'); v_max int := (x ->> 'max')::int;
   v_seqs bigint[]; v_trace text; v_awaited boolean := false;
 begin
   select array_agg(m.seq order by m.no), (array_agg(m.trace order by m.no))[1] into v_seqs, v_trace from (
-    select q.seq, q.no, q.trace from {schema}.messages q
-    where q.run_seq = w.run_seq and q.pause_seq is null and q.name = any(v_names) order by q.no limit v_max) m;
+    select q.seq, q.no, q.trace, sum(octet_length(coalesce(q.input, q.payload)))
+        over (order by q.no rows between unbounded preceding and 1 preceding) as before
+      from {schema}.messages q
+      where q.run_seq = w.run_seq and q.pause_seq is null and q.name = any(v_names) order by q.no limit v_max) m
+    where coalesce(m.before, 0) < ${MAX_TAKEN_BYTES};
   if v_seqs is null then return false; end if;
   update {schema}.messages set pause_seq = w.seq where seq = any(v_seqs);
   update {schema}.pauses set status = 'resolved', outcome = 'messages', trace = v_trace, resolved_at = p_now,
