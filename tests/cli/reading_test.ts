@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { join, relative } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { cwd } from "node:process";
 import { PACKAGE_VERSION } from "../../src/model/version.ts";
 import { addFailedParent } from "../../src/testing/contract/records/children/arrange_children.ts";
@@ -31,6 +32,24 @@ Deno.test("holdfast runs says that more runs match than are counted", async () =
 
   // A count ends after 50 ms, too: a busy machine has counted fewer by then.
   assert.match(notes.join("\n"), /^2 of (10,000|[\d,]{1,5}) or more runs; --limit shows more$/);
+});
+
+Deno.test("holdfast runs --json lists pages as they are read, also if the last run of one is deleted meanwhile", async () => {
+  await using file = await aFile();
+  const [oldest] = await file.store.enqueue(Array.from({ length: 2_002 }, () => aRun()));
+  using database = new DatabaseSync(file.path);
+  const remove = database.prepare("DELETE FROM holdfast_runs WHERE id IN (?, ?, ?)");
+  const listed: string[] = [];
+
+  const { code } = await callCli(["runs", ...file.args, "--limit", "3000", "--json"], {
+    onLine: (line) => {
+      if (listed.push(JSON.parse(line).id) === 1_000) remove.run(listed[998]!, listed[999]!, oldest!.run.id);
+    },
+  });
+
+  assert.equal(code, 0);
+  assert.equal(listed.length, 2_001);
+  assert.equal(new Set(listed).size, 2_001);
 });
 
 Deno.test("holdfast runs says how many more there are", async () => {

@@ -481,7 +481,7 @@ test("dataSource() refuses a pool of another database, that of the store, and wh
     code: "internal", // another try would not help
     message: "The pool of the data source is connected to another database than the store",
   });
-  await assert.rejects(engine.start(), /connected to another database than the store/);
+  await assert.rejects(engine.start(), /^StoreError: The pool of .* is connected to another database than the store$/);
   assert.throws(() => lent.dataSource(bank.own), /renewals of leases would wait for transactions/);
   assert.throws(() => lent.dataSource(), /needs a pool of yours/);
   assert.throws(() => bank.store.dataSource(7 as never), /needs a pool of npm:pg or npm:postgres/);

@@ -4,6 +4,7 @@ import { NonRetryableError, StoreError, WaitExpiredError } from "../../src/model
 import type { StepContext } from "../../src/model/job.ts";
 import { defineJob } from "../../src/model/job/define_job.ts";
 import { getRun, getSteps } from "../../src/store/reads.ts";
+import { SQLITE_CHECKS } from "../../src/stores/sqlite/checks.ts";
 import type { SqliteDriver } from "../../src/stores/sqlite/sqlite_database.ts";
 import { SqliteStore } from "../../src/stores/sqlite/sqlite_store.ts";
 import { sqliteDataSource } from "../../src/stores/sqlite/transactions/sqlite_data_source.ts";
@@ -329,34 +330,69 @@ Deno.test("a function that hides that its transaction was rolled back fails, and
   assert.deepEqual(bank.names(), []);
 });
 
-for (
-  const [title, sql, left] of [
-    ["COMMIT", "COMMIT", ["a", "b"]],
-    ["COMMIT and BEGIN", "COMMIT; BEGIN", ["a"]],
-    ["ROLLBACK and BEGIN", "ROLLBACK; BEGIN", []],
-  ] as const
-) {
-  Deno.test(`a function that executes ${title} by its database fails, and the error says what is committed`, async () => {
+Deno.test("a function that executes ROLLBACK and BEGIN by its database fails, and the error says so", async () => {
+  await using bank = await aBank();
+  let executions = 0;
+  const work = (isThrowing: boolean) => (tx: SqliteTransaction) => {
+    executions += 1;
+    if (executions > 1) throw new Error("executed again"); // alone, since a batch of one is no batch that failed
+    insert(tx, "a");
+    bank.database.exec("ROLLBACK; BEGIN");
+    bank.database.exec("INSERT INTO rows (name) VALUES ('b')");
+    if (isThrowing) throw new RangeError("no");
+  };
+
+  const { run, steps } = await bank.perform(work(false));
+  executions = 0;
+  const thrown = await bank.perform(work(true));
+
+  assert.match(run.error!, /The transaction was ended by one of its statements/);
+  assert.match(run.error!, /what was written before a COMMIT, or after the end, is committed$/);
+  assert.deepEqual(steps.map(({ status }) => status), ["failed"]);
+  assert.match(thrown.run.error!, /no/);
+  assert.deepEqual(bank.names(), []);
+});
+
+for (const sql of ["COMMIT", "END; BEGIN"]) {
+  Deno.test(`${sql} by the database of a function fails, and the writes that share its commit are done once`, async () => {
     await using bank = await aBank();
-    let executions = 0;
-    const work = (isThrowing: boolean) => (tx: SqliteTransaction) => {
-      executions += 1;
-      if (executions > 1) throw new Error("executed again"); // alone, since a batch of one is no batch that failed
-      insert(tx, "a");
-      bank.database.exec(sql);
-      bank.database.exec("INSERT INTO rows (name) VALUES ('b')");
-      if (isThrowing) throw new RangeError("no");
-    };
+    const { store, host, app } = bank;
+    const steps = defineJob({
+      name: "steps",
+      input: anything,
+      run: async (step, name) => {
+        await step.run("plain", () => null);
+        await step.transaction("book", app, (tx) => insert(tx, String(name)));
+      },
+    });
+    const ends = defineJob({
+      name: "ends",
+      input: anything,
+      run: (step) =>
+        step.transaction("book", app, (tx) => {
+          insert(tx, "gone");
+          bank.database.exec(sql);
+        }),
+    });
+    const jobs = { steps, ends };
+    const options = { store, host, jobs, dataSources: { app }, worker: { concurrency: 40 }, logger: null };
+    await using engine = createEngine(options);
+    const names = Array.from({ length: 20 }, (_, index) => `step ${index}`);
+    await engine.jobs.steps.batchTrigger(names.map((input) => ({ input })));
+    await engine.jobs.ends.batchTrigger(names.map((input) => ({ input })));
 
-    const { run, steps } = await bank.perform(work(false));
-    executions = 0;
-    const thrown = await bank.perform(work(true));
+    const [, refused] = await Promise.allSettled([
+      engine.transaction(app, (tx) => insert(tx, "request")),
+      engine.transaction(app, () => bank.database.exec(sql)),
+      engine.runUntilIdle(),
+    ]);
 
-    assert.match(run.error!, /The transaction was ended by one of its statements/);
-    assert.match(run.error!, /what was written before a COMMIT, or after the end, is committed$/);
-    assert.deepEqual(steps.map(({ status }) => status), ["failed"]);
-    assert.match(thrown.run.error!, /no/);
-    assert.deepEqual(bank.names(), [...left, ...left]);
+    assert.match(String((refused as PromiseRejectedResult).reason), /FOREIGN KEY constraint failed/);
+    const { runs } = await engine.getRuns({ jobName: "ends", status: "failed" });
+    assert.equal(runs.length, names.length);
+    assert.match(runs[0]!.error!, /FOREIGN KEY constraint failed/);
+    assert.deepEqual(bank.names().toSorted(), ["request", ...names].toSorted());
+    assert.deepEqual(SQLITE_CHECKS.flatMap((check) => bank.database.prepare(check.sql).all()), []);
   });
 }
 

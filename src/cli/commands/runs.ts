@@ -37,10 +37,19 @@ export const runs: Command = {
   options: { ...FILTER_OPTIONS, limit: { value: "NUMBER", about: `how many (${DEFAULT_LIMIT})` } },
   async run({ args, service, output }) {
     const limit = args.integer("limit") ?? DEFAULT_LIMIT;
-    const { runs, total, totalIsAtLeast } = await readRuns(service, readFilter(args, Date.now()), limit);
-    listRuns(output, runs, "No runs match");
+    const listed: RunSummary[] = [];
+    let first: RunSummaries | null = null;
+    let count = 0;
+    for await (const page of readRuns(service, readFilter(args, Date.now()), limit)) {
+      first ??= page;
+      count += page.runs.length;
+      if (output.isJson) listRuns(output, page.runs, "");
+      else listed.push(...page.runs); // a table is as wide as its widest row
+    }
+    if (!output.isJson) listRuns(output, listed, "No runs match");
+    const { total, totalIsAtLeast } = first!; // there is one page or more
     const all = totalIsAtLeast ? `${total.toLocaleString("en")} or more runs` : countOf(total, "run");
-    if (total > runs.length) output.note(`${runs.length} of ${all}; --limit shows more`);
+    if (total > count) output.note(`${count} of ${all}; --limit shows more`);
   },
 };
 
@@ -62,20 +71,20 @@ function listRuns(output: Output, runs: readonly RunSummary[], none: string): vo
 type RunSummaries = Omit<RunPage, "runs"> & { runs: RunSummary[] };
 
 /** Reads the newest runs that match, page by page. */
-async function readRuns(
-  service: Service,
-  filter: RunFilter,
-  limit: number,
-): Promise<Omit<RunSummaries, "hasMore">> {
-  const runs: RunSummary[] = [];
-  let first: RunSummaries | null = null;
-  while (true) {
-    const before = runs.at(-1)?.id;
-    const shown = { fields: "summary", before, total: first === null, limit: Math.min(PAGE, limit - runs.length) };
-    const page: RunSummaries = await askApi(service, "GET /runs", { query: { ...toQuery(filter), ...shown } });
-    first ??= page;
-    runs.push(...page.runs);
-    if (!page.hasMore || runs.length >= limit || page.runs.length === 0) return { ...first, runs };
+async function* readRuns(service: Service, filter: RunFilter, limit: number): AsyncGenerator<RunSummaries> {
+  const shown: string[] = [];
+  for (let left = limit, total = true;; total = false) {
+    const query = { ...toQuery(filter), fields: "summary", before: shown.at(-1), total, limit: Math.min(PAGE, left) };
+    const page: RunSummaries | null = await askApi(service, "GET /runs", { query }).catch((error) => {
+      // The last run was deleted meanwhile: what follows it also follows the run before it.
+      if (error.code !== "not_found" || shown.pop() === undefined) throw error;
+      return null;
+    });
+    if (page === null) continue;
+    yield page;
+    left -= page.runs.length;
+    if (!page.hasMore || left === 0 || page.runs.length === 0) return;
+    shown.push(...page.runs.map(({ id }) => id));
   }
 }
 

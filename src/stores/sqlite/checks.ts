@@ -91,7 +91,8 @@ const DERIVED_CHECKS: readonly TableCheck[] = checksOf({
   // What happened to a run before its oldest row may have been removed from the journal.
   "the journal has what happened last to each run":
     `SELECT 'The journal lacks that run ' || r.id || ' is ' || r.status AS r FROM holdfast_runs r LEFT JOIN (
-         SELECT json_extract(f.value, '$[0]') AS run, json_extract(f.value, '$[1]') AS kind, max(j.position * 4096 + f.key)
+         SELECT CAST(json_extract(f.value, '$[0]') AS INTEGER) AS run, json_extract(f.value, '$[1]') AS kind,
+           max(j.position * 4096 + f.key)
          FROM holdfast_journal j, json_each(iif(json_valid(j.facts), j.facts, '[]')) f
          WHERE json_extract(f.value, '$[1]') IN ('claimed', 'waiting', 'completed', 'failed', 'cancelled') GROUP BY run
        ) l ON l.run = r.seq

@@ -21,6 +21,10 @@ export interface SqliteDriver {
   prepare(sql: string): SqliteDriverStatement;
 }
 
+/** Makes the table of {@linkcode SqliteDatabase.guard}. */
+export const GUARD_TABLE = `CREATE TEMP TABLE IF NOT EXISTS holdfast_guard
+  (no INTEGER PRIMARY KEY, other INTEGER REFERENCES holdfast_guard DEFERRABLE INITIALLY DEFERRED)`;
+
 /** A compiled statement of any driver. */
 export interface SqliteDriverStatement {
   /** Runs it and returns the number of changed rows, as a number or in an object. */
@@ -47,6 +51,7 @@ export class SqliteDatabase {
   readonly #statements = new Map<Statement, SqliteDriverStatement>();
   readonly #columns = new Map<string, readonly string[]>();
   #isInSavepoint = false;
+  #isGuarded = false;
   /** The cache of the runs that were claimed through this connection. */
   readonly leased: LeaseCache = new LeaseCache();
   /** How much the open transaction has changed the numbers of runs, by status and by job. */
@@ -107,6 +112,22 @@ export class SqliteDatabase {
   savepoint(sql: string): void {
     this.driver.exec(sql);
     this.#isInSavepoint = sql.startsWith("SAVEPOINT");
+  }
+
+  /**
+   * From now on a row violates a deferred constraint, until {@linkcode SqliteDatabase.commit}: so `COMMIT` by the owner of
+   * the connection fails, which would commit the writes of others.
+   */
+  guard(): void {
+    if (!this.#isGuarded) this.driver.exec("INSERT INTO temp.holdfast_guard VALUES (1, 2)");
+    this.#isGuarded = true;
+  }
+
+  /** Commits the open transaction. */
+  commit(): void {
+    if (this.#isGuarded) this.exec("DELETE FROM temp.holdfast_guard");
+    this.#isGuarded = false;
+    this.exec("COMMIT");
   }
 
   /** As `get()`, for a statement that reads nothing of what was put off. */
@@ -186,6 +207,7 @@ export class SqliteDatabase {
   /** Ends a transaction without effect. */
   rollBack(): void {
     this.plain.clear();
+    this.#isGuarded = false;
     try {
       this.exec("ROLLBACK");
     } catch {

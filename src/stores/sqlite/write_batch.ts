@@ -144,7 +144,7 @@ export class WriteBatch {
       writeCounts(this.#database);
       writeJournal(this.#database, () => this.#host.now());
       isWritten = true;
-      this.#database.exec("COMMIT");
+      this.#database.commit();
     } catch (error) {
       this.#rollBack();
       const [write, ...others] = taken;

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { SQLITE_CHECKS, SQLITE_STUCK_CHECKS } from "../../../src/stores/sqlite/checks.ts";
 import { SqliteStore } from "../../../src/stores/sqlite/sqlite_store.ts";
 import { CountingDriver } from "../../support/stores/counting_driver.ts";
 import { FakeHost } from "../../support/fake_host.ts";
@@ -44,4 +46,21 @@ Deno.test("what operators read of runs scans neither runs, steps nor pauses", as
   });
   assert.ok(driver.statements.size > 25);
   assert.deepEqual(scans, []);
+});
+
+Deno.test("no check of the doctor scans a table once for each row of another", async () => {
+  const database = new DatabaseSync(":memory:");
+  await using store = await SqliteStore.from(database);
+  await store.migrate();
+
+  const checks = [...SQLITE_CHECKS, ...SQLITE_STUCK_CHECKS].filter(({ ifAny }) => ifAny === undefined);
+  const nested = checks.filter(({ sql }) => {
+    const plan = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all() as { parent: number; detail: string }[];
+    const loops = plan.filter(({ detail }) => /^(SCAN|SEARCH) (?!.* VIRTUAL TABLE)/.test(detail));
+    return loops.some(({ parent, detail }, at) =>
+      detail.startsWith("SCAN") && loops.slice(0, at).some((outer) => outer.parent === parent)
+    );
+  });
+
+  assert.deepEqual(nested.map(({ name }) => name), []);
 });

@@ -204,6 +204,7 @@ export class PostgresEffects implements Effects, Outbox {
       if (storeError(error, { writes: false }).code === "unavailable") {
         throw new StoreError(`The database of a data source does not answer: ${errorMessage(error)}`, { cause: error });
       }
+      if (error instanceof StoreError) throw error; // its pool cannot be used, and the tables would not change that
       const sql = statements.map((statement) => `${statement};`).join("\n");
       throw new StoreError(
         `The tables of a data source cannot be made: ${errorMessage(error)}. Execute it yourself:\n${sql}`,

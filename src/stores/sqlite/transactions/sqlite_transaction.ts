@@ -84,6 +84,7 @@ export function inSavepoint<T>(
 ): { value: T } | { thrown: WorkError } {
   const { driver } = db;
   let hasReturned = false;
+  db.guard();
   db.savepoint("SAVEPOINT holdfast_work");
   let value: T | Promise<T>;
   try {
