@@ -78,6 +78,12 @@ export class RecordedHistory {
     return this.#ask(this.#pauses.get(kind), kind, name);
   }
 
+  /** The former name under which an earlier run has begun this and not completed it; without one, the name. */
+  unfinishedName(kind: string, name: string): string {
+    if (this.#unfinished === null) return name;
+    return oldNamesOf(name, this.#changes).find((name) => this.#unfinished!.has(keyOf({ kind, name }))) ?? name;
+  }
+
   /** The names that the job has to ask for and has not, in the order of the records. */
   unasked(): RecordName[] {
     const entries: Entry<StepRecord | PauseRecord>[] = [
@@ -129,7 +135,7 @@ export class RecordedHistory {
   /** Whether an earlier run has begun this, under its name or a former one, and has not completed it. */
   #isUnfinished(kind: string, name: string): boolean {
     if (this.#unfinished === null) return false;
-    return [name, ...oldNamesOf(name, this.#changes)].some((name) => this.#unfinished!.has(keyOf({ kind, name })));
+    return this.#unfinished.has(keyOf({ kind, name: this.unfinishedName(kind, name) }));
   }
 
   /** Makes the job have to ask for a record, or no longer. */
