@@ -121,7 +121,7 @@ export class Triggers {
     const { labels = {}, ...rest } = options;
     const { labels: schema, host } = this.#deps;
     const found = this.#find(job);
-    if (found.job.isEnd) {
+    if (found.job.endOf !== null) {
       throw new ValidationError(
         `Job "${found.job.name}" cannot be triggered: its runs clean up after those of another`,
       );
@@ -251,7 +251,7 @@ export class Triggers {
     if (![...jobs.newest.values()].some((job) => [job, ...job.previous].some(({ onEnd }) => onEnd !== null))) return;
     for (const type of ["run:complete", "run:fail", "run:cancel"] as const) {
       hub.on(type, async ({ runId, jobName }) => {
-        if (jobs.find(jobName)?.job.isEnd !== false) return;
+        if (jobs.find(jobName)?.job.endOf !== null) return;
         const state = await store.getRunState(endRunId(runId)).catch(() => null);
         if (state !== null) this.publish({ run: state.run, disposition: "created" }, state.run);
       });
