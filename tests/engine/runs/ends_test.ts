@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { engineOfStoredRuns } from "../../../src/cli/service/database_service.ts";
 import { createEngine } from "../../../src/engine/create_engine.ts";
 import { ConflictError, StoreError, ValidationError } from "../../../src/model/error.ts";
 import type { EndContext } from "../../../src/model/end.ts";
@@ -102,6 +103,22 @@ forEachStore("what was not begun is undone with always alone", async (context) =
   await engine.runUntilIdle();
 
   assert.deepEqual(ledger, ["release undefined reserve"]);
+});
+
+forEachStore("a retry that the command line has added to a database is cleaned up after", async (context) => {
+  const { order, ledger, failAt } = aWorld();
+  await using engine = engineOf(context, { order });
+  failAt("charge");
+  const { id } = await engine.jobs.order.trigger(1);
+  await engine.runUntilIdle();
+  const before = ledger.length;
+
+  const retry = await engineOfStoredRuns(context.store, context.host).retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  assert.deepEqual(ledger.slice(before + 2, -1), ["release reserve done reserve"]);
+  const run = (await engine.getRun(retry.id))!;
+  assert.equal((await engine.getRun(run.endRunId!))?.status, "completed");
 });
 
 forEachStore("undo() and result() know a step that was renamed by its new name", async (context) => {

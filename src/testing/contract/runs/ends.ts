@@ -423,6 +423,17 @@ test("findRuns() finds the end runs of a run, all of them, or the other runs", a
   assert.equal((await ids({ endRun: false })).length, 2);
 });
 
+test("getHistory() says how a run is cleaned up after", async ({ store }) => {
+  const { runId, end } = await addCleanedUp(store, "charge");
+  await undo(store, end, "charge");
+  await store.delete(end.run.id, null);
+  const { run } = await add(store);
+
+  const [own, none] = await Promise.all([runId, run.id].map((id) => store.getHistory(id)));
+
+  assert.deepEqual([own!.onEnd, none!.onEnd], [ending().onEnd, null]);
+});
+
 test("getHistory() says to which chain of retries a run belongs", async ({ store }) => {
   const { runId, end } = await addCleanedUp(store);
   await complete(store, end.lease);
