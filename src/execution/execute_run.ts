@@ -91,7 +91,7 @@ async function callFunction(execution: Execution, replay: Replay): Promise<Outco
     }
     if (replay.guard.isClear) execution.slot.noteFit();
     const { input } = "refusal" in read ? execution.claim : read;
-    const end = job.isEnd ? await execution.begin(() => execution.track(endOf(execution, input))) : null;
+    const end = job.endOf ? await execution.begin(() => execution.track(endOf(execution, input))) : null;
     const { surroundings } = execution.deps;
     const output = await execution.begin(async () => {
       const value = decode(input);

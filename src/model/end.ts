@@ -12,7 +12,7 @@ export interface EndContext<Input = unknown> {
   readonly runId: string;
   /** How it ended. */
   readonly status: TerminalStatus;
-  /** What its function received. */
+  /** What its trigger has parsed. What a changed schema or `upgradeInput` adds for the function of the run is not there. */
   readonly input: Input;
   /** What its function returned, if it completed. */
   readonly output: Json | undefined;
@@ -66,7 +66,7 @@ export interface EndData {
   runId: string;
   /** How it ended. */
   status: TerminalStatus;
-  /** What its function received; left out: `undefined`. */
+  /** What its trigger has parsed; left out: `undefined`. */
   input?: Json;
   /** What its function returned; left out: nothing, or it did not complete. */
   output?: Json;

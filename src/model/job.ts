@@ -247,8 +247,8 @@ export interface Job<
   readonly changes: JobChanges;
   /** What cleans up after its runs; `null`: nothing. */
   readonly onEnd: JobEnd | null;
-  /** Whether it cleans up after the runs of another job. */
-  readonly isEnd: boolean;
+  /** What the job after whose runs it cleans up says about changes of its code; `null`: it is no such job. */
+  readonly endOf: JobChanges | null;
   /** The definitions of earlier versions, with those that they have before them. */
   readonly previous: readonly Job[];
   /** The job's function. It receives the parsed input as stored. */

@@ -1,3 +1,4 @@
+import type { NewEnd } from "../model/end.ts";
 import type { Held, HoldCode, HoldDetails, RecordName } from "../model/hold.ts";
 import type { JsonText } from "../values/json.ts";
 import type { StoredRun } from "../model/run.ts";
@@ -54,6 +55,8 @@ export interface RunHistory {
   copied: CopiedHistory | null;
   /** The first run of the chain of retries from the failure to which it belongs; its own id without one. */
   originId: string;
+  /** How it is cleaned up after (`NewRun.onEnd`); `null`: it is not. */
+  onEnd: NewEnd | null;
 }
 
 /** The part of a history that a retry from the failure has taken over. */

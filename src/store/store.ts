@@ -227,7 +227,8 @@ export interface Store extends AsyncDisposable {
    *
    * A new retry from the failure begins with copies of the old run's completed steps, finished sleeps, resolved waits,
    * patches and pauses whose children all completed, with their record numbers, and pauses get new ids. A pause on
-   * children is not copied if a result is lost. If the last record is the end of a wait, by a signal or by its
+   * children is not copied if a result is lost. What end runs of the old run, or of later runs with its steps, have undone
+   * is not copied, either (`Claim.copied`). If the last record is the end of a wait, by a signal or by its
    * deadline, and the run has not parked since, it has failed of that: the wait is not copied, so the retry prepares it
    * again. A sleep is copied, and so is a receive that is resolved. Each retry, of either kind, has the messages of the old
    * run in their order, with their ids: those that a copied receive took are taken, all others unread. The run's own records

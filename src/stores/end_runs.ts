@@ -39,6 +39,13 @@ export function readOnEnd(column: JsonText): OnEnd {
   return JSON.parse(column);
 }
 
+/** How a run is cleaned up after, from its column `on_end`. */
+export function newEndOf(column: JsonText | null): NewEnd | null {
+  if (column === null) return null;
+  const { jobName, statuses, finishWithin } = readOnEnd(column);
+  return { jobName, statuses, finishWithin };
+}
+
 /** The id of the run that cleans up after a run; `null`: there is none. */
 export function endRunIdOf(column: JsonText | null, status: RunStatus): string | null {
   if (column === null || !isTerminal(status)) return null;

@@ -198,8 +198,8 @@ class KitEngine<J extends Jobs> implements TestEngine<J> {
   async deploy(jobs: Jobs): Promise<void> {
     await this.#ready();
     await this.#system.settle();
-    const changed = new Map(Object.values(jobs).map((job) => [job.name, job]));
-    const kept = Object.entries(this.#jobs).filter(([, { name }]) => !changed.has(name));
+    const replaced = new Set(Object.values(jobs).flatMap(({ name, changes }) => [name, ...changes.aliases]));
+    const kept = Object.entries(this.#jobs).filter(([, { name }]) => !replaced.has(name));
     this.#jobs = { ...Object.fromEntries(kept), ...jobs };
     const old = this.#system.alive;
     for (const process of old) {

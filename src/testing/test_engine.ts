@@ -110,7 +110,7 @@ export interface TestEngine<J extends Jobs = Jobs> extends AsyncDisposable {
   crash(options?: { worker?: number }): Promise<void>;
   /** Kills the worker that records this step next, right before or after the commit, and starts another one. */
   crashAt(stepName: string, moment: CrashMoment): void;
-  /** Stops all workers and starts as many with other code: these jobs replace those of the same name. */
+  /** Stops all workers and starts as many with other code: these jobs replace those of the same name, and of their `aliases`. */
   deploy(jobs: Jobs): Promise<void>;
   /** Starts another worker. */
   addWorker(): Promise<void>;

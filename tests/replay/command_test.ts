@@ -247,6 +247,41 @@ Deno.test("runCommand() replays the jobs that are named, of a database with anot
     assert.deepEqual([none.code, none.out], [2, ""]);
   }));
 
+Deno.test("runCommand() says why an open clean-up would be held, also of a job that is named", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const db = join(folder, "jobs.db");
+    const module = (told: string) =>
+      moduleWith({ options: `onEnd: { run: (step) => step.run("${told}", () => {}).then(() => step.wait("seen")) },` });
+    const checkout = defineJob({
+      name: "checkout",
+      input: anything,
+      onEnd: { run: (step) => step.run("tell", () => {}).then(() => step.wait("seen")) },
+      run: () => {},
+    });
+    await using store = await SqliteStore.open(db);
+    await using engine = createEngine({ store, jobs: { checkout } });
+    await engine.jobs.checkout.trigger({ order: "1" });
+    await engine.runUntilIdle();
+
+    const replay = async (file: string, told: string, ...args: string[]) => {
+      await Deno.writeTextFile(join(folder, file), module(told));
+      return await runHere(["--jobs", join(folder, file), "--db", db, "--recent", "0", ...args]);
+    };
+    const same = await replay("same.ts", "tell");
+    const changed = await replay("changed.ts", "tell them", "--job", "checkout");
+
+    assert.deepEqual([same.code, same.out], [0, "checkout  0 runs\ncheckout:end  1 run  1 goes on\n"]);
+    assert.equal(changed.code, 1);
+    assert.match(
+      changed.out,
+      /checkout:end {2}1 run {2}1 would be held: {2}step "tell them" is new while step "tell" is/,
+    );
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
 Deno.test("the command prints its help", async () => {
   const { code, out } = await run(["--help"]);
 

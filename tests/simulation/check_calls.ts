@@ -37,6 +37,7 @@ import {
   checkLeft,
   checkOnEnd,
   checkRetriedEnd,
+  continuing,
   isLook,
   LOOK_AGAIN_MS,
   noteEndRun,
@@ -224,7 +225,8 @@ function checkEnqueued(facts: Facts, request: NewRun, { run, disposition }: Enqu
     if (old !== null) checkRetryOptions(facts, request, old);
     else if (schedule === null) checkOptions(facts, request);
     const source = request.retriggerOf?.from === "failure" ? old : null;
-    const made = newRunFacts(structuredClone(request), facts.runs.size, source, Date.parse(run.createdAt));
+    for (const run of source === null ? [] : continuing(facts, source)) checkCleanedUp(facts, run, "continued");
+    const made = newRunFacts(structuredClone(request), facts, source, Date.parse(run.createdAt));
     facts.runs.set(run.id, made);
     made.triggeredBy = run.triggeredBy;
     if (concurrencyKey !== null) facts.flow.windows.noteAdded(facts, concurrencyKey);

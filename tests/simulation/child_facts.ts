@@ -166,7 +166,7 @@ function addChild(facts: Facts, asked: NewRun, old: RunFacts | undefined, wallNo
   if (isRetry) facts.notice("a retry retried a child that had not completed");
   const retriggerOf = isRetry ? { runId: old.request.id, from: "failure" } as const : null;
   const request = structuredClone({ ...asked, retriggerOf });
-  const child = newRunFacts(request, facts.runs.size, isRetry ? old : null, wallNow);
+  const child = newRunFacts(request, facts, isRetry ? old : null, wallNow);
   facts.runs.set(request.id, child);
   if (request.concurrencyKey !== null) facts.flow.windows.noteAdded(facts, request.concurrencyKey);
   checkOnEnd(facts, request);

@@ -52,7 +52,7 @@ export function noteEndRun(facts: Facts, run: RunFacts): RunFacts | null {
     schedule: null,
   });
   facts.expect(!facts.runs.has(added.id), "C1", () => `${request.id} has ended, and ${added.id} was there before`);
-  const end = newRunFacts(added, facts.runs.size, null, 0);
+  const end = newRunFacts(added, facts, null, 0);
   end.endOf = run;
   end.triggeredBy = actorOf(request.trace);
   run.ends.push(end);
@@ -103,20 +103,29 @@ export function checkRetriedEnd(facts: Facts, old: RunFacts, retry: RunFacts): v
   facts.notice("a clean-up was retried");
 }
 
-/** The steps of a run that were undone, with the runs that did, as a retry from its failure has them. */
-export function undoneStepsOf(run: RunFacts): Map<string, string> {
+/** The steps that were undone after a run, or after a later one that has its steps, with the runs that did last. */
+export function undoneSince(facts: Facts, source: RunFacts): Map<string, string> {
+  return new Map(continuing(facts, source).flatMap((run) => undoneStepsOf(run)));
+}
+
+/** A run, and the later ones that have its steps. */
+export function continuing(facts: Facts, run: RunFacts): RunFacts[] {
+  return facts.existing().filter(({ originId, order }) => originId === run.originId && order >= run.order);
+}
+
+/** The steps of a run that were undone after it, with the runs that did. */
+function undoneStepsOf(run: RunFacts): (readonly [string, string])[] {
   // A step that was killed has no record, and may be undone all the same.
   const undoing = run.ends.flatMap(({ steps }) => [...steps.keys()]).filter((name) => name.startsWith("undo "));
   const begun = undoing.map((name) => name.slice("undo ".length).replace(/ \((\d+)\)$/, "#$1"));
-  const undone = [...new Set([...run.steps.keys(), ...begun])].flatMap((name) => {
+  return [...new Set([...run.steps.keys(), ...begun])].flatMap((name) => {
     const undoer = findUndoer(run, name);
     return undoer === undefined ? [] : [[name, undoer.request.id] as const];
   });
-  return new Map([...run.undone, ...undone]);
 }
 
 /** The clean-up that has undone a step of a run first. */
-export function findUndoer({ ends }: RunFacts, name: string): RunFacts | undefined {
+function findUndoer({ ends }: RunFacts, name: string): RunFacts | undefined {
   return ends.find(({ steps }) => {
     const step = steps.get(undoName(name));
     return step?.isOver === true && step.result.includes('"completed"');

@@ -16,7 +16,7 @@ import { type ChangeFacts, newChangeFacts } from "./change_facts.ts";
 import type { ChangePlan } from "./changes_plan.ts";
 import { FlowFacts } from "./flow_facts.ts";
 import type { InboxFacts } from "./message_facts.ts";
-import { findUndoer, undoneStepsOf } from "./end_facts.ts";
+import { undoneSince } from "./end_facts.ts";
 import type { Plan } from "./plan.ts";
 import { ScheduleFacts } from "./schedule_facts.ts";
 import type { Situation } from "./situations.ts";
@@ -375,12 +375,12 @@ export class Facts {
  *
  * @param source The run of whose failure it goes on.
  */
-export function newRunFacts(request: NewRun, order: number, source: RunFacts | null, createdAt: number): RunFacts {
+export function newRunFacts(request: NewRun, facts: Facts, source: RunFacts | null, createdAt: number): RunFacts {
   const { start, startWithin, finishWithin } = request.flow;
   const startAt = deadlineAt(start, createdAt);
-  const undone = source === null ? new Map<string, string>() : undoneStepsOf(source);
+  const undone = source === null ? new Map<string, string>() : undoneSince(facts, source);
   const copied = [...source?.steps ?? []].filter(([name, { isOver, result }]) =>
-    isOver && result.includes('"completed"') && findUndoer(source!, name) === undefined
+    isOver && result.includes('"completed"') && !undone.has(name)
   );
   return {
     request,
@@ -392,9 +392,9 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     originId: source?.originId ?? request.id,
     endOf: null,
     ends: [],
-    undone,
+    undone: new Map([...source?.undone ?? [], ...undone]),
     retry: null,
-    order,
+    order: facts.runs.size,
     startAt,
     isDelayed: startAt !== null && startAt > createdAt,
     startBy: startWithin === null ? null : Math.max(startAt ?? createdAt, createdAt) + startWithin,
@@ -444,7 +444,7 @@ export function newRunFacts(request: NewRun, order: number, source: RunFacts | n
     reported: null,
     inbox: null,
     hasLostKey: false,
-    streamed: newStreamFacts(source),
+    streamed: newStreamFacts(source, undone),
     saw: new Map(),
   };
 }

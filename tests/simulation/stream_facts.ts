@@ -4,7 +4,6 @@ import type { SavedStep, StepWrite } from "../../src/model/step.ts";
 import type { StepTools } from "../../src/model/job/step_calls.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { StreamText } from "../../src/store/run_query.ts";
-import { findUndoer } from "./end_facts.ts";
 import type { Facts, RunFacts } from "./facts.ts";
 
 /** The stream that all steps of a run write, one after another. */
@@ -29,22 +28,19 @@ export interface StreamFacts {
 }
 
 /** What is known of the stream of a new run. A retry from the failure has what was permanent in the run before. */
-export function newStreamFacts(source: RunFacts | null): StreamFacts {
+export function newStreamFacts(source: RunFacts | null, undone: ReadonlyMap<string, string>): StreamFacts {
   const before = source?.streamed;
+  // One that was undone writes others when it is done again.
+  const keptName = (name: string) => undone.has(name) ? `${name} of ${source!.request.id}` : name;
   return {
     written: new Map(before?.written),
-    completed: new Map([...before?.completed ?? []].map(([name, attempt]) => [keptName(source!, name), attempt])),
+    completed: new Map([...before?.completed ?? []].map(([name, attempt]) => [keptName(name), attempt])),
     void: new Set(),
     last: before?.permanent ?? 0,
     permanent: before?.permanent ?? 0,
     seen: new Map(),
     reader: { place: { position: 0, at: 0 }, list: [] },
   };
-}
-
-/** The name under which the items of a step are kept: one that was undone writes others when it is done again. */
-function keptName(source: RunFacts, name: string): string {
-  return findUndoer(source, name) === undefined ? name : `${name} of ${source.request.id}`;
 }
 
 /** Writes some items to the stream, unless another step writes to it. Returns what writes the rest. */

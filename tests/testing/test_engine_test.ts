@@ -192,6 +192,25 @@ Deno.test("deploy() goes on with other code, and a run that it does not fit is h
   (await replay(history, checkout)).assertGoesOn();
 });
 
+Deno.test("deploy() replaces a job by one of which its name is an alias", async () => {
+  const order = defineJob({
+    name: "order",
+    aliases: ["checkout"],
+    input: z.object({ order: z.string() }),
+    async run(step) {
+      await step.run("charge", () => {});
+      return (await step.wait("review")).outcome;
+    },
+  });
+  await using t = createTestEngine({ jobs: { checkout } });
+  const run = await t.trigger(checkout, { order: "o-1" });
+
+  await t.deploy({ order });
+  await t.signal(run, "review", { approved: true });
+
+  await t.expectRun(run).completed("signal");
+});
+
 Deno.test("expectRun() has both values in its message, which is all that the test runner of Deno shows", async () => {
   const quick = defineJob({ name: "quick", input: z.number(), run: (step, n) => step.run("work", () => ({ n })) });
   await using t = createTestEngine({ jobs: { quick } });

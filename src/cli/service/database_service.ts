@@ -76,7 +76,7 @@ export function engineOfStoredRuns(store: Store, host: Host = systemHost): Engin
   const requestRetry: RequestRetry = async (runId, from, by) => {
     const history = await store.getHistory(runId);
     if (history === null) throw new NotFoundError(`There is no run "${runId}"`);
-    const { run: old, input, schemaPrint } = history;
+    const { run: old, input, schemaPrint, onEnd } = history;
     if (!isTerminal(old.status)) throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
     const { jobName, version, payload, labels, concurrencyKey, scheduleName, slotAt, retriggeredAs } = old;
     if (retriggeredAs !== null && await store.getRunState(retriggeredAs) === null) {
@@ -99,6 +99,7 @@ export function engineOfStoredRuns(store: Store, host: Host = systemHost): Engin
       retriggerOf: { runId, from },
       flow: retryFlow(old, { job: UNKNOWN, hasKey: concurrencyKey !== null }),
       schedule: scheduleName === null ? null : { name: scheduleName, slotAt },
+      ...(onEnd === null ? {} : { onEnd }),
     };
     return { request, old };
   };

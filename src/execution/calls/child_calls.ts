@@ -151,9 +151,13 @@ export class ChildCalls {
           `step.${call}() of "${givenName}" cannot start a child run: run "${claim.run.id}" has ${MAX_DEPTH} parents above it already`,
         );
       }
-      const asked = known !== undefined && known.childCount === items.length
-        ? known
-        : await this.#addAll(known?.name ?? name, `step.${call}() of "${givenName}"`, job, items, known);
+      const asked = known !== undefined && known.childCount === items.length ? known : await this.#addAll(
+        known?.name ?? this.#history.unfinishedName("children", name),
+        `step.${call}() of "${givenName}"`,
+        job,
+        items,
+        known,
+      );
       return await this.#pauses.over(asked);
     } finally {
       this.#names.end(givenName);

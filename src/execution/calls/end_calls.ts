@@ -2,6 +2,7 @@ import type { EndContext, EndData, UndoOptions, UndoTools } from "../../model/en
 import { undoName } from "../../model/end.ts";
 import { idempotencyKeyOf } from "../../model/step.ts";
 import type { Job, StepContext } from "../../model/job.ts";
+import type { JobChanges } from "../../model/job/job_changes.ts";
 import type { TerminalStatus } from "../../model/run.ts";
 import type { RunHistory } from "../../store/hold_record.ts";
 import type { Store } from "../../store/store.ts";
@@ -9,6 +10,7 @@ import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { decode, type Json } from "../../values/json.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { Execution } from "../execution.ts";
+import { oldNamesOf } from "../replay/recorded_history.ts";
 
 // How long an end run sleeps until it looks again whether its run is still executed.
 const LOOK_AGAIN_MS = 250;
@@ -57,15 +59,16 @@ export async function cleanUp(execution: Execution, job: Job, step: StepContext,
   while (await step.run("look whether the run is still executed", isExecuted)) {
     await step.sleep("until the run is not executed", LOOK_AGAIN_MS);
   }
-  return await job.run(step, toContext(step, data));
+  return await job.run(step, toContext(step, data, job.endOf!)); // it cleans up
 }
 
 const UNDO_OPTIONS: Record<keyof UndoOptions, true> = { always: true, retry: true, timeout: true };
 
-function toContext(step: StepContext, data: EndData): EndContext {
+function toContext(step: StepContext, data: EndData, changes: JobChanges): EndContext {
   const { runId, status, input, output, error, failureKind } = data;
   const steps = new Map(data.steps.map((one) => [one.name, one]));
-  const result = <T>(name: string) => steps.get(name)?.output as T | undefined;
+  const recordedName = (name: string) => [name, ...oldNamesOf(name, changes)].find((one) => steps.has(one)) ?? name;
+  const result = <T>(name: string) => steps.get(recordedName(name))?.output as T | undefined;
   return {
     runId,
     status,
@@ -75,9 +78,10 @@ function toContext(step: StepContext, data: EndData): EndContext {
     failureKind,
     completed: data.steps.map(({ name }) => name),
     result,
-    undo: async (name, work, options = {}) => {
+    undo: async (givenName, work, options = {}) => {
       checkOptionNames(options, UNDO_OPTIONS, "end.undo()");
       const { always = false, ...ofStep } = options;
+      const name = recordedName(givenName);
       if (!steps.has(name) && !always) return undefined;
       return await step.run(undoName(name), ({ idempotencyKey, attempt, abortSignal }) => {
         const tools: UndoTools = {

@@ -13,7 +13,7 @@ import { isoTime } from "../../values/iso_time.ts";
 import type { Execution } from "../execution.ts";
 import { Mistake } from "../transactions.ts";
 import type { DueRetry, Parking } from "./parking.ts";
-import { oldNamesOf, type RecordedHistory } from "../replay/recorded_history.ts";
+import type { RecordedHistory } from "../replay/recorded_history.ts";
 import type { Replay, ReplayGuard } from "../replay/replay_guard.ts";
 import { AttemptStreams } from "../streams/attempt_streams.ts";
 import { StepNameNumbers } from "../replay/step_name_numbers.ts";
@@ -135,7 +135,7 @@ export class StepCalls {
         work,
         transact,
         // A step that was renamed between two attempts keeps its old name, and so its idempotency key.
-        name: recorded?.name ?? this.#failedNameOf(name) ?? name,
+        name: recorded?.name ?? this.#history.unfinishedName("step", name),
         index: recorded?.index ?? this.#nextIndex++,
         retry: retry ?? this.#execution.definition.job.retry,
         timeout,
@@ -152,14 +152,6 @@ export class StepCalls {
     throw new TypeError(
       `Step "${name}" cannot begin inside the function of step "${outer}": call it before or after that step`,
     );
-  }
-
-  /** The former name of a renamed step that had failed under it in the run of which this one is a retry, if it had. */
-  #failedNameOf(name: string): string | undefined {
-    const { claim: { copied }, definition: { job: { changes } } } = this.#execution;
-    if (copied === null) return undefined;
-    const failed = copied.unfinished.filter(({ kind }) => kind === "step").map(({ name }) => name);
-    return oldNamesOf(name, changes).find((old) => failed.includes(old));
   }
 
   /** Warns of a name that stands for several functions: when one more is added before, the results shift. */

@@ -78,6 +78,11 @@ export class RecordedHistory {
     return this.#ask(this.#pauses.get(kind), kind, name);
   }
 
+  /** The former name under which an earlier run has begun this and not completed it; without one, the name. */
+  unfinishedName(kind: string, name: string): string {
+    return oldNamesOf(name, this.#changes).find((name) => this.#unfinished?.has(keyOf({ kind, name }))) ?? name;
+  }
+
   /** The names that the job has to ask for and has not, in the order of the records. */
   unasked(): RecordName[] {
     const entries: Entry<StepRecord | PauseRecord>[] = [
@@ -108,7 +113,7 @@ export class RecordedHistory {
       entry.askedAs = name;
       if (entry.isCounted) this.#count(entry, false);
     }
-    if (this.#unfinished !== null && this.#isUnfinished(kind, name)) this.#forgetDoubtful();
+    if (this.#isUnfinished(kind, name)) this.#forgetDoubtful();
     this.onAsk?.();
     return entry?.record;
   }
@@ -128,8 +133,7 @@ export class RecordedHistory {
 
   /** Whether an earlier run has begun this, under its name or a former one, and has not completed it. */
   #isUnfinished(kind: string, name: string): boolean {
-    if (this.#unfinished === null) return false;
-    return [name, ...oldNamesOf(name, this.#changes)].some((name) => this.#unfinished!.has(keyOf({ kind, name })));
+    return this.#unfinished?.has(keyOf({ kind, name: this.unfinishedName(kind, name) })) ?? false;
   }
 
   /** Makes the job have to ask for a record, or no longer. */

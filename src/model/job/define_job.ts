@@ -10,7 +10,13 @@ import type { Job, JobEnd, StepContext } from "../job.ts";
 import { checkRetryPolicy, type RetryPolicy } from "../retry.ts";
 import { ENDED, type TerminalStatus } from "../run.ts";
 import { checkSchema, type Schema, type SchemaInput, type SchemaOutput, type Schemas } from "../schema.ts";
-import { type ChangeDefinition, type Changes, checkRecordName, readJobChanges } from "./job_changes.ts";
+import {
+  type ChangeDefinition,
+  type Changes,
+  checkRecordName,
+  type JobChanges,
+  readJobChanges,
+} from "./job_changes.ts";
 import type { MessageSchemas, NoMessages } from "./job_messages.ts";
 
 /** How a job cleans up after its runs. */
@@ -98,6 +104,7 @@ export function defineJob<
   const { retry = {} } = definition;
   checkRetryPolicy(retry, ` of job "${definition.name}"`);
   const subject = `job "${definition.name}"`;
+  const changes = readJobChanges(definition, subject);
   return {
     name: definition.name,
     input: definition.input as Schema<SchemaInput<S>, unknown>, // the input type of S, which TypeScript cannot derive
@@ -106,9 +113,9 @@ export function defineJob<
     messages: readSchemas("messages", subject, definition.messages) as M, // the same schemas
     retry: { ...retry },
     flow: readJobFlow(definition, subject),
-    changes: readJobChanges(definition, subject),
-    onEnd: readEnd(definition, subject),
-    isEnd: false,
+    changes,
+    onEnd: readEnd(definition, subject, changes),
+    endOf: null,
     previous: readPrevious(definition),
     // The stored value is the schema's output, so it has the type of the function's parameter; so has its context.
     run: definition.run as unknown as Job["run"],
@@ -128,6 +135,7 @@ const ANY_INPUT: Schema = { "~standard": { version: 1, vendor: "holdfast", valid
 function readEnd<S extends Schema, Waits extends Schemas>(
   definition: Omit<JobDefinition<S, unknown, string, Waits>, "run">,
   subject: string,
+  endOf: JobChanges,
 ): JobEnd | null {
   const { name, onEnd, aliases = [], version, continues, onDivergence, retry } = definition;
   if (onEnd === undefined) return null;
@@ -152,7 +160,7 @@ function readEnd<S extends Schema, Waits extends Schemas>(
     flow: readJobFlow(finishWithin === undefined ? {} : { finishWithin }, own),
     changes: readJobChanges({ name: endJobName(name), ...given, recheckInput: false }, own),
     onEnd: null,
-    isEnd: true,
+    endOf,
     previous: [],
     run: run as Job["run"], // it receives an EndContext
   };

@@ -36,9 +36,10 @@ export async function runCommand(args: readonly string[], output: CommandOutput)
     }
     const jobs = await readJobs(options);
     const { reports, others } = await replayAll(readAll(options, jobs), jobs);
-    const results = options.json
-      ? [JSON.stringify(reports, null, 2)]
-      : [...jobs.newest.values()].map((job) => summarize(job, reports.filter((report) => isOf(job, report))));
+    const results = options.json ? [JSON.stringify(reports, null, 2)] : withEnds(jobs).flatMap((job) => {
+      const own = reports.filter((report) => isOf(job, report));
+      return own.length === 0 && job.endOf ? [] : [summarize(job, own)];
+    });
     for (const result of results) output.log(result);
     for (const [name, count] of others) {
       output.error(
@@ -57,11 +58,19 @@ async function* readAll(
   { db, history, recent, job }: CommandOptions,
   jobs: JobCatalog,
 ): AsyncGenerator<ExportedHistory> {
-  const choice = { jobNames: [...jobs.newest.values()].map(namesOf), others: job.length === 0, recent };
-  if (db !== null) yield* readDatabase(db, choice);
+  const open = job.length === 0 ? null : withEnds(jobs).flatMap(namesOf);
+  if (db !== null) yield* readDatabase(db, { open, ended: [...jobs.newest.values()].map(namesOf), recent });
   for await (const found of readFiles(history)) {
-    if (choice.others || choice.jobNames.flat().includes(found.jobName)) yield found;
+    if (open === null || open.includes(found.jobName)) yield found;
   }
+}
+
+/** The newest version of each job, with the hidden job that cleans up after it. */
+function withEnds({ newest }: JobCatalog): Job[] {
+  return [...newest.values()].flatMap((job) => {
+    const ends = [job, ...job.previous].flatMap(({ onEnd }) => onEnd?.job ?? []);
+    return [job, ...ends.slice(0, 1)];
+  });
 }
 
 /** Replays histories, many at the same time. Counts the open runs of jobs that are not known. */

@@ -11,10 +11,10 @@ import { join } from "node:path";
 
 /** Which runs to read. */
 interface RunChoice {
-  /** The names and aliases of each job. */
-  jobNames: readonly (readonly string[])[];
-  /** Whether the open runs of other jobs are read, too. */
-  others: boolean;
+  /** The jobs of which open runs are read; `null`: all. */
+  open: readonly string[] | null;
+  /** The names and aliases of each job of which ended runs are read. */
+  ended: readonly (readonly string[])[];
   /** How many of the newest ended runs of each job. */
   recent: number;
 }
@@ -58,9 +58,9 @@ export async function* readDatabase(path: string, choice: RunChoice): AsyncGener
   }
 }
 
-async function* findIds(store: Store, { jobNames, others, recent }: RunChoice): AsyncGenerator<string> {
-  yield* findPages(store, others ? { status: OPEN } : { status: OPEN, jobName: jobNames.flat() }, Infinity);
-  for (const jobName of jobNames) yield* findPages(store, { status: ENDED, jobName }, recent);
+async function* findIds(store: Store, { open, ended, recent }: RunChoice): AsyncGenerator<string> {
+  yield* findPages(store, open === null ? { status: OPEN } : { status: OPEN, jobName: open }, Infinity);
+  for (const jobName of ended) yield* findPages(store, { status: ENDED, jobName }, recent);
 }
 
 async function* findPages(store: Store, query: RunQuery, most: number): AsyncGenerator<string> {

@@ -174,6 +174,7 @@ export function toHistory(run: KeptRun, now: number): RunHistory {
     pauses: run.pauses.map(toPauseRecord),
     copied: structuredClone(run.copied),
     originId: run.originId,
+    onEnd: run.onEnd ?? null,
   };
 }
 

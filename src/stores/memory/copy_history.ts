@@ -9,16 +9,20 @@ import { copyStreams } from "./streams.ts";
 /**
  * Copies the records of the old run to a retry from the failure, in their order, and notes what it leaves out.
  *
- * @param endRuns The runs that have cleaned up after the old run: what they have undone is not copied.
+ * @param undone The steps that runs which clean up have undone, with the run that did: they are not copied.
  */
-export function copyHistory(old: KeptRun, run: KeptRun, endRuns: readonly KeptRun[], newId: () => string): void {
+export function copyHistory(
+  old: KeptRun,
+  run: KeptRun,
+  undone: ReadonlyMap<string, string>,
+  newId: () => string,
+): void {
   run.originId = old.originId;
   run.lastRecordedNo = old.lastRecordedNo;
   const unfinished = [...old.copied?.unfinished ?? []];
   const leaveOut = (kind: RecordName["kind"], name: string) => {
     if (!unfinished.some((other) => other.kind === kind && other.name === name)) unfinished.push({ kind, name });
   };
-  const undone = undoneSteps(undoersOf([...endRuns.map(toUndoingRun), ...old.deletedEnds]), old.steps.keys());
   for (const step of old.steps.values()) {
     if (step.result.status === "completed" && !undone.has(step.name)) {
       run.steps.set(step.name, { ...step, pastAttempts: [] });
@@ -40,6 +44,11 @@ export function copyHistory(old: KeptRun, run: KeptRun, endRuns: readonly KeptRu
     unfinished,
     ...(Object.keys(allUndone).length === 0 ? {} : { undone: allUndone }),
   };
+}
+
+/** The steps of a run that its end runs have undone, with the end run that did. */
+export function undoneIn({ deletedEnds, steps }: KeptRun, endRuns: readonly KeptRun[]): Map<string, string> {
+  return undoneSteps(undoersOf([...endRuns.map(toUndoingRun), ...deletedEnds]), steps.keys());
 }
 
 /** What an end run has undone. */

@@ -28,7 +28,7 @@ import {
 } from "./pauses.ts";
 import { type KeptPause, type KeptRun, newKeptRun, triedPrints } from "./records.ts";
 import { retriesOf, toAwaitedPause, toIdentity } from "./copies.ts";
-import { copyHistory, copyMessages, toUndoingRun } from "./copy_history.ts";
+import { copyHistory, copyMessages, toUndoingRun, undoneIn } from "./copy_history.ts";
 
 /** The worker of a run whose lease is revoked. */
 export interface LostWorker {
@@ -217,7 +217,10 @@ export class MemoryRuns {
     run.endOf = old.endOf;
     this.journal.note(factBy([old.seq, "retried", run.id], actorOf(run.trace)));
     if (run.schedule !== null) run.schedule = { ...run.schedule, slot: old.schedule?.slot };
-    if (from === "failure") copyHistory(old, run, this.endRunsOf(old), this.#newId);
+    if (from === "failure") {
+      const undone = this.findContinuing(old).flatMap((one) => [...undoneIn(one, this.endRunsOf(one))]);
+      copyHistory(old, run, new Map(undone), this.#newId);
+    }
     copyMessages(old, run);
     for (const pause of run.pauses) this.#pauses.set(pause.id, { run, pause });
   }
@@ -374,6 +377,11 @@ export class MemoryRuns {
     if (onEnd === undefined || !isTerminal(status) || !onEnd.statuses.includes(status)) return;
     this.add(toEndRun(run, { ...onEnd, id: endRunId(run.id) }), now, null, run.id);
     this.journal.putTriggersFirst();
+  }
+
+  /** A run, and the later ones that have its steps: retries from the failure of it, or of one before it. */
+  findContinuing(run: KeptRun): KeptRun[] {
+    return this.all.filter(({ originId, seq }) => originId === run.originId && seq >= run.seq);
   }
 
   /** The runs that clean up, or did, after a run: its end run and the retries of that. */

@@ -12,6 +12,7 @@ import type { CopiedHistory } from "../../store/hold_record.ts";
 import type { AwaitedPause, Part, RunQuery } from "../../store/run_query.ts";
 import { isoTime } from "../../values/iso_time.ts";
 import type { JsonText } from "../../values/json.ts";
+import { newEndOf } from "../end_runs.ts";
 import { byNameAndVersion, namesOfPrints } from "../holds.ts";
 import { PartBuilder, withPlaceholders } from "../part_builder.ts";
 import { jobNameOf, versionOf } from "../queue_name.ts";
@@ -177,6 +178,7 @@ export const READS = {
         pauses: pauses.map(toPauseRecord),
         copied,
         originId: run.origin_id ?? run.id,
+        onEnd: newEndOf(run.on_end),
       }),
     ),
   getStrandedJobs: async (database) => {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { engineOfStoredRuns } from "../../../src/cli/service/database_service.ts";
 import { createEngine } from "../../../src/engine/create_engine.ts";
 import { ConflictError, StoreError, ValidationError } from "../../../src/model/error.ts";
 import type { EndContext } from "../../../src/model/end.ts";
@@ -102,6 +103,54 @@ forEachStore("what was not begun is undone with always alone", async (context) =
   await engine.runUntilIdle();
 
   assert.deepEqual(ledger, ["release undefined reserve"]);
+});
+
+forEachStore("a retry that the command line has added to a database is cleaned up after", async (context) => {
+  const { order, ledger, failAt } = aWorld();
+  await using engine = engineOf(context, { order });
+  failAt("charge");
+  const { id } = await engine.jobs.order.trigger(1);
+  await engine.runUntilIdle();
+  const before = ledger.length;
+
+  const retry = await engineOfStoredRuns(context.store, context.host).retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  assert.deepEqual(ledger.slice(before + 2, -1), ["release reserve done reserve"]);
+  const run = (await engine.getRun(retry.id))!;
+  assert.equal((await engine.getRun(run.endRunId!))?.status, "completed");
+});
+
+forEachStore("undo() and result() know a step that was renamed by its new name", async (context) => {
+  const ledger: string[] = [];
+  const payment = (name: string, renamed = {}) =>
+    defineJob({
+      name: "order",
+      input: anything,
+      changes: { renamed },
+      onEnd: {
+        async run(step, end) {
+          await end.undo(name, (result, { stepKey }) => void ledger.push(`refund ${result} ${stepKey.slice(37)}`));
+          return await step.run("tell", () => end.result(name));
+        },
+      },
+      run: (step) => step.run(name, ({ idempotencyKey }) => idempotencyKey.slice(37)).then(() => step.wait("paid")),
+    });
+  const before = engineOf(context, { order: payment("charge") });
+  const { id } = await before.jobs.order.trigger(1);
+  await before.runUntilIdle();
+  await before.stop();
+  await using engine = engineOf(context, { order: payment("charge card", { charge: "charge card" }) });
+  await engine.cancel(id);
+  await engine.runUntilIdle();
+
+  assert.deepEqual(ledger, ["refund charge charge"]);
+  assert.equal((await engine.getRun((await engine.getRun(id))!.endRunId!))!.output, "charge");
+  const retry = await engine.retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+  await engine.cancel(retry.id);
+  await engine.runUntilIdle();
+  assert.deepEqual(ledger.slice(1), ["refund charge charge"], "it was executed again under its former name");
 });
 
 forEachStore("a step with the name of a member of every object has a key like any other", async (context) => {

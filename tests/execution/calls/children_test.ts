@@ -936,3 +936,43 @@ forEachStore("the claim of a parent of 1,000 children returns one pause", async 
   assert.equal(await outputOf(engine, id), 1_000);
   assert.equal(most(), 1);
 });
+
+forEachStore("a retry from the failure takes over the children of a call that was renamed", async ({ store, host }) => {
+  let isDown = true;
+  const failIf = (isSo: boolean) => {
+    if (isSo) throw new Error("down");
+  };
+  const child = aJob((_step, n) => failIf(n === 2 && isDown), "child");
+  const calling = (name: string, renamed = {}) =>
+    defineJob({
+      name: "parent",
+      input: z.null(),
+      changes: { renamed },
+      async run(step) {
+        const results = await step.invokeAll(name, child, [{ input: 1 }, { input: 2 }]);
+        failIf(results.some(({ status }) => status === "failed"));
+        return results.length;
+      },
+    });
+  const before = createEngine({ store, host, jobs: { parent: calling("calls"), child } });
+  const { id } = await before.trigger("parent", null);
+  await before.runUntilIdle();
+  await before.stop();
+  isDown = false;
+  await using engine = createEngine({
+    store,
+    host,
+    jobs: { parent: calling("children", { calls: "children" }), child },
+  });
+
+  const retry = await engine.retrigger(id, { from: "failure" });
+  await engine.runUntilIdle();
+
+  assert.equal(await outputOf(engine, retry.id), 2);
+  const { runs } = await engine.getRuns({ jobName: "child" });
+  assert.deepEqual(runs.map(({ payload, retriggerOf }) => [payload, retriggerOf !== null]), [
+    [2, true],
+    [2, false],
+    [1, false],
+  ]);
+});

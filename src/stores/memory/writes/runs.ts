@@ -82,26 +82,32 @@ export function enqueueRuns(runs: MemoryRuns, requests: readonly NewRun[], now: 
     if (old === undefined) continue;
     const open = runs.findOpenEnd(old);
     if (open !== undefined) throw new ConflictError(cleaningMessage(old.id, open));
-    if (retriggerOf!.from === "failure") checkChildren(runs, old);
-    if (old.endOf !== null && runs.get(old.endOf)?.retriggeredAs !== null) throw new ConflictError(retriedMessage(old));
+    if (retriggerOf!.from === "failure") checkOpenEnds(runs, old);
+    const ended = old.endOf === null ? null : runs.get(old.endOf);
+    if (ended === undefined || ended && (ended.retriggeredAs !== null || runs.findContinuing(ended).length > 1)) {
+      throw new ConflictError(retriedMessage(old));
+    }
   }
   return requests.map((request) => enqueueRun(runs, request, now));
 }
 
 /**
- * Refuses a retry from the failure that would retry a child, or a child of one, which is still to be cleaned up after.
+ * Refuses a retry from the failure while a later run with the same steps is cleaned up after, or one that would retry a
+ * child, or a child of one, which is still to be cleaned up after.
  */
-function checkChildren(runs: MemoryRuns, old: KeptRun): void {
+function checkOpenEnds(runs: MemoryRuns, old: KeptRun): void {
+  for (const run of runs.findContinuing(old)) {
+    const open = runs.findOpenEnd(run);
+    if (open !== undefined) throw new ConflictError(cleaningMessage(run.id, open));
+  }
   for (const { child } of old.pauses.flatMap(({ children }) => children?.members ?? [])) {
     if (child.status === "completed" || runs.get(child.id) === undefined) continue;
-    const open = runs.findOpenEnd(child);
-    if (open !== undefined) throw new ConflictError(cleaningMessage(child.id, open));
     if (child.onEnd !== undefined && !isTerminal(child.status)) throw new ConflictError(orphanMessage(child.id));
-    checkChildren(runs, child);
+    checkOpenEnds(runs, child);
   }
   // What a retry has not started is taken over from the run before it.
   const before = old.originId === old.id ? undefined : runs.get(old.retriggerOf!);
-  if (before !== undefined) checkChildren(runs, before);
+  if (before !== undefined) checkOpenEnds(runs, before);
 }
 
 /** Adds a run, or finds the existing one that the request leads to. */

@@ -14,6 +14,7 @@ import { findRunRow, type PauseRow, toAwaitedPause, toRunText } from "../rows.ts
 import type { SqliteDatabase } from "../sqlite_database.ts";
 import type { Claim } from "../../../store/claim.ts";
 import { toClaim } from "../../claimed_row.ts";
+import { newEndOf } from "../../end_runs.ts";
 import { readHoldOfClaim } from "../changed_code/holds.ts";
 import { isAmong, sql } from "../statement.ts";
 import type { ClaimedRow } from "../writes/claim.ts";
@@ -48,6 +49,7 @@ export function readHistory(db: SqliteDatabase, runId: string, now: number): Run
     pauses: readPauseRecords(db, pauses),
     copied: readCopied(db, seq),
     originId: origin_id ?? runId,
+    onEnd: newEndOf(row.on_end),
   };
 }
 

@@ -1,6 +1,6 @@
 import { undoneSteps } from "../../../model/end.ts";
 import { ConflictError } from "../../../model/error.ts";
-import { isTerminal, type RunStatus } from "../../../model/run.ts";
+import type { RunStatus } from "../../../model/run.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { cleaningMessage, orphanMessage, readOnEnd, undoersOf, type UndoingRun } from "../../end_runs.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
@@ -16,10 +16,11 @@ export function findOpenEnd(
 }
 
 /**
- * Refuses a retry from the failure that would retry a child, or a child of one, which is still to be cleaned up after.
+ * Refuses a retry from the failure while a later run with the same steps is cleaned up after, or one that would retry a
+ * child, or a child of one, which is still to be cleaned up after.
  */
-export function checkChildren(db: SqliteDatabase, runSeq: number): void {
-  const open = db.get<{ id: string; status: RunStatus; end_id: string; end_status: RunStatus }>`
+export function checkOpenEnds(db: SqliteDatabase, runSeq: number): void {
+  const open = db.get<{ id: string; end_id: string | null; end_status: RunStatus; end_of: string }>`
     WITH RECURSIVE retried (seq) AS (
       SELECT ${runSeq}
       UNION SELECT m.run_seq FROM retried
@@ -28,21 +29,35 @@ export function checkChildren(db: SqliteDatabase, runSeq: number): void {
         CROSS JOIN holdfast_runs c ON c.seq = m.run_seq AND c.status <> 'completed'
       UNION SELECT o.seq FROM retried CROSS JOIN holdfast_runs r ON r.seq = retried.seq AND r.origin_id <> r.id
         CROSS JOIN holdfast_runs o ON o.id = r.retrigger_of)
-    SELECT r.id, r.status, e.id AS end_id, e.status AS end_status FROM retried
+    SELECT r.id, e.id AS end_id, e.status AS end_status, e.end_of FROM retried
     CROSS JOIN holdfast_runs r ON r.seq = retried.seq
-    LEFT JOIN holdfast_runs e ON e.end_of = r.id AND e.completed_at IS NULL
-    WHERE r.on_end IS NOT NULL AND (r.completed_at IS NULL OR e.seq IS NOT NULL) ORDER BY r.seq LIMIT 1`;
+    LEFT JOIN holdfast_runs e ON e.completed_at IS NULL AND e.end_of IN (SELECT r.id UNION ALL
+      SELECT n.id FROM holdfast_runs n WHERE n.origin_id = ifnull(r.origin_id, r.id) AND n.seq > r.seq)
+    WHERE e.seq IS NOT NULL OR (r.on_end IS NOT NULL AND r.completed_at IS NULL) ORDER BY r.seq LIMIT 1`;
   if (open === undefined) return;
-  const end = { id: open.end_id, status: open.end_status };
-  throw new ConflictError(isTerminal(open.status) ? cleaningMessage(open.id, end) : orphanMessage(open.id));
+  const { id, end_id: endId, end_status: status, end_of: endOf } = open;
+  throw new ConflictError(endId === null ? orphanMessage(id) : cleaningMessage(endOf, { id: endId, status }));
 }
 
-/** The steps of a run that its end runs have undone, with the end run that did. */
-export function readUndone(
-  db: SqliteDatabase,
-  { seq, id, on_end }: { seq: number; id: string; on_end: JsonText | null },
-): Map<string, string> {
-  if (on_end === null) return new Map();
+/**
+ * The steps of a run, and of the later ones that have its steps, that their end runs have undone, with the end run that
+ * did last.
+ */
+export function readUndone(db: SqliteDatabase, old: { seq: number; origin_id: string }): Map<string, string> {
+  const runs = db.all<UndoneRun>`
+    SELECT seq, id, on_end FROM holdfast_runs WHERE on_end IS NOT NULL
+      AND (seq = ${old.seq} OR (origin_id = ${old.origin_id} AND seq > ${old.seq})) ORDER BY seq`;
+  return new Map(runs.flatMap((run) => [...readUndoneIn(db, run)]));
+}
+
+/** A run that has end runs. */
+interface UndoneRun {
+  seq: number;
+  id: string;
+  on_end: JsonText;
+}
+
+function readUndoneIn(db: SqliteDatabase, { seq, id, on_end }: UndoneRun): Map<string, string> {
   const ends = db.all<{ id: string; seq: number }>`SELECT id, seq FROM holdfast_runs WHERE end_of = ${id}`;
   const { deleted = [] } = readOnEnd(on_end);
   const undoers = undoersOf([...ends.map((end) => readUndoing(db, end)), ...deleted]);

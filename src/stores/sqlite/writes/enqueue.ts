@@ -8,7 +8,7 @@ import { cleaningMessage, retriedMessage } from "../../end_runs.ts";
 import { aloneQueue, queueName } from "../../queue_name.ts";
 import { QueueSearch } from "../run_counts.ts";
 import type { SqliteDatabase } from "../sqlite_database.ts";
-import { checkChildren, findOpenEnd } from "./end_runs.ts";
+import { checkOpenEnds, findOpenEnd } from "./end_runs.ts";
 import { hasClosedInbox } from "./pause_resolution.ts";
 import { findExistingRetry, newestRetry } from "./retry_links.ts";
 import { findRunRow, type RunRow, SELECT_RUN, toRunText } from "../rows.ts";
@@ -40,14 +40,15 @@ export function enqueueRuns(
  * Refuses the retry of a run that is being cleaned up, or a child of which is, and of an end run whose run was retried.
  */
 function checkRetriable(db: SqliteDatabase, { runId, from }: NonNullable<NewRun["retriggerOf"]>): void {
-  const old = db.one<{ seq: number; on_end: JsonText | null; end_of: string | null; has_children: 0 | 1 }>`
-    SELECT seq, on_end, end_of, has_pauses <> 0 OR ifnull(origin_id, id) <> id AS has_children FROM holdfast_runs
-      WHERE id = ${runId}`;
+  const old = db.one<{ seq: number; on_end: JsonText | null; end_of: string | null }>`
+    SELECT seq, on_end, end_of FROM holdfast_runs WHERE id = ${runId}`;
   const open = findOpenEnd(db, runId, old);
   if (open !== undefined) throw new ConflictError(cleaningMessage(runId, open));
-  if (from === "failure" && old.has_children === 1) checkChildren(db, old.seq);
+  if (from === "failure") checkOpenEnds(db, old.seq);
   if (old.end_of === null) return;
-  const ended = db.get`SELECT 1 FROM holdfast_runs WHERE id = ${old.end_of} AND retriggered_as IS NULL`;
+  const ended = db.get`
+    SELECT 1 FROM holdfast_runs r WHERE id = ${old.end_of} AND retriggered_as IS NULL
+      AND NOT EXISTS (SELECT 1 FROM holdfast_runs n WHERE n.origin_id = r.origin_id AND n.seq > r.seq)`;
   if (ended === undefined) throw new ConflictError(retriedMessage({ id: runId, endOf: old.end_of }));
 }
 

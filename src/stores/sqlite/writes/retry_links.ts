@@ -91,8 +91,8 @@ const COPIED_OF_PAUSE =
 /** Copies completed steps, finished sleeps and resolved waits, with their record positions. */
 function copyHistory(db: SqliteDatabase, runId: string, oldRunId: string, host: Pick<Host, "newId">): void {
   const { seq } = db.one<{ seq: number }>`SELECT seq FROM holdfast_runs WHERE id = ${runId}`;
-  const old = db.one<RunWith<"seq id on_end recorded parked_no has_pauses started_at"> & { origin_id: string }>`
-    SELECT seq, id, on_end, recorded, parked_no, has_pauses, started_at, coalesce(origin_id, id) AS origin_id FROM holdfast_runs
+  const old = db.one<RunWith<"seq recorded parked_no has_pauses started_at"> & { origin_id: string }>`
+    SELECT seq, recorded, parked_no, has_pauses, started_at, coalesce(origin_id, id) AS origin_id FROM holdfast_runs
       WHERE id = ${oldRunId}`;
   const { count } = db.one<{ count: number }>`
     SELECT count(*) AS count FROM holdfast_steps WHERE run_seq = ${old.seq} AND status = 'completed'`;

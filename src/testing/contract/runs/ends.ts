@@ -295,6 +295,55 @@ test("a retry from the failure has no copy of a step that was undone, and knows 
   assert.deepEqual(third.steps.map(({ name }) => name), ["charge"]);
 });
 
+test("a retry of an older run knows what was undone after its other retry, and waits for that", async ({ store }) => {
+  const jobNames = [END_JOB];
+  const { runId, end } = await addCleanedUp(store, "reserve", "charge");
+  await undo(store, end, "charge");
+  const { run: retry } = await add(store, { ...ending(), retriggerOf: { runId, from: "failure" } });
+  const { lease } = await claimOne(store);
+  for (const [index, name] of [[1, "charge"], [2, "ship"]] as const) {
+    await store.saveStep(lease, aStep({ name, index }), []);
+  }
+  await fail(store, lease);
+  const second = await claimOne(store, { jobNames });
+  const message = `Run "${retry.id}" is being cleaned up: run "${second.run.id}" (running)`;
+  await assert.rejects(add(store, { retriggerOf: { runId, from: "failure" } }), { name: "ConflictError", message });
+  await store.saveStep(second.lease, aStep({ name: "undo reserve" }), []);
+  await store.saveStep(second.lease, aStep({ name: "undo ship", index: 1 }), []);
+  await fail(store, second.lease);
+
+  await add(store, { retriggerOf: { runId, from: "failure" } });
+
+  const { steps, copied } = await claimOne(store);
+  assert.deepEqual(steps, []);
+  assert.deepEqual(copied!.undone, { charge: end.run.id, reserve: second.run.id, ship: second.run.id });
+  const late = add(store, { jobName: END_JOB, retriggerOf: { runId: second.run.id, from: "failure" } });
+  await assert.rejects(late, /after which it cleaned up, was retried or deleted/);
+});
+
+test("a retried child knows what was undone after its other retry, and waits for that", async ({ store }) => {
+  const { lease } = await startRun(store, { jobName: "parent" });
+  const child = aRun(ending());
+  await park(store, lease, onChildren([child]));
+  const first = await claimOne(store);
+  await store.saveStep(first.lease, aStep({ name: "reserve" }), []);
+  await fail(store, first.lease);
+  await complete(store, (await claimOne(store, { jobNames: [END_JOB] })).lease);
+  await fail(store, (await claimOne(store, { jobNames: ["parent"] })).lease);
+  const { run: retry } = await add(store, { ...ending(), retriggerOf: { runId: child.id, from: "failure" } });
+  await store.cancel(retry.id, "request-1", null);
+  const end = await claimOne(store, { jobNames: [END_JOB] });
+  const message = `Run "${retry.id}" is being cleaned up: run "${end.run.id}" (running)`;
+  await assert.rejects(add(store, { jobName: "parent", ...fromFailure(lease) }), { name: "ConflictError", message });
+  await undo(store, end, "reserve");
+
+  await add(store, { jobName: "parent", ...fromFailure(lease) });
+  await park(store, (await claimOne(store, { jobNames: ["parent"] })).lease, onChildren([aRun(ending())]));
+
+  const { steps, copied } = await claimOne(store);
+  assert.deepEqual([steps, copied!.undone], [[], { reserve: end.run.id }]);
+});
+
 test("a retry knows what was undone although its run has no record of it", async ({ store }) => {
   const { runId, end } = await addCleanedUp(store, "reserve");
   await undo(store, end, "charge", "ship (2)", "reserve");
@@ -372,6 +421,17 @@ test("findRuns() finds the end runs of a run, all of them, or the other runs", a
   assert.equal((await ids({ endRun: true })).length, 2);
   assert.equal((await ids({ endRun: false })).includes(end.run.id), false);
   assert.equal((await ids({ endRun: false })).length, 2);
+});
+
+test("getHistory() says how a run is cleaned up after", async ({ store }) => {
+  const { runId, end } = await addCleanedUp(store, "charge");
+  await undo(store, end, "charge");
+  await store.delete(end.run.id, null);
+  const { run } = await add(store);
+
+  const [own, none] = await Promise.all([runId, run.id].map((id) => store.getHistory(id)));
+
+  assert.deepEqual([own!.onEnd, none!.onEnd], [ending().onEnd, null]);
 });
 
 test("getHistory() says to which chain of retries a run belongs", async ({ store }) => {

@@ -227,8 +227,12 @@ end $$;
 create or replace function fn.copy_history(p_seq bigint, o {schema}.runs, p_now bigint) returns void
 language plpgsql as $$
 declare w {schema}.pauses; v_pause bigint; v_copied boolean; v_has_pauses boolean := false; v_left jsonb := '[]';
-  v_undone jsonb := fn.undone_steps(o);
+  r {schema}.runs; v_undone jsonb := '{}';
 begin
+  for r in select q.* from {schema}.runs q where q.seq = o.seq
+      or (q.origin_id = coalesce(o.origin_id, o.id) and q.seq > o.seq) order by q.seq loop
+    v_undone := v_undone || fn.undone_steps(r);
+  end loop;
   insert into {schema}.steps (run_seq, name, position, status, output, attempts, recorded_no, started_at, completed_at)
     select p_seq, s.name, s.position, s.status, s.output, s.attempts, s.recorded_no, s.started_at, s.completed_at
     from {schema}.steps s where s.run_seq = o.seq and s.status = 'completed' and not v_undone ? s.name order by s.seq;
