@@ -21,9 +21,10 @@ export interface SqliteDriver {
   prepare(sql: string): SqliteDriverStatement;
 }
 
-/** Makes the table of {@linkcode SqliteDatabase.guard}. */
-export const GUARD_TABLE = `CREATE TEMP TABLE IF NOT EXISTS holdfast_guard
-  (no INTEGER PRIMARY KEY, other INTEGER REFERENCES holdfast_guard DEFERRABLE INITIALLY DEFERRED)`;
+// Its table is made anew where a rollback of the owner's has taken it back.
+const GUARD = `CREATE TEMP TABLE IF NOT EXISTS holdfast_guard
+    (no INTEGER PRIMARY KEY, other INTEGER REFERENCES holdfast_guard DEFERRABLE INITIALLY DEFERRED);
+  INSERT INTO temp.holdfast_guard VALUES (1, 2)`;
 
 /** A compiled statement of any driver. */
 export interface SqliteDriverStatement {
@@ -119,7 +120,7 @@ export class SqliteDatabase {
    * the connection fails, which would commit the writes of others.
    */
   guard(): void {
-    if (!this.#isGuarded) this.driver.exec("INSERT INTO temp.holdfast_guard VALUES (1, 2)");
+    if (!this.#isGuarded) this.driver.exec(GUARD);
     this.#isGuarded = true;
   }
 

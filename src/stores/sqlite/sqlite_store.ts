@@ -12,7 +12,7 @@ import { readChildren } from "./children/child_results.ts";
 import { claimRuns, findIdle } from "./writes/claim.ts";
 import { pauseJob, resumeJob } from "./flow/job_gates.ts";
 import { forgetDeadWorkers, noteStopping, readWorkers } from "./operate/workers.ts";
-import { GUARD_TABLE, SqliteDatabase, type SqliteDriver } from "./sqlite_database.ts";
+import { SqliteDatabase, type SqliteDriver } from "./sqlite_database.ts";
 import { deleteRun, purgeRuns } from "./writes/deletions.ts";
 import { cancelRun, finishRun } from "./writes/endings.ts";
 import { enqueueRuns } from "./writes/enqueue.ts";
@@ -168,7 +168,6 @@ export class SqliteStore {
       db.get`PRAGMA busy_timeout = 0`;
       db.get`PRAGMA journal_mode = WAL`;
       db.exec(`PRAGMA synchronous = ${synchronous}; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864`);
-      db.exec(GUARD_TABLE);
       this.#secureDelete?.start();
     }, refusal);
   }

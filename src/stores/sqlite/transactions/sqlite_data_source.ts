@@ -15,7 +15,7 @@ import { systemHost } from "../../../model/host.ts";
 import type { JsonText } from "../../../values/json.ts";
 import { checkOptionNames } from "../../../values/option_names.ts";
 import { checkDriver, openConnection } from "../connection.ts";
-import { GUARD_TABLE, SqliteDatabase, type SqliteDriver } from "../sqlite_database.ts";
+import { SqliteDatabase, type SqliteDriver } from "../sqlite_database.ts";
 import { isAmong, sql } from "../statement.ts";
 import { WriteBatch } from "../write_batch.ts";
 import { inSavepoint, type SqliteTransaction, UserStatements } from "./sqlite_transaction.ts";
@@ -83,7 +83,6 @@ export async function sqliteDataSource(
   if (typeof place !== "string") checkDriver(place);
   const opened = typeof place === "string" ? await openConnection(place, `Cannot open the database "${place}"`) : null;
   const db = new SqliteDatabase(opened?.driver ?? place as SqliteDriver);
-  db.exec(GUARD_TABLE);
   db.get`PRAGMA busy_timeout = 0`; // `WriteBatch` waits without blocking the event loop
   if (opened !== null) {
     db.get`PRAGMA journal_mode = WAL`;
