@@ -51,9 +51,7 @@ export class RunStreams {
   /** Opens a stream for an attempt, which is its only writer until its end is recorded. */
   open(name: string, writer: StreamOwner): OpenStream {
     const known = this.#streams.get(name);
-    if (known === undefined && this.#streams.size === MAX_STREAMS) {
-      throw new RangeError(`A run writes to at most ${MAX_STREAMS} streams: it cannot open "${name}"`);
-    }
+    if (known === undefined && this.#streams.size === MAX_STREAMS) this.#forgetOne(name);
     const stream = known ?? new OpenStream(name, this.deps, this.#onItems);
     this.#streams.set(name, stream);
     const other = stream.writer;
@@ -65,6 +63,15 @@ export class RunStreams {
     }
     stream.writer = writer;
     return stream;
+  }
+
+  /** Forgets a stream that nobody writes to: all of it is stored, and where it ends is read again if it is opened. */
+  #forgetOne(name: string): void {
+    const idle = [...this.#streams.values()].find((stream) => stream.writer === null);
+    if (idle === undefined) {
+      throw new RangeError(`A run writes to at most ${MAX_STREAMS} streams at a time: it cannot open "${name}"`);
+    }
+    this.#streams.delete(idle.name);
   }
 
   /** Whether there is something to store. */

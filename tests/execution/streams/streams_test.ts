@@ -456,13 +456,28 @@ forEachStore("a stream cannot become larger than maxStreamBytes", async (context
   assert.deepEqual([status, error], ["failed", 'Stream "tokens" would have more than 100 bytes']);
 });
 
-forEachStore("an execution writes to at most 16 streams", async (context) => {
+forEachStore("steps write to at most 16 streams at a time", async (context) => {
   const { error } = await perform(context, (step) =>
     step.run("say", async ({ stream }) => {
       for (let at = 0; at < 17; at++) await stream(`s${at}`).write(at);
     }));
 
-  assert.equal(error, 'A run writes to at most 16 streams: it cannot open "s16"');
+  assert.equal(error, 'A run writes to at most 16 streams at a time: it cannot open "s16"');
+});
+
+forEachStore("steps one after another write to any number of streams, and to the first ones again", async (context) => {
+  const names = Array.from({ length: 20 }, (_, at) => `s${at}`);
+  const { output } = await perform(context, async (step) => {
+    for (const turn of [1, 2]) {
+      for (const name of names) await step.run(`turn ${turn} of ${name}`, ({ stream }) => stream(name).write(turn));
+    }
+    return await step.run(
+      "read",
+      ({ readStream }) => Promise.all(names.map((name) => Array.fromAsync(readStream(name)))),
+    );
+  });
+
+  assert.deepEqual(output, names.map(() => [1, 2]));
 });
 
 forEachStore("readStream() of a step yields what completed steps have written", async (context) => {
