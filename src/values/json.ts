@@ -1,5 +1,5 @@
 import { SerializationError } from "../model/error.ts";
-import { kindOf, propertyOf } from "./unknown_values.ts";
+import { isInstance, kindOf, propertyOf } from "./unknown_values.ts";
 import { byteLength, tidyText } from "./text.ts";
 
 /** A value that survives a round trip through JSON. */
@@ -48,6 +48,8 @@ export interface EncodeOptions {
   subject: string;
   /** The maximum size of its JSON, in bytes of UTF-8. */
   maxBytes: number;
+  /** Whether errors in it are written as texts: `TypeError: no such card`. Default: they are refused. */
+  errorsAsText?: boolean;
 }
 
 /** How many levels of arrays and objects a value may have: deeper ones could overflow the stack of recursive code. */
@@ -234,7 +236,10 @@ class ValueWalk {
   }
 
   #open(value: unknown): unknown {
-    if (!isPlain(value)) throw this.#refusalOf(describe(value));
+    if (!isPlain(value)) {
+      if (this.#options.errorsAsText && isInstance(value, Error)) return this.#take(String(value), "");
+      throw this.#refusalOf(describe(value));
+    }
     const level = (this.#opened?.level ?? 0) + 1;
     if (level > MAX_JSON_DEPTH) {
       throw this.#findCycle() ?? this.#refusal(`it is nested more than ${MAX_JSON_DEPTH} levels deep`);

@@ -215,6 +215,15 @@ Deno.test("encode() refuses a value that changes into one that cannot be written
   assert.throws(refused("x".repeat(1_000)), { name: "SerializationError", message: /too large/ });
 });
 
+Deno.test("encode() writes errors as texts where that is asked for, and refuses one without a text", () => {
+  const told = { ...OPTIONS, errorsAsText: true };
+  const silent = Object.assign(new Error(), { toString: () => ({}) });
+
+  assert.equal(encode({ a: [new RangeError("too far")] }, told), '{"a":["RangeError: too far"]}');
+  assert.throws(() => encode(new Error("boom"), OPTIONS), { name: "SerializationError", message: /an Error at \$/ });
+  assert.throws(() => encode(silent, told), { name: "SerializationError", message: /throws when read/ });
+});
+
 Deno.test("isSameJson() looks past the order of keys, and at nothing else", () => {
   const pairs: [Json, Json, boolean][] = [
     [{ a: 1, b: [{ c: 2, d: 3 }] }, { b: [{ d: 3, c: 2 }], a: 1 }, true],

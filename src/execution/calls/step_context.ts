@@ -2,7 +2,7 @@ import { toFailure } from "../../model/to_failure.ts";
 import type { Job, StepContext } from "../../model/job.ts";
 import type { PayloadOptions, WaitForSignalOptions } from "../../model/job/step_calls.ts";
 import type { ReceiveOptions } from "../../model/job/job_messages.ts";
-import { type JsonText, parseValue } from "../../values/json.ts";
+import { encode, type JsonText, parseValue } from "../../values/json.ts";
 import { fitLine, type LogLevel } from "../../model/log.ts";
 import { tidyText } from "../../values/text.ts";
 import type { Wait } from "../../model/wait.ts";
@@ -106,9 +106,9 @@ function checkProgress(number: unknown): void {
 }
 
 /** A log line must not fail a run: data that cannot be stored is replaced by a note. */
-function logData(execution: Execution, data: unknown): JsonText | null {
+function logData({ deps: { maxValueBytes: maxBytes } }: Execution, data: unknown): JsonText | null {
   try {
-    return execution.encode(data, "The data of this line");
+    return encode(data, { subject: "The data of this line", maxBytes, errorsAsText: true });
   } catch (error) {
     return JSON.stringify({ error: toFailure(error).message });
   }

@@ -661,6 +661,20 @@ forEachStore("step.log tells in which step a line was written, and persistLogs()
   assert.ok(logs[3]!.message.length < 9_000 && logs[3]!.message.isWellFormed());
 });
 
+forEachStore("step.log keeps the text of an error, also inside of its data", async ({ store, host }) => {
+  const job = aJob((step) => {
+    step.log.error("no card", new TypeError("no such card"));
+    step.log.warn("no card", { order: 7, tried: [new Error("refused")] });
+  });
+  await using engine = createEngine({ store, host, jobs: { job } }).use(persistLogs());
+
+  const { id } = await engine.trigger(job, null);
+  await engine.runUntilIdle();
+
+  const kept = (await engine.getLogs(id)).map(({ data }) => data);
+  assert.deepEqual(kept, ["TypeError: no such card", { order: 7, tried: ["Error: refused"] }]);
+});
+
 forEachStore("step.log cuts a line of more than 8 KiB: what is published is what is kept", async ({ store, host }) => {
   const job = aJob((step) => {
     step.log.info("hello", { rows: "x".repeat(100_000) });
