@@ -177,7 +177,6 @@ function checkJobs(jobs: unknown): void {
 }
 
 function isJob(value: unknown): value is Job {
-  if (typeof value !== "object" || value === null) return false;
   return typeof propertyOf(value, "name") === "string" && typeof propertyOf(value, "run") === "function" &&
     propertyOf(value, "changes") !== undefined;
 }

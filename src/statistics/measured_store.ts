@@ -2,7 +2,6 @@ import { StoreError } from "../model/error.ts";
 import type { Host } from "../model/host.ts";
 import type { Store } from "../store/store.ts";
 import type { ProcessMetrics } from "./process_metrics.ts";
-import { namesOf } from "../values/option_names.ts";
 
 /** Where a store that is measured stands. */
 export interface StoreCondition {
@@ -14,16 +13,9 @@ export interface StoreCondition {
   failedWrite: { error: StoreError; at: number } | null;
 }
 
-const READING = /^(get|read|find|has|search)/;
+type Calls = Omit<Required<Store>, symbol | "watch">;
 
-const CALLS = namesOf<Exclude<keyof Store, symbol | "close" | "watch" | "transact">>()(
-  "migrate enqueue claim renew release hold resumeHeld getHold findHeld getInput saveInput getHistory",
-  "getStrandedJobs getBlockers getTimeline getFailures getOpenWaits searchRuns getLeases getLostLeases revoke",
-  "forgetWorker noteStopping getWorkers getJobs addStats readStats getInfo pauseJob resumeJob setSchedule",
-  "getSchedules deleteSchedule fireSchedule saveStep appendItems readStream getStreams pause readChildren finish",
-  "signal send cancel delete purge getRunState getWait findRuns findRetry readRuns readSteps readWaits readMessages readLogs",
-  "readValue appendLogs readJournal findCursor findLastFact getRunIdentities readFactValues getVersion",
-);
+const READING = /^(get|read|find|has|search)/;
 
 // Reading a clock twice costs as much as a short call. So the first calls of each kind are measured, then each eighth,
 // which counts for eight.
@@ -57,7 +49,7 @@ export function measuredStore(
     condition.isBroken = error.code === "internal";
     if (isWriting) condition.failedWrite = { error, at: host.monotonic() };
   };
-  const measure = (name: keyof typeof CALLS | "transact") => {
+  const measure = (name: keyof Calls) => {
     let count = 0;
     const isWriting = !READING.test(name) && name !== "addStats"; // statistics have a check of their own
     // A claim that finds nothing writes nothing.
@@ -86,16 +78,23 @@ export function measuredStore(
       migration = null; // the next call tries again
       throw error;
     });
-  const calls = Object.fromEntries((Object.keys(CALLS) as (keyof typeof CALLS)[]).map((name) => [name, measure(name)]));
   return {
     store: {
-      ...calls,
+      ...Object.fromEntries(callsOf(store).map((name) => [name, measure(name)])),
       migrate,
-      ...(store.transact === undefined ? {} : { transact: measure("transact") }),
-      ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
+      transact: store.transact && measure("transact"),
+      watch: store.watch?.bind(store),
       close: () => store.close(),
       [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
     } as unknown as Store, // one function for each call
     condition,
   };
+}
+
+/** The names of all methods of a store: its own, and those of its classes. */
+function callsOf(store: object | null): (keyof Calls)[] {
+  if (store === null || store === Object.prototype) return [];
+  const members = Object.entries(Object.getOwnPropertyDescriptors(store));
+  const own = members.flatMap(([name, { value }]) => typeof value === "function" ? [name as keyof Calls] : []);
+  return [...callsOf(Object.getPrototypeOf(store)), ...own];
 }

@@ -43,3 +43,8 @@ const SHORT = new Map([["\n", "\\n"], ["\r", "\\r"], ["\t", "\\t"]]);
 export function toJsonLine(value: unknown): string {
   return escapeText(JSON.stringify(value)); // outside of strings JSON has none on one line
 }
+
+/** A text with a capital as its first letter. */
+export function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

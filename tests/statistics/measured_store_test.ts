@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { NotFoundError, StoreError } from "../../src/model/error.ts";
 import { measuredStore } from "../../src/statistics/measured_store.ts";
 import { ProcessMetrics } from "../../src/statistics/process_metrics.ts";
+import type { Store } from "../../src/store/store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory_store.ts";
 import { FakeHost } from "../support/fake_host.ts";
 import { withCalls } from "../support/stores/with_calls.ts";
@@ -77,4 +78,20 @@ Deno.test("measuredStore() creates the tables once, before the first call, and t
 
   assert.deepEqual(made, ["migrate", "migrate", "getRunState", "getRunState"]);
   assert.deepEqual([before, condition.isMigrated], [false, true]);
+});
+
+Deno.test("measuredStore() has the calls of the classes of a store, those of its own, and the optional ones that it has", () => {
+  class OwnStore extends MemoryStore {
+    override readonly cancel = () => Promise.reject(new Error("not here"));
+  }
+  const names = Object.getOwnPropertyNames(MemoryStore.prototype) as (keyof Store)[];
+  const watching = withCalls(new OwnStore(), { watch: () => ({ isLive: true, stop: () => {} }) });
+
+  const [plain, watched] = [new OwnStore(), watching].map((given) =>
+    measuredStore(given, new ProcessMetrics(), new FakeHost()).store
+  );
+
+  assert.deepEqual(names.filter((name) => typeof plain![name] !== "function"), []);
+  assert.deepEqual([typeof plain!.watch, typeof plain!.transact], ["undefined", "undefined"]);
+  assert.deepEqual([typeof watched!.watch, typeof watched!.claim], ["function", "function"]);
 });

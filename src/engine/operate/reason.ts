@@ -3,6 +3,7 @@ import type { RunStatus, StoredRun, TerminalStatus } from "../../model/run.ts";
 import type { Blocker, BlockingRun, BlockingWorker, UnreadName } from "../../store/blockers.ts";
 import { describeDuration } from "../../values/duration.ts";
 import { isoTime } from "../../values/iso_time.ts";
+import { capitalized } from "../../values/text.ts";
 
 /** A worker that a reason names. */
 export interface WorkerRef {
@@ -333,10 +334,6 @@ function aheadOf(blocker: Counting, visibility: Visibility): string {
 
 function runs(count: number, kind = ""): string {
   return `${count} ${kind === "" ? "" : `${kind} `}${count === 1 ? "run" : "runs"}`;
-}
-
-function capitalized(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function limited({ of }: Extract<Blocker, { kind: "limit" }>, run: StoredRun): string {

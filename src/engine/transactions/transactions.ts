@@ -16,6 +16,7 @@ import type { Store } from "../../store/store.ts";
 import type { StoreAnswers } from "../../store/transaction.ts";
 import { andThen, type Soon } from "../../values/at_once.ts";
 import { readDuration } from "../../values/duration.ts";
+import { capitalized } from "../../values/text.ts";
 import { isInstance } from "../../values/unknown_values.ts";
 import { checkOptionNames } from "../../values/option_names.ts";
 import type { JobCatalog } from "../../model/job/job_catalog.ts";
@@ -278,7 +279,7 @@ export class EngineTransactions implements Transactions {
     if (kind === "sqlite") return null;
     const ms = readDuration(options.timeout ?? DEFAULT_TIMEOUT_MS, `The timeout of ${subject}`);
     const late = new AbortController();
-    const error = new TimeoutError(`${capital(subject)} took longer than ${ms} ms`);
+    const error = new TimeoutError(`${capitalized(subject)} took longer than ${ms} ms`);
     const cancel = this.#deps.host.schedule(ms, () => late.abort(error));
     const abortSignal = step === null ? late.signal : AbortSignal.any([step.abortSignal, late.signal]);
     return { ms, abortSignal, cancel };
@@ -304,7 +305,7 @@ export class EngineTransactions implements Transactions {
   readonly #noteDuration = (subject: string, ms: number): void => {
     if (ms <= SLOW_MS || this.#slow.has(subject) || this.#slow.size >= MAX_SLOW) return;
     this.#slow.add(subject);
-    this.#deps.warn(`${capital(subject)} took ${Math.round(ms)} ms: nobody else can write to the file meanwhile`);
+    this.#deps.warn(`${capitalized(subject)} took ${Math.round(ms)} ms: nobody else can write to the file meanwhile`);
   };
 }
 
@@ -318,10 +319,6 @@ function toResults(relayed: Relayed[] | null): Omit<TransactionResult<never>, "v
     signals: relayed.flatMap((one) => "signal" in one ? [one.signal] : []),
     messages: relayed.flatMap((one) => "message" in one ? [one.message] : []),
   };
-}
-
-function capital(subject: string): string {
-  return subject.charAt(0).toUpperCase() + subject.slice(1);
 }
 
 function mistake(message: string): WorkError {
