@@ -21,19 +21,19 @@ export function findOpenEnd(
  */
 export function checkOpenEnds(db: SqliteDatabase, runSeq: number): void {
   const open = db.get<{ id: string; end_id: string | null; end_status: RunStatus; end_of: string }>`
-    WITH RECURSIVE retried (seq) AS (
-      SELECT ${runSeq}
-      UNION SELECT m.run_seq FROM retried
+    WITH RECURSIVE retried (seq, is_child) AS (
+      SELECT ${runSeq}, 0
+      UNION SELECT m.run_seq, 1 FROM retried
         CROSS JOIN holdfast_pauses p ON p.run_seq = retried.seq AND p.kind = 'children'
         CROSS JOIN holdfast_children m ON m.pause_seq = p.seq
         CROSS JOIN holdfast_runs c ON c.seq = m.run_seq AND c.status <> 'completed'
-      UNION SELECT o.seq FROM retried CROSS JOIN holdfast_runs r ON r.seq = retried.seq AND r.origin_id <> r.id
+      UNION SELECT o.seq, 0 FROM retried CROSS JOIN holdfast_runs r ON r.seq = retried.seq AND r.origin_id <> r.id
         CROSS JOIN holdfast_runs o ON o.id = r.retrigger_of)
     SELECT r.id, e.id AS end_id, e.status AS end_status, e.end_of FROM retried
     CROSS JOIN holdfast_runs r ON r.seq = retried.seq
     LEFT JOIN holdfast_runs e ON e.completed_at IS NULL AND e.end_of IN (SELECT r.id UNION ALL
       SELECT n.id FROM holdfast_runs n WHERE n.origin_id = ifnull(r.origin_id, r.id) AND n.seq > r.seq)
-    WHERE e.seq IS NOT NULL OR (r.on_end IS NOT NULL AND r.completed_at IS NULL) ORDER BY r.seq LIMIT 1`;
+    WHERE e.seq IS NOT NULL OR (is_child AND r.on_end IS NOT NULL AND r.completed_at IS NULL) ORDER BY r.seq LIMIT 1`;
   if (open === undefined) return;
   const { id, end_id: endId, end_status: status, end_of: endOf } = open;
   throw new ConflictError(endId === null ? orphanMessage(id) : cleaningMessage(endOf, { id: endId, status }));

@@ -182,21 +182,21 @@ $$;
 
 -- Why there is no retry from the failure: a later run with the same steps is cleaned up after, or it would retry a child,
 -- or a child of one, which is still to be cleaned up after: see orphanMessage(). NULL: there can be one.
-create or replace function fn.open_end_of_retried(p_run_seq bigint) returns text language sql stable as $$
-  with recursive retried (seq) as (
-    select p_run_seq
-    union select x.seq from retried cross join lateral (
-      select m.run_seq as seq from {schema}.pauses w join {schema}.children m on m.pause_seq = w.seq
+create or replace function fn.not_clean(p_seq bigint) returns text language sql stable as $$
+  with recursive retried (seq, is_child) as (
+    select p_seq, false
+    union select x.* from retried cross join lateral (
+      select m.run_seq, true from {schema}.pauses w join {schema}.children m on m.pause_seq = w.seq
         join {schema}.runs c on c.seq = m.run_seq and c.status <> 'completed'
         where w.run_seq = retried.seq and w.kind = 'children'
-      union all select o.seq from {schema}.runs r join {schema}.runs o on o.id = r.retrigger_of
+      union all select o.seq, false from {schema}.runs r join {schema}.runs o on o.id = r.retrigger_of
         where r.seq = retried.seq and r.origin_id <> r.id) x)
   select coalesce(fn.cleaning_message(e.end_of, e.id, e.status),
       'Child run "' || r.id || '" is about to be cancelled and cleaned up: its parent has ended')
     from retried join {schema}.runs r on r.seq = retried.seq
     left join lateral (select q.* from {schema}.runs q where q.completed_at is null and q.end_of = any(array(select r.id
       union all select n.id from {schema}.runs n where n.origin_id = coalesce(r.origin_id, r.id) and n.seq > r.seq))) e on true
-    where e.seq is not null or (r.on_end is not null and r.completed_at is null) order by r.seq limit 1
+    where e.seq is not null or (is_child and r.on_end is not null and r.completed_at is null) order by r.seq limit 1
 $$;
 
 -- Why a run is not retried; NULL: it can be.
@@ -208,7 +208,7 @@ begin
   if e.id is not null then
     return fn.cleaning_message(r.id, e.id, e.status);
   end if;
-  if p_from = 'failure' then v_reason := fn.open_end_of_retried(r.seq); end if;
+  if p_from = 'failure' then v_reason := fn.not_clean(r.seq); end if;
   if v_reason is not null then return v_reason; end if;
   if r.end_of is null then return null; end if;
   perform 1 from {schema}.runs q where q.id = r.end_of and q.retriggered_as is null
