@@ -48,7 +48,8 @@ export function checkClaim(
   const isNew = ({ run, lease }: Claim) => facts.runs.get(run.id)?.claimIds.get(lease.generation) !== request.claimId;
   const taken = claims.filter(isNew);
   for (const { runId, generation } of taken.length > 0 ? request.holding : []) {
-    facts.run(runId).soleLeases.delete(generation);
+    const run = facts.run(runId);
+    if (run.heldUnder === generation) run.soleLeases.delete(generation); // one that is lost was alone up to its end
   }
   const offered = isRepeated ? [] : noteOffers(facts, request, code);
   // A repeated claim does nothing, and says that there is more to do, unless the first one did nothing.
