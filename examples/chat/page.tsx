@@ -28,11 +28,11 @@ function Chat({ id, transport, first }: { id: string; transport: RunTransport; f
     void sendMessage({ text });
     setText("");
   };
-  // The run keeps the half answer that it has written. It is another one, or none, if its trigger is not answered yet: then
-  // the transport cancels it.
-  const end = async () => {
-    await stop();
-    if (transport.runId !== null) await client.cancel(transport.runId).catch(() => {}); // it has ended
+  // The run keeps the half answer that it has written. If its trigger is not answered yet, the transport cancels it, and
+  // the run known here is the one before, which has ended.
+  const end = () => {
+    if (transport.runId !== null) client.cancel(transport.runId).catch(() => {});
+    void stop();
   };
   return (
     <main>
@@ -46,7 +46,7 @@ function Chat({ id, transport, first }: { id: string; transport: RunTransport; f
       <form onSubmit={send}>
         <input aria-label="Message" value={text} onChange={({ target }) => setText(target.value)} required />
         <button type="submit" disabled={isAnswering}>Send</button>
-        <button type="button" disabled={!isAnswering} onClick={() => void end()}>Stop</button>
+        <button type="button" disabled={!isAnswering} onClick={end}>Stop</button>
         <button type="button" disabled={isAnswering || messages.length === 0} onClick={() => void regenerate()}>
           Answer again
         </button>
