@@ -166,39 +166,3 @@ forEachStore("waitFor() throws into the job when its schema does not settle", as
     'The schema of wait "review" of job "job" has not settled within 30000 ms',
   ]);
 });
-
-forEachStore(
-  "a retry from the failure has the input that this code has upgraded for the run",
-  async ({ store, host }) => {
-    const seen: unknown[] = [];
-    const input = z.object({ order: z.string() });
-    const old = defineJob({ name: "job", input, run: (step) => step.wait("ok") });
-    const job = defineJob({
-      name: "job",
-      input: input.extend({ currency: z.string().default("USD") }),
-      upgradeInput: (stored) => ({ ...stored as { order: string }, currency: "EUR" }),
-      async run(step, { currency }) {
-        seen.push(currency);
-        await step.wait("ok");
-        await step.run("charge", () => {});
-        throw new Error("no");
-      },
-    });
-    const before = createEngine({ store, host, jobs: { old } });
-    const { id } = await before.jobs.old.trigger({ order: "1" });
-    await before.runUntilIdle();
-    await before.stop();
-    await using engine = createEngine({ store, host, jobs: { job } });
-    const [wait] = await engine.getWaits(id);
-    await engine.signal(wait!.id, { signalId: "s", payload: null });
-    await engine.runUntilIdle();
-
-    const retry = await engine.retrigger(id, { from: "failure" });
-    await engine.runUntilIdle();
-    await engine.retrigger(id, { from: "start" });
-    await engine.runUntilIdle();
-
-    assert.equal(retry.disposition, "created");
-    assert.deepEqual(seen, ["EUR", "EUR", "USD"]);
-  },
-);

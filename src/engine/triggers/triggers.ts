@@ -22,7 +22,6 @@ import {
 import { retryFlow } from "./trigger_flow.ts";
 import { untilKnown } from "../../events/retry_store_call.ts";
 import type { ExecutionDeps } from "../../execution/execution.ts";
-import { printOfUpgraded } from "../../execution/replay/current_input.ts";
 import type { ActorOptions } from "../../model/origin.ts";
 
 type TriggersDeps = Pick<ExecutionDeps, "store" | "hub" | "host" | "maxValueBytes" | "around" | "recorder"> & {
@@ -152,21 +151,19 @@ export class Triggers {
     if (!isTerminal(old.status)) {
       throw new ConflictError(`Cannot retrigger run "${runId}": it is ${old.status}`);
     }
-    const found = this.#find(old.jobName);
+    const { job } = this.#find(old.jobName);
     const run = await this.requestChecked(old.jobName, decode(old.payload), {
       labels: old.labels,
       ...(by === null ? {} : { by }),
     }, {
       retriggerOf: { runId, from },
-      flow: retryFlow(old, { job: found.job.flow, hasKey: old.concurrencyKey !== null }),
+      flow: retryFlow(old, { job: job.flow, hasKey: old.concurrencyKey !== null }),
     });
     // A stored key was checked by the first trigger, and may be longer now: it has the tenant as its prefix.
     const schedule = old.scheduleName === null ? null : { name: old.scheduleName, slotAt: old.slotAt };
     // What a later version has recorded is not for this one, if this process is behind.
     const version = from === "failure" ? Math.max(run.version, old.version) : run.version;
-    // An input that this code has upgraded goes with the steps that it has completed.
-    const upgraded = from === "failure" ? await this.#deps.store.getInput(runId, printOfUpgraded(found)) : null;
-    return { request: { ...run, ...upgraded, version, concurrencyKey: old.concurrencyKey, schedule }, old };
+    return { request: { ...run, version, concurrencyKey: old.concurrencyKey, schedule }, old };
   }
 
   /** Whether plugins are asked before runs are added. */

@@ -2,7 +2,6 @@ import { type Issue, ValidationError } from "../../model/error.ts";
 import { retryStoreCall } from "../../events/retry_store_call.ts";
 import { decode, type Json, type JsonText } from "../../values/json.ts";
 import { parse } from "../../model/schema.ts";
-import type { CatalogJob } from "../../model/job/job_catalog.ts";
 import { toFailure } from "../../model/to_failure.ts";
 import type { Execution } from "../execution.ts";
 
@@ -24,7 +23,8 @@ export function isInputCurrent({ claim, definition: { schemaPrint, job: { change
  */
 export async function upgradeInput(execution: Execution): Promise<CurrentInput> {
   const { claim, definition, deps, abortSignal } = execution;
-  const print = printOfUpgraded(definition);
+  const { version } = definition.job.changes;
+  const print = `${definition.schemaPrint ?? "no print"}, version ${version}`;
   const call = <T>(read: () => Promise<T>) => retryStoreCall(read, deps, abortSignal);
   const stored = await call(() => deps.store.getInput(claim.run.id, print));
   if (stored !== null) return stored;
@@ -32,11 +32,6 @@ export async function upgradeInput(execution: Execution): Promise<CurrentInput> 
   const upgraded = await upgrade(execution, decode(state?.run.payload ?? null));
   if ("refusal" in upgraded) return upgraded;
   return { input: await execution.write(() => deps.store.saveInput(execution.lease, print, upgraded.input)) };
-}
-
-/** Under which print the input is stored that code with another schema has upgraded. */
-export function printOfUpgraded({ schemaPrint, job }: Pick<CatalogJob, "schemaPrint" | "job">): string {
-  return `${schemaPrint ?? "no print"}, version ${job.changes.version}`;
 }
 
 async function upgrade(execution: Execution, payload: Json | undefined): Promise<CurrentInput> {

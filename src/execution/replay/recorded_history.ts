@@ -80,7 +80,8 @@ export class RecordedHistory {
 
   /** The former name under which an earlier run has begun this and not completed it; without one, the name. */
   unfinishedName(kind: string, name: string): string {
-    return oldNamesOf(name, this.#changes).find((name) => this.#unfinished?.has(keyOf({ kind, name }))) ?? name;
+    if (this.#unfinished === null) return name;
+    return oldNamesOf(name, this.#changes).find((name) => this.#unfinished!.has(keyOf({ kind, name }))) ?? name;
   }
 
   /** The names that the job has to ask for and has not, in the order of the records. */
@@ -113,7 +114,7 @@ export class RecordedHistory {
       entry.askedAs = name;
       if (entry.isCounted) this.#count(entry, false);
     }
-    if (this.#isUnfinished(kind, name)) this.#forgetDoubtful();
+    if (this.#unfinished !== null && this.#isUnfinished(kind, name)) this.#forgetDoubtful();
     this.onAsk?.();
     return entry?.record;
   }
@@ -133,7 +134,8 @@ export class RecordedHistory {
 
   /** Whether an earlier run has begun this, under its name or a former one, and has not completed it. */
   #isUnfinished(kind: string, name: string): boolean {
-    return this.#unfinished?.has(keyOf({ kind, name: this.unfinishedName(kind, name) })) ?? false;
+    if (this.#unfinished === null) return false;
+    return this.#unfinished.has(keyOf({ kind, name: this.unfinishedName(kind, name) }));
   }
 
   /** Makes the job have to ask for a record, or no longer. */
