@@ -121,7 +121,7 @@ export class Triggers {
     const { labels = {}, ...rest } = options;
     const { labels: schema, host } = this.#deps;
     const found = this.#find(job);
-    if (found.job.endOf) {
+    if (found.job.endOf !== null) {
       throw new ValidationError(
         `Job "${found.job.name}" cannot be triggered: its runs clean up after those of another`,
       );
